@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import weftgrad as wg
+
 from ..runtime.errors import ArgumentError
 from . import outputs
 
@@ -99,8 +101,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _measure(options: argparse.Namespace) -> int:
     """Run a suite and write its reports. Return the exit status."""
+    # lazy: start-up of the command line
     from . import device_processes
-    from .rows import load, suite_of
+    from .report_files import load
+    from .rows import suite_of
 
     _resolve_options(options)
     # Load reports first: a wrong file must not be refused only after an hour of measuring.
@@ -132,6 +136,7 @@ def _measure(options: argparse.Namespace) -> int:
 
 def _resolve_options(options: argparse.Namespace) -> None:
     """Fill in defaults that depend on other options. Raise ArgumentError if options contradict each other."""
+    # lazy: start-up of the command line
     from .peers import parse
     from .running import parse_seconds
     from .sweep import dtypes_of
@@ -164,23 +169,22 @@ def _resolve_options(options: argparse.Namespace) -> None:
 
 def _measure_in_process(options: argparse.Namespace, resumed: dict[str, Any] | None) -> tuple[dict[str, Any], bool]:
     """Measure in this process and print each row. Return the report and whether the run was interrupted."""
-    import weftgrad as wg
-
+    # lazy: start-up of the command line
     from . import report
     from .alternation import Turn
     from .colours import painter
+    from .contenders import all_sites
     from .machine import describe
     from .peers import parse
     from .rows import FORMAT
     from .running import host_rows, kernel_rows
-    from .sites import sites
     from .steps import record_steps
 
     paint = painter(sys.stdout)
     names = [str(wg.device(name)) for name in (options.device or str(wg.device())).split(",")]
     if len(set(names)) < len(names):
         raise ArgumentError(f"bench: --device names a device twice: {options.device}")
-    contenders = sites(names, options.scale, parse(options.peers), options.label)
+    contenders = all_sites(names, options.scale, parse(options.peers), options.label)
     results: dict[str, Any] = {"format": FORMAT, "suite": options.suite, "machine": describe(contenders)}
     results |= {"host": [], "kernels": []}
     if resumed is not None:
@@ -261,6 +265,7 @@ def _check_same_run(
 
 def _add_roof_shares(results: dict[str, Any], row: dict[str, Any] | None = None) -> None:
     """Add each device's share of the measured roofline to one row, or to all rows."""
+    # lazy: start-up of the command line
     from .roofline import roofs, share
     from .rows import entries
 
@@ -279,6 +284,7 @@ def _finish(
     options: argparse.Namespace, results: dict[str, Any], interrupted: bool, baseline: dict[str, Any] | None
 ) -> int:  # fmt: skip
     """Write and print the summary of all rows. Return the exit status."""
+    # lazy: start-up of the command line
     from . import summary
     from .rows import entries
 
@@ -307,6 +313,7 @@ def _finish(
 
 def _write(options: argparse.Namespace, results: dict[str, Any]) -> None:
     """Write the requested files atomically: a reader never sees a partial file, even if this process is killed."""
+    # lazy: start-up of the command line
     from .markdown import as_markdown
     from .rows import entries
 

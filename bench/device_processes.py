@@ -23,9 +23,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..runtime.backends import available
 from ..runtime.errors import ArgumentError, DeviceError
 from .alternation import rotate
 from .running import parse_seconds
+from .sites import is_gpu
 
 __all__ = [
     "BenchDevice",
@@ -76,9 +78,6 @@ def identity(handle: Any) -> list[str]:
 
 def print_devices() -> None:
     """Print the devices of this process as JSON. `list_devices` reads them from another process."""
-    from ..runtime.backends import available
-    from .sites import is_gpu
-
     devices: list[dict[str, Any]] = []
     for device in available():
         if device.type == "interpreter":

@@ -130,7 +130,7 @@ def compile_times(site: Site, steps: Sequence[Step]) -> tuple[float, float] | No
 def _builder(driver: Any, step: Step) -> tuple[tuple[Any, Instance], Callable[[], Callable[[], Any]] | None]:
     """Return a kernel's build key, and a factory of build functions that start like a new process."""
     if hasattr(driver, "compiles_for"):
-        from ..runtime.triton import compile as compiler
+        from ..runtime.triton import compile as compiler  # lazy: Triton devices only
 
         if compiler.compiler_installed():
             compiler._triton()
@@ -138,7 +138,7 @@ def _builder(driver: Any, step: Step) -> tuple[tuple[Any, Instance], Callable[[]
         return (target, step.instance), lambda: partial(compiler.binary, step, True, target)
     store = getattr(getattr(getattr(driver, "executor", None), "kernels", None), "store", None)
     if store is not None:
-        from ..runtime.backends.cpu.objects import ObjectStore
+        from ..runtime.backends.cpu.objects import ObjectStore  # lazy: the device cpu only
 
         make = partial(ObjectStore, store.compiler, driver.capabilities)
         return (store, step.instance), lambda: partial(_load_or_compile, make(), step.instance)
@@ -158,7 +158,7 @@ def _load_or_compile(store: Any, instance: Instance) -> None:
 @cache
 def _uncached_compiler_class() -> Any:
     """Return a subclass of the OpenCL compiler that appends a comment to every source."""
-    from ..runtime.backends.opencl import Compiler
+    from ..runtime.backends.opencl import Compiler  # lazy: optional dependency (pyopencl)
 
     class Fresh(Compiler):
         def __init__(self, compiler: Compiler, note: str):

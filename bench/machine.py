@@ -58,7 +58,7 @@ def _device(site: OurSite) -> dict[str, Any]:
         "memory": caps.memory, "kind": "GPU" if site.gpu or is_gpu(site.device) else "CPU",
     }  # fmt: skip
     if site.device.type == "cuda":
-        from ..runtime.backends.cuda_api import call_driver
+        from ..runtime.backends.cuda_api import call_driver  # lazy: CUDA devices only
 
         version = int(call_driver("cuDriverGetVersion"))
         facts["sm"] = caps.sm

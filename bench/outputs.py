@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import weftgrad as wg
+
 from ..runtime.errors import ArgumentError
 from . import changes, summary
 from .changes import Change, Comparison
 from .colours import Paint, painter
 from .roofline import roofs
-from .rows import FORMAT, Entry, entries, load, number, sections
+from .rows import FORMAT, Entry, entries, number, sections
 from .terminal import lines, pad_to_width
 
 __all__ = [
@@ -65,6 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def check(options: argparse.Namespace) -> None:
     """Raise ArgumentError before a long run if a requested file cannot be written or plotted."""
+    # lazy: start-up of the command line
     from . import plots
 
     if options.plots and not plots.available():
@@ -93,6 +96,7 @@ def _path_problem(path: Path, folder: bool) -> str:
 
 def write(options: argparse.Namespace, reports: Sequence[Report]) -> list[Path]:
     """Write the HTML, CSV, JSON-lines and plot files that the options name, and return their paths."""
+    # lazy: start-up of the command line
     from . import page, plots, tables
 
     all_entries = entries(reports)
@@ -112,7 +116,9 @@ def write(options: argparse.Namespace, reports: Sequence[Report]) -> list[Path]:
 
 def from_files(options: argparse.Namespace) -> int:
     """Print stored reports and write the requested files. Return exit status 0."""
+    # lazy: start-up of the command line
     from .markdown import as_markdown
+    from .report_files import load
 
     if options.output:
         raise ArgumentError("bench: --output is for what is measured, and --report measures nothing")
@@ -131,9 +137,8 @@ def from_files(options: argparse.Namespace) -> int:
 
 def timeline(options: argparse.Namespace) -> int:
     """Write the trace of a training step or a program, and the other requested files. Return exit status 0."""
-    import weftgrad as wg
-    from weftgrad.profiler import profile
-
+    # lazy: start-up of the command line
+    from ..profiler import profile
     from . import steps
     from .machine import describe
     from .sites import OurSite
@@ -182,6 +187,7 @@ def show(all_entries: Sequence[Entry]) -> None:
 
 def roof_lines(all_entries: Sequence[Entry]) -> list[str]:
     """Return one line per device with its measured roofline."""
+    # lazy: start-up of the command line
     from .page import roof_text
 
     return [f"\n{name}, measured: {roof_text(roof)}" for name, roof in roofs(all_entries).items()]
@@ -189,6 +195,8 @@ def roof_lines(all_entries: Sequence[Entry]) -> list[str]:
 
 def compare_files(options: argparse.Namespace) -> int:
     """Compare two report files. Return 1 if a row became slower or wrong."""
+    from .report_files import load  # lazy: start-up of the command line
+
     if len(options.compare) > 2:
         raise ArgumentError(f"bench: --compare takes one or two reports, not {len(options.compare)}")
     old, new = (load(path) for path in options.compare)

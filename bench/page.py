@@ -30,7 +30,7 @@ _FOLDER = Path(__file__).parent / "html"
 
 def html(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry], plots: Mapping[str, str] | None) -> str:
     """Return the page. plots: SVG text by title, or None if matplotlib is missing."""
-    import jinja2
+    import jinja2  # lazy: start-up
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_FOLDER), autoescape=True, undefined=jinja2.StrictUndefined,

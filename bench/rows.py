@@ -1,4 +1,4 @@
-"""Read reports: one `Entry` for each row and device, whatever suite, file and machine it comes from.
+"""Rows of reports: one `Entry` for each row and device, whatever suite, file and machine it comes from.
 
 A report is {format, suite, machine, host: rows, kernels: rows}, with `curves` and `timelines` for training steps.
 
@@ -18,17 +18,14 @@ A row with a `problem` has no times. In a report merged from several processes e
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from ..runtime.errors import ArgumentError
 from .colours import printable as _text
 
-__all__ = ["FORMAT", "Entry", "Section", "entries", "load", "number", "sections", "suite_of"]
+__all__ = ["FORMAT", "Entry", "Section", "entries", "number", "sections", "suite_of"]
 
 Row = dict[str, Any]
 FORMAT = 1  # version of report files; increased when an older reader would misread a report
@@ -111,58 +108,6 @@ class Section:
         """`NVIDIA H200 (cuda:0): ops`."""
         suite = f"{self.suite}, host costs" if self.part == "host" else self.suite
         return f"{self.hardware} ({self.device}): {suite}"
-
-
-def load(path: Path) -> Row:
-    """Read and validate a report of `weftgrad bench --output`.
-
-    Raises:
-        ArgumentError: the file cannot be read or is no valid report; the message says why.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ArgumentError(f"bench: {path} cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise ArgumentError(f"bench: {path} is not JSON: it is no text in UTF-8") from None
-    if not text.strip():
-        raise ArgumentError(f"bench: {path} is empty: nothing was measured into it; run it again with --output")
-    try:
-        report = json.loads(text)
-    except ValueError as error:
-        is_truncated = getattr(error, "pos", 0) >= len(text.rstrip())
-        remedy = "; it ends too early: copy or measure it again" if is_truncated else ""
-        raise ArgumentError(f"bench: {path} is not JSON: {error}{remedy}") from None
-    except RecursionError:
-        raise ArgumentError(f"bench: {path} is no report of `weftgrad bench --output`: nested too deeply") from None
-    if isinstance(report, dict) and isinstance(report.get("format"), int) and report["format"] > FORMAT:
-        raise ArgumentError(
-            f"bench: {path} is of format {report['format']}, of a newer weftgrad, and this one reads up to {FORMAT}: "
-            "pip install --upgrade weftgrad"
-        )
-    try:
-        _validate(report)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
-        raise ArgumentError(
-            f"bench: {path} is no report of `weftgrad bench --output`: {type(error).__name__} {error}"
-        ) from None
-    return dict(report)
-
-
-def _validate(report: Row) -> None:
-    """Format every part of a report once, so that an invalid file fails here and not in the middle of the output."""
-    from . import page, steps, tables, terminal
-    from .colours import plain
-
-    all_entries = entries([report])
-    page.machine_facts(report)
-    for section in sections(all_entries):
-        page.table(section, None)
-        terminal.lines(section, None, plain)
-    for _ in tables.records(all_entries):
-        pass
-    steps.curves(report)
-    steps.timelines(report)
 
 
 def suite_of(report: Row) -> str:

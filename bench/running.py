@@ -19,7 +19,7 @@ from typing import IO, Any
 from ..runtime.errors import ArgumentError
 from .alternation import Turn
 from .cases import Case, error_of
-from .sites import NotOffered, Site
+from .sites import NotOffered, Site, is_gpu
 
 __all__ = ["Allowance", "Progress", "error_line", "host_rows", "kernel_rows", "parse_seconds", "select_cases"]
 
@@ -102,8 +102,8 @@ def _duration(seconds: float) -> str:
 
 def select_cases(options: argparse.Namespace, contenders: Sequence[Site]) -> list[Case]:
     """Return the cases that the options select, in the order in which they are measured."""
+    # lazy: start-up of the command line
     from . import core, gpu, library, limits, sweep, train
-    from .sites import is_gpu
 
     our_sites = [site for site in contenders if site.ours]
     has_gpu = any(site.device.type == "interpreter" or is_gpu(site.device) for site in our_sites)
@@ -143,6 +143,7 @@ def host_rows(
     options: argparse.Namespace, contenders: Sequence[Site], turn: Turn, done_names: Iterable[str] = ()
 ) -> Iterator[Row]:
     """Yield host-cost rows of the first device and the peers with PyTorch's API."""
+    # lazy: start-up of the command line
     from . import core
     from .measure import host_cost
 
@@ -271,6 +272,7 @@ def measure_case(
     Returns:
         The report's row, or None if the first device cannot run the case.
     """
+    # lazy: start-up of the command line
     from .facts import accuracy, facts, poison
     from .measure import compare
 

@@ -15,7 +15,7 @@ from ..runtime.backends.processor import last_level_cache
 from .clocks import Clock, DeviceClock, WallClock
 from .measure import PAUSE
 
-__all__ = ["CACHES", "NotOffered", "OurSite", "Site", "is_gpu", "sites"]
+__all__ = ["CACHES", "NotOffered", "OurSite", "Site", "is_gpu"]
 
 Array = np.ndarray[Any, Any]
 _FILL_ELEMENTS = 1 << 26  # float32 elements of the filler kernel ahead of a sample; larger than a last-level cache
@@ -191,20 +191,3 @@ class OurSite(Site):
 def is_gpu(device: Any) -> bool:
     """Return True if one of our devices is a GPU."""
     return device.type not in ("cpu", "interpreter") and device.driver.capabilities.style != "cpu"
-
-
-def sites(
-    devices: Sequence[str], scale: int = 1, peers: Sequence[str] | None = None, label: str = ""
-) -> list[Site]:  # fmt: skip
-    """Return the contenders: our devices, then the peers.
-
-    Args:
-        devices: names of our devices.
-        scale: divides the sizes of rows, for quick trials.
-        peers: names of libraries, or None for all that are installed and run on the same hardware.
-        label: the first device's name in a report.
-    """
-    from .peers import peer_sites
-
-    own = [OurSite(name, scale, label if i == 0 else "") for i, name in enumerate(devices)]
-    return [*own, *peer_sites(own, scale, peers)]

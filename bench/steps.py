@@ -6,9 +6,14 @@ A report stores them beside its rows, as `curves` and `timelines`. This module m
 from __future__ import annotations
 
 import argparse
+import runpy
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import weftgrad as wg
 
 from ..runtime.errors import ArgumentError
 from .colours import printable as _text
@@ -98,7 +103,7 @@ def timelines(report: Mapping[str, Any]) -> list[Timeline]:
 
 def training_cases(options: argparse.Namespace) -> Iterator[Any]:
     """Yield the cases of training steps that `--only` selects."""
-    from . import train
+    from . import train  # lazy: start-up of the command line
 
     yield from (case for case in train.cases() if case.group == "training" and case.matches(options.only))
 
@@ -127,8 +132,6 @@ def record_memory(name: str, device: str, make: Callable[[], Callable[[], Any]])
 
     Cached memory is released first.
     """
-    import weftgrad as wg
-
     wg.synchronize(device)
     wg.empty_cache(device)
     step, steps = make(), []
@@ -151,8 +154,7 @@ def record(name: str, device: str, step: Callable[[], Any]) -> tuple[Row, Any]:
 
     The shortest, because other load on the machine only adds time.
     """
-    import weftgrad as wg
-    from weftgrad.profiler import profile, record_function
+    from ..profiler import profile, record_function  # lazy: start-up of the command line
 
     for _ in range(_WARMUP_STEPS):
         step()
@@ -193,10 +195,6 @@ def timeline_row(name: str, device: str, events: Sequence[Any]) -> Row:
 
 def program_call(path: str, arguments: Sequence[str]) -> Callable[[], Any]:
     """Return a call that runs a program as `python path arguments` would. Raise ArgumentError if there is no file."""
-    import runpy
-    import sys
-    from pathlib import Path
-
     if not Path(path).is_file():
         raise ArgumentError(f"bench: --program {path} is no file")
 

@@ -22,6 +22,7 @@ import weftgrad as wg
 from weftgrad import testing
 
 from ..codegen.generate import own_specs
+from ..codegen.kinds import contraction
 from ..codegen.loader import load_file
 from ..codegen.model import MISSING, Op, SpecErrors
 from ..runtime.errors import ArgumentError, SpecError
@@ -158,10 +159,8 @@ def _tensor_shapes(op: Op, shape: Shape) -> list[Shape]:
 
 def _equation(op: Op) -> tuple[list[str], str]:
     """Return the einsum letters of the operands and of the result, without batch dimensions (`...`)."""
-    from ..codegen.kinds.contraction import letters, terms
-
-    out = terms(op)[2].replace("...", "")
-    return [term.replace("...", "") for term in letters(op).values()], out
+    out = contraction.terms(op)[2].replace("...", "")
+    return [term.replace("...", "") for term in contraction.letters(op).values()], out
 
 
 def _letters(op: Op) -> list[str]:

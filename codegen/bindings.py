@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .kinds.composite import python_body
 from .model import MISSING, Op, Param
 from .render import RecordData, default_text
 
@@ -124,8 +125,6 @@ def _inplace(op: Op) -> Binding:
 
 
 def _composite(op: Op, callables: Mapping[str, str]) -> Binding:
-    from .kinds.composite import python_body
-
     keyword = [_parameter(p) for p in op.params if p.keyword]
     positional = [_parameter(p) for p in op.params if not p.keyword]
     signature = ", ".join(positional + (["*", *keyword] if keyword else []))

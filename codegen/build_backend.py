@@ -37,7 +37,7 @@ def _render() -> None:
     """Render the specs, with `codegen` imported as a top-level package: `weftgrad` does not exist yet."""
     sys.path.insert(0, str(ROOT))
     try:
-        from codegen.generate import generate
+        from codegen.generate import generate  # lazy: the folder must be on sys.path first
 
         generate(ROOT / "api" / "_generated")
     finally:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .kinds import kind_module
+from .kind_modules import kind_module
 from .model import AUTOCAST, AUTOCAST_LISTS, DTYPES, KINDS, RESULT_DTYPES, RESULTS, Op, SpecError, SpecErrors
 from .signature import c_names, check_name, parse_signature
 
@@ -216,7 +216,7 @@ def _line_of(entry: Located, path: str) -> int:
 
 
 def _compose(text: str, file: str) -> tuple[list[Located], list[SpecError]]:
-    import yaml
+    import yaml  # lazy: a running process derives gradients without PyYAML
 
     errors: list[SpecError] = []
     if len(text) > _MAX_BYTES:
@@ -269,7 +269,7 @@ def _closing_tokens(yaml: Any) -> tuple[type, ...]:
 
 
 def _node_value(node: Any, file: str, errors: list[SpecError], depth: int) -> Any:
-    import yaml
+    import yaml  # lazy: a running process derives gradients without PyYAML
 
     line = node.start_mark.line + 1
     if depth > _MAX_DEPTH:

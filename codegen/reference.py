@@ -13,7 +13,7 @@ from typing import Any
 
 from .expr import functions
 from .expr.parse import CONSTANTS, ROW_NAMES
-from .kinds import kind_module
+from .kind_modules import kind_module
 from .loader import COMMON, KIND_FIELDS, NAMESPACES, OPERATORS, REQUIRED
 from .model import AUTOCAST, AUTOCAST_LISTS, DTYPES, KINDS, MISSING, RESULT_DTYPES, RESULTS, Op, SpecError
 from .signature import annotation_table

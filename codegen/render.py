@@ -9,8 +9,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from .expr import ExprError
-from .kinds import Derived, Rendered, kind_module
+from .expr import ExprError, substitute, to_text
+from .expr import name as variable
+from .kind_modules import kind_module
+from .kinds import Derived, Rendered
+from .kinds.pointwise import expressions, operand_table
 from .loader import op_from_mapping
 from .model import MISSING, Op, SpecError, SpecErrors
 from .signature import c_names, parse_signature
@@ -30,7 +33,7 @@ def templates_folder() -> Path:
 @functools.cache
 def environment() -> Any:
     """Return the Jinja environment: undefined names are errors, nothing is escaped."""
-    import jinja2
+    import jinja2  # lazy: start-up
 
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(templates_folder()),
@@ -176,12 +179,12 @@ class Generated:
     def _bare(self, op: Op) -> str:
         """Add the op without results that only its gradient reads, for calls without gradient; "" if there are none."""
         make_bare = getattr(kind_module(op.kind), "bare", None)
-        bare_op = make_bare and make_bare(op)
-        return self._instead(op, bare_op, 0) if bare_op else ""
+        spec = make_bare and make_bare(op)
+        return self._instead(op, spec, 0) if spec else ""
 
-    def _instead(self, op: Op, replacement: Op, order: int) -> str:
-        """Add an op that the runtime runs instead of `op` and reports under its name."""
-        record_name = self.add(replacement, order)
+    def _instead(self, op: Op, spec: Mapping[str, Any], order: int) -> str:
+        """Add the op of `spec`, which the runtime runs instead of `op` and reports under its name."""
+        record_name = self.add(replace(op_from_mapping(spec), file=op.file, line=op.line), order)
         self.records[record_name] = replace(self.records[record_name], called=op.name)
         return record_name
 
@@ -196,10 +199,6 @@ def _kernel_signature(op: Op) -> Any:
     """Return a key that is equal for ops with the same kernel, whatever the names of the op and its operands."""
     if op.kind != "pointwise":
         return (op.kind, op.name)
-    from .expr import name as variable
-    from .expr import substitute, to_text
-    from .kinds.pointwise import expressions, operand_table
-
     table = operand_table(op)
     positional_names = {n: variable(f"operand_{i}", o) for i, (n, o) in enumerate(table.items())}
     try:

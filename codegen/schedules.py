@@ -72,7 +72,7 @@ class Space:
 
 def load() -> tuple[Space, ...]:
     """Load the spaces of `schedules.yaml`."""
-    import yaml
+    import yaml  # lazy: a running process needs no PyYAML
 
     return parse(yaml.safe_load(_PATH.read_text(encoding="utf-8")), _PATH.name)
 

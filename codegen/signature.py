@@ -140,7 +140,7 @@ def _param(argument: ast.arg, default: ast.expr | None, keyword_only: bool) -> P
     if meaning is None and _LITERAL.fullmatch(annotation) and _strings_only(argument.annotation):
         meaning = ("static", "scalar", "value", annotation)
     if meaning is None:
-        import difflib
+        import difflib  # lazy: start-up
 
         matches = difflib.get_close_matches(annotation, _ANNOTATIONS, 1)
         raise SpecError(

@@ -23,6 +23,7 @@ def derive_rules(record: OpRecord) -> Mapping[str, Rule]:
     if not record.spec:
         return {}
     with _lock:
+        # lazy: start-up, because few programs need such derivatives
         from ..codegen.loader import op_from_mapping
         from ..codegen.model import SpecError
         from ..codegen.render import Generated
@@ -40,7 +41,7 @@ def derive_rules(record: OpRecord) -> Mapping[str, Rule]:
 
 def register_generated(generated: Any) -> list[OpRecord]:
     """Register the records of a `Generated`, and return them."""
-    from ..codegen.render import record_literals
+    from ..codegen.render import record_literals  # lazy: start-up
 
     records = []
     for fields in generated.records.values():

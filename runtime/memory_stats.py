@@ -88,7 +88,7 @@ def host_memory(root: Path = Path("/")) -> int:
     with suppress(AttributeError, ValueError, OSError):  # not on every system
         bounds.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     with suppress(ImportError, ValueError, OSError):
-        import resource  # POSIX only
+        import resource  # lazy: POSIX only
 
         bounds.append(resource.getrlimit(resource.RLIMIT_AS)[0])  # negative if unlimited
     return min((bound for bound in bounds if bound > 0), default=1 << 63)

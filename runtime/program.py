@@ -31,7 +31,7 @@ _ELEMENTS = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong",
 
 @cache
 def _math_sources() -> dict[str, str]:
-    from ..codegen import math_library
+    from ..codegen import math_library  # lazy: start-up
 
     with resources.as_file(resources.files("weftgrad.templates") / "opencl" / "math") as folder:
         return math_library.sources(folder)
@@ -76,7 +76,7 @@ def source(instances: Sequence[Instance], builtins: bool = False, fp64: bool = T
         fp64: The device has float64.
         as_c: Generate C for clang, with one exported function per kernel (see `_work_item_loop`), not OpenCL C.
     """
-    from ..codegen import math_library
+    from ..codegen import math_library  # lazy: start-up
 
     elements = [e for e in _ELEMENTS if fp64 or e != "double"]
     prelude = _template("as_c.h") if as_c else "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" if fp64 else ""

@@ -18,10 +18,11 @@ import pytest
 from weftgrad.bench import command, core, gpu, library, references, running
 from weftgrad.bench.cases import Case, Work, error_of, pieces, rotated
 from weftgrad.bench.clocks import DeviceClock
+from weftgrad.bench.contenders import all_sites
 from weftgrad.bench.measure import compare
 from weftgrad.bench.peers.numpy import NumpySite
 from weftgrad.bench.report import host_line, kernel_line
-from weftgrad.bench.sites import OurSite, Site, sites
+from weftgrad.bench.sites import OurSite, Site
 from weftgrad.runtime.errors import ArgumentError
 
 SCALE = 200  # not a power of two, so that some blocks are partial
@@ -324,7 +325,7 @@ def test_a_wrong_result_has_no_speed(monkeypatch: pytest.MonkeyPatch, capsys: py
 def test_devices_are_named_once() -> None:
     with pytest.raises(ArgumentError, match="twice"):
         command.run(options("--device", "cpu,cpu"))
-    assert [site.name for site in sites(["cpu"]) if site.name != "torch"] == ["cpu", "numpy"]
+    assert [site.name for site in all_sites(["cpu"]) if site.name != "torch"] == ["cpu", "numpy"]
 
 
 def test_missed_targets_are_marked() -> None:

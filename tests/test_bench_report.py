@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from weftgrad.bench import bar_plots, command, page, plots, rows, tables
+from weftgrad.bench import bar_plots, command, page, plots, report_files, rows, tables
 from weftgrad.bench.colours import painter, plain
 from weftgrad.bench.report import host_line, kernel_line
 from weftgrad.bench.roofline import roofs, share
@@ -117,11 +117,11 @@ def test_files_that_are_no_reports_are_refused(tmp_path: Path) -> None:
     for text, words in (("{", "not JSON"), ("[]", "no report"), ('{"kernels": [], "host": []}', "no report")):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ArgumentError, match=words):
-            rows.load(path)
+            report_files.load(path)
     with pytest.raises(ArgumentError, match="cannot be read"):
-        rows.load(tmp_path / "missing.json")
+        report_files.load(tmp_path / "missing.json")
     with pytest.raises(ArgumentError, match="no report"):
-        rows.load(Path(save(path, report(kernel("add", times={"cpu": timing(0.0)})))))
+        report_files.load(Path(save(path, report(kernel("add", times={"cpu": timing(0.0)})))))
 
 
 def test_suites_of_reports_that_do_not_name_them() -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import chromium
 import pytest
 
-from weftgrad.bench import page, plots, rows
+from weftgrad.bench import page, plots, report_files, rows
 
 BROWSER = chromium.PATH or shutil.which("firefox") or shutil.which("firefox-esr")
 RESULTS = Path(page.__file__).parent / "results"
@@ -159,7 +159,7 @@ TIMES = f"[...{FIRST}.tBodies[0].rows].map((r) => Number(r.cells[1].dataset.valu
 
 @pytest.mark.skipif(chromium.PATH is None, reason="needs chromium")
 def test_a_users_browser(tmp_path: Path) -> None:
-    report = rows.load(next(RESULTS.glob("*ops*.json")))
+    report = report_files.load(next(RESULTS.glob("*ops*.json")))
     report |= {"curves": [{"name": "step", "device": "cpu", "steps": [dict.fromkeys(
         ("allocated", "peak", "reserved", "driver_allocations", "driver_frees"), 1)]}]}  # fmt: skip
     entries = rows.entries([report])

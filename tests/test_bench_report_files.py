@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from test_bench_report import Page, Terminal, all_kinds_of_rows, kernel, report, timing
 
-from weftgrad.bench import markdown, outputs, page, rows, tables, terminal
+from weftgrad.bench import markdown, outputs, page, report_files, rows, tables, terminal
 from weftgrad.bench.colours import painter, plain
 from weftgrad.bench.roofline import roofs
 from weftgrad.runtime.errors import ArgumentError
@@ -157,7 +157,7 @@ def test_a_file_is_refused_or_shown(tmp_path: Path, sample: dict[str, Any]) -> N
                 container[keys[-1]] = value
             path.write_text(json.dumps(content), encoding="utf-8")
             try:
-                loaded = rows.load(path)
+                loaded = report_files.load(path)
             except ArgumentError as error:
                 outcomes["refused"] += str(path) in str(error)
                 continue
@@ -178,7 +178,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
                         (json.dumps(report() | {"format": rows.FORMAT + 1}), "newer weftgrad")):  # fmt: skip
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ArgumentError, match=words):
-            rows.load(path)
+            report_files.load(path)
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ArgumentError, match="no text"):
-        rows.load(path)
+        report_files.load(path)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import weftgrad as wg
-from weftgrad.bench import command, outputs, page, plots, rows, steps, tables
+from weftgrad.bench import command, outputs, page, plots, report_files, steps, tables
 from weftgrad.runtime import tracing
 from weftgrad.runtime.errors import ArgumentError
 
@@ -74,7 +74,7 @@ def test_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypat
     out = capsys.readouterr().out
     assert "busy: host" in out
     names = {e["name"] for e in json.loads(trace.read_text())["traceEvents"] if e.get("cat") == "kernel"}
-    (line,) = steps.timelines(rows.load(report_path))
+    (line,) = steps.timelines(report_files.load(report_path))
     assert {name for _, _, name in line.bars["cpu"]} == names
     assert any(name.startswith("add") for name in names)
     assert "--n 2" in page_path.read_text()

@@ -1,7 +1,8 @@
 """The generator's side of each kind of op, one module per kind.
 
-Each module has the three functions below. The rest of a kind is its kernel template (`templates/`) and its planner
-(`runtime/kinds/`), which chooses schedules. Read `pointwise.py` first: the other modules reuse its helpers.
+Each module has the three functions below, and `kind_modules` finds the module of a kind. The rest of a kind is its
+kernel template (`templates/`) and its planner (`runtime/kinds/`), which chooses schedules. Read `pointwise.py` first:
+the other modules reuse its helpers.
 
     check(op)       parse the op's expressions; raise SpecError naming the field that is wrong
     render(op, environment)  -> Rendered: what the OpRecord needs beyond the signature
@@ -12,13 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from ..model import Op
 
-__all__ = ["Derived", "OutputRow", "Rendered", "Source", "kind_module", "named_result", "seed_name"]
+__all__ = ["Derived", "OutputRow", "Rendered", "Source", "named_result", "seed_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +63,6 @@ class Derived:
     operands: tuple[str, ...]
     spec: Mapping[str, Any] | None
     result: str | None = None
-
-
-def kind_module(kind: str) -> ModuleType:
-    """Import the module of `kind`."""
-    return import_module(f".{kind}", __name__)
 
 
 def named_result(operands: Iterable[str], text: str) -> str | dict[str, str]:

@@ -278,15 +278,13 @@ def render(op: Op, environment: Any) -> Rendered:
     return Rendered(outputs, sources, detail)
 
 
-def bare(op: Op) -> Op | None:
-    """Return `op` without the results that only its gradient reads, for calls without gradient.
+def bare(op: Op) -> dict[str, Any] | None:
+    """Return the spec of `op` without the results that only its gradient reads, for calls without gradient.
 
     Return None if the op saves no such results, if a parameter would be unused, or if the bits of the other results
     could change: schedules depend on the size of the state, so the order of combination may differ, and a call must
     give the same bits with and without a gradient.
     """
-    from ..loader import op_from_mapping
-
     reduction = parse_reduction(op)
     finish = {k: e for k, e in reduction.finish.items() if k not in reduction.saved}
     fields = _needed_fields(reduction, finish.values())
@@ -315,8 +313,7 @@ def bare(op: Op) -> Op | None:
         }
     signature = f"{op.name}_bare({str(op.spec['op']).partition('(')[2]}"
     base_spec = {k: v for k, v in op.spec.items() if k not in ("grad", "reference", "alias")}
-    bare_op = op_from_mapping({**base_spec, "op": signature, "reduce": texts, "grad": "none"})
-    return replace(bare_op, file=op.file, line=op.line)
+    return {**base_spec, "op": signature, "reduce": texts, "grad": "none"}
 
 
 def _needed_fields(reduction: Reduction, results: Iterable[Expr]) -> list[str]:

@@ -157,11 +157,14 @@ def check(op: Op) -> None:
 # Optional operands
 
 
-def variant(op: Op, absent: Iterable[str]) -> Op:
-    """Return `op` without the optional operands `absent`: a missing factor is 1, a missing summand is 0.
-    Their parameters remain, annotated `None`. Raises `SpecError` if one is used in another way."""
-    from ..loader import op_from_mapping
+def variant(op: Op, absent: Iterable[str]) -> dict[str, Any]:
+    """Return the spec of `op` without the optional operands `absent`: a missing factor is 1, a missing summand is 0.
 
+    Their parameters remain, annotated `None`.
+
+    Raises:
+        SpecError: if an optional operand is used in another way.
+    """
     missing = frozenset(absent)
     optional = [p.name for p in op.params if p.role == "optional"]
     suffix = "plain" if len(missing) == len(optional) else "without_" + "_".join(n for n in optional if n in missing)
@@ -177,7 +180,7 @@ def variant(op: Op, absent: Iterable[str]) -> Op:
     if isinstance(op.grad, Mapping):
         names = _gradient_table(op)
         spec["grad"] = {k: _without(op, f"grad.{k}", t, names, missing) for k, t in op.grad.items() if k not in missing}
-    return replace(op_from_mapping(spec), file=op.file, line=op.line)
+    return spec
 
 
 def _signature_without(op: Op, missing: frozenset[str], op_name: str) -> str:

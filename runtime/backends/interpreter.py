@@ -103,7 +103,7 @@ class InterpreterDriver(HostDriver):
     target = "triton"
 
     def __init__(self, device: Device, overrides: str | None = None):
-        from ..triton.compile import compiler_version
+        from ..triton.compile import compiler_version  # lazy: start-up
 
         version = compiler_version()
         check_version(version)
@@ -156,7 +156,7 @@ class InterpreterDriver(HostDriver):
         return run
 
     def _prepare(self, step: Step) -> Callable[[list[Any], Sequence[Any]], None]:
-        from ..triton.interpret import launch
+        from ..triton.interpret import launch  # lazy: optional dependency (triton)
 
         kernel = _kernel(step.instance)
         signatures = {aligned: signature(step, aligned) for aligned in (False, True)}
@@ -214,7 +214,7 @@ def _kernel(instance: Instance) -> Any:
 
 def _region(tensor: Any) -> Any:
     """Return a tensor's memory, from its lowest to its highest element; the storage may be larger."""
-    from ..triton.interpret import Region
+    from ..triton.interpret import Region  # lazy: optional dependency (triton)
 
     storage = tensor.storage
     address = (storage.buffer or 0) + tensor.start

@@ -96,7 +96,7 @@ def plan(request: Request) -> Planned:
         return Planned(results)
     builder = Builder(request, sizes, results)
     if builder.caps.style == "triton":
-        from .triton.attention import launch
+        from .triton.attention import launch  # lazy: Triton devices only
 
         launch(builder)
     elif request.record.name == "attention_delta":

@@ -531,7 +531,7 @@ def _scalar_positions(epilogue: EpilogueInputs | None) -> tuple[int, ...]:
 
 
 def _triton_planner() -> ModuleType:
-    from .triton import contraction
+    from .triton import contraction  # lazy: Triton devices only
 
     return contraction
 

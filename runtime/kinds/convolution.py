@@ -46,7 +46,7 @@ def plan(request: Request) -> Planned:
     is_half = compute_type.is_floating_point and compute_type.itemsize == 2
     builder = Builder(request, sizes, dtypes.float32 if is_half else compute_type, result)
     if builder.caps.style == "triton":
-        from .triton.convolution import launch
+        from .triton.convolution import launch  # lazy: Triton devices only
 
         launch(builder)
     elif sizes.is_matrix_product and (builder.bias is None or result.dtype is builder.element):

@@ -42,7 +42,7 @@ def plan(request: Request) -> Planned:
     if not results[0].numel:
         return Planned(results)
     if request.capabilities.style == "triton":
-        from .triton import ctc as triton
+        from .triton import ctc as triton  # lazy: Triton devices only
 
         return triton.plan(request, log_probs, states, results)
     sizes = (times, samples, classes, states, request.static("blank"), *log_probs.strides)

@@ -75,7 +75,7 @@ def _step(request: Request, tensors: Sequence[Meta], rows: int, stride: int) -> 
     slots = (Slot(raw.name, "raw"),) * (inputs + 1)
     buffers = (count, *range(count), *(0,) * (inputs - count))
     if request.capabilities.style == "triton":
-        from .triton import join as triton
+        from .triton import join as triton  # lazy: Triton devices only
 
         return triton.step(request, raw, slots, buffers, rows, width, stride, inner)
     gpu = request.capabilities.style == "gpu"

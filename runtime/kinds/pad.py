@@ -101,7 +101,7 @@ def _copy(request: Request, source: Meta, mode: int) -> Planned:
     buffers = (0, 1, 2) if has_fill else (0, 0, 1)  # without a fill, the kernel does not read its second buffer
     dims = merge_dims(list(zip(shape, source.shape, pads_before, source.strides, strict=True)))
     if request.capabilities.style == "triton":
-        from .triton import pad as triton
+        from .triton import pad as triton  # lazy: Triton devices only
 
         step = triton.copy_step(request, bits_dtype, slots, buffers, dims, mode, has_fill, out.numel)
         return Planned((out,), (step,))
@@ -152,7 +152,7 @@ def _fold(request: Request, source: Meta, mode: int) -> Planned:
     dims = merge_dims(list(zip(size, source.shape, pads_before, source.strides, strict=True)))
     slots, element = (Slot(source.dtype.name),) * 2, source.dtype.compute
     if request.capabilities.style == "triton":
-        from .triton import pad as triton
+        from .triton import pad as triton  # lazy: Triton devices only
 
         return Planned((out,), (triton.fold_step(request, element, slots, dims, mode, out.numel),))
     *outer, (row_size, source_size, lead, stride) = dims

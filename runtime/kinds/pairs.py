@@ -100,7 +100,7 @@ class _Builder:
 
     def plan(self, batch: int, rows: int, columns: int, m: int) -> Planned:
         if self.caps.style == "triton":
-            from .triton import pairs as triton
+            from .triton import pairs as triton  # lazy: Triton devices only
 
             step = triton.step(
                 self.request, self.kind, self.element.compute, self.slots(), tuple(self.buffers), self.flags,

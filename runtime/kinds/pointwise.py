@@ -83,7 +83,7 @@ def step(request: Request, outputs: tuple[Meta, ...], shape: tuple[int, ...], co
     )
     element = "uchar" if common_dtype is dtypes.bool_ else common_dtype.compute
     if caps.style == "triton":
-        from .triton import pointwise as triton
+        from .triton import pointwise as triton  # lazy: Triton devices only
 
         return triton.step(request, operands, sizes, strides, element)
     params = choose(request, "pointwise", {"numel": outputs[0].numel}, common_dtype.name)

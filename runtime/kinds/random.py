@@ -79,7 +79,7 @@ def _step(
     sizes, strides = collapse(shape, [contiguous_strides(shape), *layouts])
     position_strides, strides = strides[0], strides[1:]
     if caps.style == "triton":
-        from .triton import pointwise as triton
+        from .triton import pointwise as triton  # lazy: Triton devices only
 
         seed_positions = _seed_positions(request, operands)
         return triton.step(

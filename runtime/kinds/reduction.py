@@ -92,7 +92,7 @@ def plan(request: Request) -> Planned:
     space = _iteration_space(request, shape, dims, outputs)
     element = "uchar" if state_dtype is dtypes.bool_ else state_dtype.compute
     if request.capabilities.style == "triton":
-        from .triton.reduction import steps as of_triton
+        from .triton.reduction import steps as of_triton  # lazy: Triton devices only
 
         return Planned(outputs, *of_triton(request, outputs, space, element))
     steps, scratch = (_gpu if request.capabilities.style == "gpu" else _cpu)(request, outputs, space, element)

@@ -62,7 +62,7 @@ def plan(request: Request) -> Planned:
     caps, record = request.capabilities, request.record
     text = record.texts[request.device.driver.target]
     if caps.style == "triton":
-        from .triton import resample as triton
+        from .triton import resample as triton  # lazy: Triton devices only
 
         return Planned((out,), (triton.step(request, slots, element, (outer, output_size, source_size, inner, taps)),))
     lanes = caps.lanes // 2 if element == "double" else caps.lanes

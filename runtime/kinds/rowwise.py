@@ -205,7 +205,7 @@ class RowPlanner:
     def plan(self) -> Planned:
         """Choose a schedule and build its launches."""
         if self.caps.style == "triton":
-            from .triton.rowwise import plan as plan_triton
+            from .triton.rowwise import plan as plan_triton  # lazy: Triton devices only
 
             return plan_triton(self)
         if self.caps.style == "gpu":

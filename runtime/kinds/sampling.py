@@ -88,7 +88,7 @@ def plan(request: Request) -> Planned:
         "DIMS": num_spatial, "MODE": mode, "PADDING": padding, "ALIGN": int(bool(request.static("align"))),
     }  # fmt: skip
     if request.capabilities.style == "triton":
-        from .triton import sampling as triton
+        from .triton import sampling as triton  # lazy: Triton devices only
 
         step = triton.step(request, entry, slots, buffers, sizes, constants, _TAPS[mode])
     else:

@@ -64,7 +64,7 @@ def plan(request: Request) -> Planned:
     lines = _lines(request, shape, dim, outputs)
     element = "uchar" if state_dtype is dtypes.bool_ else state_dtype.compute
     if request.capabilities.style == "triton":
-        from .triton.scan import steps as triton_steps
+        from .triton.scan import steps as triton_steps  # lazy: Triton devices only
 
         return Planned(outputs, *triton_steps(request, outputs, lines, element))
     return Planned(outputs, *(_gpu if request.capabilities.style == "gpu" else _cpu)(request, outputs, lines, element))

@@ -80,7 +80,7 @@ def _order(request: Request) -> Planned:
     )  # fmt: skip
     style = request.capabilities.style
     if style == "triton":
-        from .triton.sort import launch
+        from .triton.sort import launch  # lazy: Triton devices only
 
         launches, scratch = launch(rows)
     else:
@@ -256,7 +256,7 @@ def _search(request: Request) -> Planned:
     buffers = (0, 1, 2) if n else (1, 1, 2)  # an empty tensor has no memory to pass to a kernel
     steps = 2 if bins and caps.style == "cpu" else n.bit_length() + 1
     if caps.style == "triton":
-        from .triton.sort import search_step
+        from .triton.sort import search_step  # lazy: Triton devices only
 
         return Planned((out,), (search_step(request, slots, buffers, (out.numel, n, m, stride, steps), flags),))
     text = record.texts[request.device.driver.target]

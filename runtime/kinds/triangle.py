@@ -47,7 +47,7 @@ def plan(request: Request) -> Planned:
     raw = dtypes.bits_dtype(input.dtype)
     slots = (Slot(raw.name, "raw"),) * 2
     if caps.style == "triton":
-        from .triton import triangle as triton
+        from .triton import triangle as triton  # lazy: Triton devices only
 
         return Planned(
             (out,), (triton.step(request, raw, slots, sizes, n, row_strides, column_strides, diagonal, bool(lower)),)

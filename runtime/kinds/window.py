@@ -67,7 +67,7 @@ def plan(request: Request) -> Planned:
     inputs = tuple(range(len(layouts))) if all(m.numel for m in layouts) else (len(layouts),) * len(layouts)
     buffers = (*inputs, *range(len(layouts), len(slots)))
     if request.capabilities.style == "triton":
-        from .triton.window import step
+        from .triton.window import step  # lazy: Triton devices only
 
         return Planned(outputs, (step(request, windows, element, slots, buffers),))
     launch = (_grid if request.capabilities.style == "gpu" else _rows)(request, windows, element, slots, buffers)

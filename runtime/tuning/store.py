@@ -151,7 +151,7 @@ def _write(change: Callable[[dict[str, dict[str, Entry]]], None]) -> bool:
 def _file_lock(lock_path: Path) -> Iterator[None]:
     """Hold an exclusive `flock` on a file; the system releases it if the process dies. Raises `OSError`."""
     try:
-        import fcntl
+        import fcntl  # lazy: POSIX only
     except ImportError:  # no `flock` here: writers still replace whole files, and the last one wins
         yield
         return

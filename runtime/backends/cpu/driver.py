@@ -146,7 +146,7 @@ class CpuDriver(HostDriver):
             if store is not None:
                 return ClangExecutor(store, self.counter)
         try:
-            from .fallback import OpenCLExecutor
+            from .fallback import OpenCLExecutor  # lazy: optional dependency (pyopencl)
 
             executor = OpenCLExecutor(self.counter)
         except (DriverNotFound, AttributeError, OSError) as error:  # an OpenCL library without the required functions

@@ -1,0 +1,62 @@
+"""Read reports of `weftgrad bench --output` from files and validate them; `rows` documents the format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ..runtime.errors import ArgumentError
+from . import page, steps, tables, terminal
+from .colours import plain
+from .rows import FORMAT, Row, entries, sections
+
+__all__ = ["load"]
+
+
+def load(path: Path) -> Row:
+    """Read and validate a report of `weftgrad bench --output`.
+
+    Raises:
+        ArgumentError: the file cannot be read or is no valid report; the message says why.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ArgumentError(f"bench: {path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise ArgumentError(f"bench: {path} is not JSON: it is no text in UTF-8") from None
+    if not text.strip():
+        raise ArgumentError(f"bench: {path} is empty: nothing was measured into it; run it again with --output")
+    try:
+        report = json.loads(text)
+    except ValueError as error:
+        is_truncated = getattr(error, "pos", 0) >= len(text.rstrip())
+        remedy = "; it ends too early: copy or measure it again" if is_truncated else ""
+        raise ArgumentError(f"bench: {path} is not JSON: {error}{remedy}") from None
+    except RecursionError:
+        raise ArgumentError(f"bench: {path} is no report of `weftgrad bench --output`: nested too deeply") from None
+    if isinstance(report, dict) and isinstance(report.get("format"), int) and report["format"] > FORMAT:
+        raise ArgumentError(
+            f"bench: {path} is of format {report['format']}, of a newer weftgrad, and this one reads up to {FORMAT}: "
+            "pip install --upgrade weftgrad"
+        )
+    try:
+        _validate(report)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
+        raise ArgumentError(
+            f"bench: {path} is no report of `weftgrad bench --output`: {type(error).__name__} {error}"
+        ) from None
+    return dict(report)
+
+
+def _validate(report: Row) -> None:
+    """Format every part of a report once, so that an invalid file fails here and not in the middle of the output."""
+    all_entries = entries([report])
+    page.machine_facts(report)
+    for section in sections(all_entries):
+        page.table(section, None)
+        terminal.lines(section, None, plain)
+    for _ in tables.records(all_entries):
+        pass
+    steps.curves(report)
+    steps.timelines(report)
