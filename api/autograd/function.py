@@ -15,7 +15,7 @@ from ..runtime.dispatch import is_recorded, refresh_views
 from ..runtime.errors import GradientError
 from ..runtime.records import OpRecord
 from ..runtime.tensor import Tensor
-from . import no_grad
+from .grad_mode import no_grad
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 

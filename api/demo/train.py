@@ -38,7 +38,7 @@ from ..runtime.errors import format_bytes
 from ..utils.data import DataLoader, TensorDataset
 from . import digits
 
-__all__ = ["Report", "main", "model", "train"]
+__all__ = ["Report", "model", "train"]
 
 EPOCHS = 15
 BATCH_SIZE = 64
@@ -271,16 +271,3 @@ def run(options: Any) -> int:
         draw(report, Path(options.output))
         print(f"picture             {options.output}")
     return 0
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Run the demo with command line arguments, without the `weftgrad` command."""
-    import argparse
-
-    from .command import add_options
-
-    parser = argparse.ArgumentParser(
-        prog="weftgrad demo", description="Learn handwritten digits, and say what it cost."
-    )
-    add_options(parser)
-    return run(parser.parse_args(argv))

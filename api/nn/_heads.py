@@ -14,6 +14,7 @@ from ..runtime.dtypes import DType
 from ..runtime.errors import AttentionShapeError, DomainError, ShapeError
 from ..runtime.tensor import Tensor
 from ..shape.joining import cat
+from ._dropout import dropout
 from .attention import scaled_dot_product_attention
 
 __all__ = ["Heads", "additive_mask", "attend_heads", "multi_head_attention_forward"]
@@ -166,8 +167,6 @@ def attend_heads(
         weights = _attention_weights(q, k, merged_mask)
         dropped_weights = weights
         if dropout_p > 0:
-            from .functional import dropout
-
             weights = dropped_weights = dropout(dropped_weights, dropout_p)
         head_outputs = matmul(dropped_weights, v)
     else:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..runtime.errors import ArgumentError
 from ..runtime.launches import Launch
 from ..runtime.tracing import Recording
+from .table import format_time, render
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "Kernel", "events_from_recording"]
 
@@ -296,8 +297,6 @@ class EventList(list[Any]):
         Raises:
             ArgumentError: `sort_by` or `time_unit` is unknown.
         """
-        from .table import render
-
         rows = self if all(isinstance(e, FunctionEventAvg) for e in self) else self._rows(top_level_events_only)
         return render(rows, sort_by, row_limit, max_name_column_width, max_shapes_column_width, max_src_column_width,
                       header, time_unit)  # fmt: skip
@@ -318,18 +317,3 @@ class EventList(list[Any]):
                 if event.stack and (spent := int(getattr(event, metric))) > 0:
                     frames = [frame.translate(str.maketrans(" ;\t\n", "____")) for frame in reversed(event.stack)]
                     file.write(f"{';'.join(frames)} {spent}\n")
-
-
-def format_time(microseconds: float) -> str:
-    """Return a time with its unit: `1.234s`, `1.234ms`, `1.234us`."""
-    for unit, size in (("s", 1e6), ("ms", 1e3)):
-        if abs(microseconds) >= size:
-            return f"{microseconds / size:.3f}{unit}"
-    return f"{microseconds:.3f}us"
-
-
-def total_times(rows: Sequence[Any]) -> tuple[float, float]:
-    """Return host and device microseconds of all rows. A kernel counts once, in its own row."""
-    host = sum(row.self_cpu_time_total for row in rows)
-    kernels = [row for row in rows if row.is_kernel]
-    return host, sum(row.self_device_time_total for row in kernels)

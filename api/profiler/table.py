@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..runtime.errors import ArgumentError
-from .events import format_time, total_times
 
-__all__ = ["SORTS", "render"]
+__all__ = ["SORTS", "format_time", "render", "total_times"]
 
 SORTS = (
     "count", "cpu_time", "cpu_time_total", "self_cpu_time_total", "device_time", "device_time_total",
@@ -97,3 +96,18 @@ def _bytes(count: int) -> str:
         if abs(count) >= size:
             return f"{count / size:.2f} {unit}"
     return f"{count} B"
+
+
+def format_time(microseconds: float) -> str:
+    """Return a time with its unit: `1.234s`, `1.234ms`, `1.234us`."""
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if abs(microseconds) >= size:
+            return f"{microseconds / size:.3f}{unit}"
+    return f"{microseconds:.3f}us"
+
+
+def total_times(rows: Sequence[Any]) -> tuple[float, float]:
+    """Return host and device microseconds of all rows. A kernel counts once, in its own row."""
+    host = sum(row.self_cpu_time_total for row in rows)
+    kernels = [row for row in rows if row.is_kernel]
+    return host, sum(row.self_device_time_total for row in kernels)
