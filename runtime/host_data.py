@@ -8,7 +8,7 @@ import numpy as np
 
 from . import deferred, dtypes
 from .context import current_stream
-from .device import Device, meta
+from .device import Device, device, meta
 from .dispatch import empty, refresh_views
 from .dtypes import DType
 from .errors import ArgumentError, DeviceError, GradientError
@@ -70,8 +70,6 @@ def adopt(array: np.ndarray[Any, Any]) -> Tensor:
 
     Raises `ArgumentError` if it cannot.
     """
-    from .device import device
-
     dtype = dtypes.from_numpy(array.dtype)
     cpu = device("cpu")
     size = dtype.itemsize
