@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments.out import copy_to_out
 from .creation.factories import empty_like
 from .creation.options import allocate_output, finalize_output, resolve_dtype_and_device
 from .runtime import dtypes, host_data
@@ -25,7 +26,6 @@ from .runtime.dispatch import call, call_into
 from .runtime.dtypes import DType
 from .runtime.errors import ArgumentError, UnsupportedDType
 from .runtime.records import registry
-from .runtime.spelling import store
 from .runtime.tensor import Tensor
 from .tensor_methods.argument_checks import only_tensors, to_integer
 
@@ -285,7 +285,7 @@ def bernoulli(
         output = _fill_random("bernoulli_fill", empty_like(input), (_probability(p, "bernoulli"),), generator, False)
     else:
         output = draw("bernoulli_draw", (_require_floating(input, "bernoulli"),), generator)
-    return output if out is None else store(output, out, "bernoulli")
+    return output if out is None else copy_to_out(output, out, "bernoulli")
 
 
 def _probability(p: float, where: str) -> float:
@@ -393,7 +393,7 @@ def multinomial(
             indices = np.argsort(-(np.log(rows) - np.log(-np.log(uniform))), -1, kind="stable")[:, :num_samples]
     result = indices if weights.ndim == 2 else indices[0]
     output = host_data.from_host(result.astype(np.int64), dtypes.int64, input.meta.device)
-    return output if out is None else store(output, out, "multinomial")
+    return output if out is None else copy_to_out(output, out, "multinomial")
 
 
 # In-place methods -----------------------------------------------------------------------------------------------------

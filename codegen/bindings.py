@@ -62,7 +62,7 @@ def _function(data: RecordData) -> Binding:
         store_text = f"_call_into(_op_{op.name}, {operands}, {statics}, (out,), in_place=False)"
         body += [
             "if out is not None:",
-            f"    return {store_text if writes_out_directly else f'_store({call_text}, out, {op.name!r})'}",
+            f"    return {store_text if writes_out_directly else f'_copy_to_out({call_text}, out, {op.name!r})'}",
         ]
     body.append(f"return {call_text}")
     returns = "Tensor" if visible_count == 1 else "tuple[Tensor, ...]"

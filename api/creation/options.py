@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..arguments.out import copy_to_out
 from ..runtime import dtypes
 from ..runtime.device import device as to_device
 from ..runtime.device import meta
 from ..runtime.dispatch import empty, fit
 from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError, DTypeError, ShapeError
-from ..runtime.spelling import store
 from ..runtime.tensor import Tensor
 
 __all__ = ["allocate_output", "finalize_output", "resolve_dtype_and_device", "shape_of"]
@@ -41,7 +41,7 @@ def finalize_output(
     if layout is not None and layout != "strided":
         raise ArgumentError(f"{where}: every tensor is dense: layout is strided, not {layout!r}")
     if out is not None:
-        return store(output, out, where)
+        return copy_to_out(output, out, where)
     if pin_memory:
         output = output.pin_memory()  # type: ignore[attr-defined]
     if requires_grad:

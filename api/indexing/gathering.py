@@ -9,6 +9,8 @@ from math import prod
 from typing import Any
 
 from .._generated import ops
+from ..arguments.aliases import accept_axis, resolve_axis_alias
+from ..arguments.out import copy_to_out
 from ..layer_functions.embeddings import embedding as _embedding
 from ..layer_functions.embeddings import embedding_renorm_
 from ..runtime import dtypes, layout, views
@@ -16,7 +18,6 @@ from ..runtime.device import meta
 from ..runtime.dispatch import call, call_into, empty
 from ..runtime.errors import ArgumentError, DTypeError, ShapeError
 from ..runtime.records import registry
-from ..runtime.spelling import resolve_axis_alias, store, with_axis
 from ..runtime.tensor import Tensor
 from ..shape.joining import stack
 from ..tensor_methods.argument_checks import only_tensors
@@ -38,7 +39,7 @@ def _at_least_1d(tensor: Tensor) -> Tensor:
     return tensor if tensor.meta.ndim else views.reshape(tensor, (1,))
 
 
-@with_axis
+@accept_axis
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """Return `out[i][j][k] = input[i][index[i][j][k]][k]` (for 3 dimensions and `dim=1`).
 
@@ -61,7 +62,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     check = prepare_check(index_vector, source.meta.shape[axis_index], "gather")
     output = check.run(registry["gather"], (source, index_vector), (axis_index,))
     output = views.reshape(output, index.meta.shape) if not index.meta.ndim else output
-    return output if out is None else store(output, out, "gather")
+    return output if out is None else copy_to_out(output, out, "gather")
 
 
 def take_along_dim(
@@ -75,7 +76,7 @@ def take_along_dim(
     if axis is not None:
         dim = resolve_axis_alias("take_along_dim", dim, None, axis)
     output = _take_along_dim(input, indices, dim)
-    return output if out is None else store(output, out, "take_along_dim")
+    return output if out is None else copy_to_out(output, out, "take_along_dim")
 
 
 def _take_along_dim(input: Tensor, indices: Tensor, dim: int | None) -> Tensor:
@@ -95,7 +96,7 @@ def _take_along_dim(input: Tensor, indices: Tensor, dim: int | None) -> Tensor:
     return call(registry["gather"], (input, indices), (axis,))  # type: ignore[no-any-return]
 
 
-@with_axis
+@accept_axis
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the slices of `input` at the positions `index` of dimension `dim`.
 
@@ -119,16 +120,16 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     check = prepare_check(index_vector, source.meta.shape[axis_index], "index_select")
     output = check.run(_take_at, (source, index_vector), (axis_index, 1))
     output = views.reshape(output, ()) if not input.meta.ndim else output
-    return output if out is None else store(output, out, "index_select")
+    return output if out is None else copy_to_out(output, out, "index_select")
 
 
-@with_axis
+@accept_axis
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """Return a view of the slice at `index` of dimension `dim`, without that dimension."""
     return ops.select(input, dim, index)
 
 
-@with_axis
+@accept_axis
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """Return a view of `length` elements of dimension `dim`, from `start` on.
 
@@ -142,7 +143,7 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     only_tensors("take", input, index)
     index = without_negatives(index, input.meta.numel, 0)  # type: ignore[assignment]
     output = call(_take_at, (input, index), (0, input.meta.ndim))
-    return output if out is None else store(output, out, "take")
+    return output if out is None else copy_to_out(output, out, "take")
 
 
 def embedding(
@@ -176,7 +177,7 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     output = (
         stack(columns, 1) if shape else empty(meta(dtypes.int64, (linear.meta.shape[0], 0), None, input.meta.device))
     )
-    return output if out is None else store(output, out, "nonzero")
+    return output if out is None else copy_to_out(output, out, "nonzero")
 
 
 def argwhere(input: Tensor) -> Tensor:
@@ -212,7 +213,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
     """Return the elements where `mask` is true as a vector; shapes broadcast. The host waits for their number."""
     expanded, expanded_mask = _broadcast_mask(input, mask, "masked_select")
     output = call(_take_at, (expanded, positions(expanded_mask)), (0, expanded.meta.ndim))
-    return output if out is None else store(output, out, "masked_select")
+    return output if out is None else copy_to_out(output, out, "masked_select")
 
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:

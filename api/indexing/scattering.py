@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from .._generated import ops
+from ..arguments.aliases import accept_axis
+from ..arguments.out import copy_to_out
 from ..runtime import dtypes, layout, views
 from ..runtime.autocast import autocast_operands
 from ..runtime.dispatch import call, call_into
 from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, NotSupported, ShapeError
 from ..runtime.records import OpRecord, registry
-from ..runtime.spelling import store, with_axis
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 from .assignment import clone, copy_if_aliased, tensor_value
@@ -89,7 +90,7 @@ def _scatter(op: str, input: Tensor, dim: int, index: Tensor, src: Any, where: s
         output = output if input.meta.ndim else views.reshape(output, ())
     else:
         output = clone(input)
-    return output if out is None else store(output, out, where)
+    return output if out is None else copy_to_out(output, out, where)
 
 
 def _select_scatter_op(src: Any, value: Any, reduce: str | None, where: str) -> tuple[str, Any]:
@@ -101,7 +102,7 @@ def _select_scatter_op(src: Any, value: Any, reduce: str | None, where: str) -> 
     return _SCATTER_OPS[reduce], value if src is None else src
 
 
-@with_axis
+@accept_axis
 def scatter_(
     self: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> Tensor:
@@ -123,7 +124,7 @@ def scatter_(
     return _scatter_in_place(op, self, dim, index, source, "scatter_")
 
 
-@with_axis
+@accept_axis
 def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """Add `src` in place: `self[i][index[i][j][k]][k] += src[i][j][k]` for 3 dimensions and `dim=1`.
 
@@ -133,7 +134,7 @@ def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return _scatter_in_place("scatter_add", self, dim, index, src, "scatter_add_")
 
 
-@with_axis
+@accept_axis
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None,
     out: Tensor | None = None,
@@ -143,7 +144,7 @@ def scatter(
     return _scatter(op, input, dim, index, source, "scatter", out)
 
 
-@with_axis
+@accept_axis
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return a copy of `input` with `src` added at `index`; see `scatter_add_`."""
     only_tensors("scatter_add", input, src)
@@ -194,7 +195,7 @@ def _update_slices(
     axis, positions, slices, check = _check_slices(input, dim, index, source, where)
     output = check.run(op, (_at_least_1d(input), positions, slices), (axis, 1))
     output = output if input.meta.ndim else views.reshape(output, ())
-    return output if out is None else store(output, out, where)
+    return output if out is None else copy_to_out(output, out, where)
 
 
 def _scale_source(source: Tensor, alpha: Any, where: str) -> Tensor:
@@ -202,7 +203,7 @@ def _scale_source(source: Tensor, alpha: Any, where: str) -> Tensor:
     return source if alpha == 1 else ops.mul(source, alpha)
 
 
-@with_axis
+@accept_axis
 def index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """Add `alpha` times the slices of `source` to the slices at `index` of `dim`, in place, in index order."""
     return _update_slices_in_place(
@@ -210,14 +211,14 @@ def index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     )
 
 
-@with_axis
+@accept_axis
 def index_copy_(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """Copy the slices of `source` to the slices at `index` of `dim`, in place; the last write wins."""
     only_tensors("index_copy_", source)
     return _update_slices_in_place(_put_at, self, dim, index, source, "index_copy_")
 
 
-@with_axis
+@accept_axis
 def index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """Fill the slices at `index` with a number or a 0-d tensor, in place; negative indices count from the end."""
     only_tensors("index_fill_", self, index)
@@ -233,7 +234,7 @@ def index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     return _update_slices_in_place(_put_at, self, dim, index, value, "index_fill_")
 
 
-@with_axis
+@accept_axis
 def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -245,7 +246,7 @@ def index_add(
 _INDEX_COPY_RECORD = OpRecord("index_copy", "composite", (), autocast=("widest", ""))
 
 
-@with_axis
+@accept_axis
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return a copy of `input` with the slices of `source` at `index`; see `index_copy_`."""
     only_tensors("index_copy", input, source)
@@ -253,7 +254,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: T
     return _update_slices(_put_at, input, dim, index, source, "index_copy", out)
 
 
-@with_axis
+@accept_axis
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """Return a copy of `input` with the slices at `index` filled with a number; see `index_fill_`."""
     only_tensors("index_fill", input)
@@ -352,7 +353,7 @@ def _scatter_reduce(
     return input if in_place else output if input.meta.ndim else views.reshape(output, ())
 
 
-@with_axis
+@accept_axis
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True,
     out: Tensor | None = None,
@@ -378,10 +379,10 @@ def scatter_reduce(
         NotSupported: `reduce` is unknown.
     """
     output = _scatter_reduce(input, dim, index, src, reduce, include_self, "scatter_reduce", False)
-    return output if out is None else store(output, out, "scatter_reduce")
+    return output if out is None else copy_to_out(output, out, "scatter_reduce")
 
 
-@with_axis
+@accept_axis
 def scatter_reduce_(
     self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -403,7 +404,7 @@ def _index_reduce(
     return input if in_place else output if input.meta.ndim else views.reshape(output, ())
 
 
-@with_axis
+@accept_axis
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True,
     out: Tensor | None = None,
@@ -413,10 +414,10 @@ def index_reduce(
     `reduce` is "prod", "mean", "amax" or "amin"; for it and `include_self` see `scatter_reduce`.
     """
     output = _index_reduce(input, dim, index, source, reduce, include_self, "index_reduce", False)
-    return output if out is None else store(output, out, "index_reduce")
+    return output if out is None else copy_to_out(output, out, "index_reduce")
 
 
-@with_axis
+@accept_axis
 def index_reduce_(
     self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:

@@ -15,12 +15,12 @@ from math import prod
 from typing import Any
 
 from .._generated import ops
+from ..arguments.out import copy_to_out
 from ..runtime import layout, views
 from ..runtime.autograd.einsum_rules import contraction
 from ..runtime.dispatch import call
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.records import registry
-from ..runtime.spelling import store
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 
@@ -296,4 +296,4 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, out: Tensor | None = None)
             raise ShapeError(f"tensordot: dimension {i} of the first is {n}, dimension {j} of the second {m}")
     result = [n for n in first if n not in left] + [n for n in second if n not in left]
     output = _contract_all(*_prepare_operands([a, b], [first, second]), result)
-    return output if out is None else store(output, out, "tensordot")
+    return output if out is None else copy_to_out(output, out, "tensordot")

@@ -6,13 +6,13 @@ from math import prod
 from typing import Any
 
 from .._generated import ops
+from ..arguments.out import copy_to_out
 from ..runtime import views
 from ..runtime.autocast import match_autocast_dtype
 from ..runtime.autograd.einsum_rules import contraction
 from ..runtime.context import state
 from ..runtime.dispatch import call, is_recorded
 from ..runtime.errors import ArgumentError, NotSupported, ShapeError
-from ..runtime.spelling import store
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 
@@ -53,7 +53,7 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
         output = ops.bmv(input, other)
     else:
         output = ops.matmul_batched(input, other)
-    return output if out is None else store(output, out, "matmul")
+    return output if out is None else copy_to_out(output, out, "matmul")
 
 
 def _inner_product(input: Tensor, other: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ def addmm(
         output = ops.addmm_product(input, mat1, mat2, beta, alpha)
     else:
         output = _add_scaled_product(input, ops.mm(mat1, mat2), beta, alpha)
-    return output if out is None else store(output, out, "addmm")
+    return output if out is None else copy_to_out(output, out, "addmm")
 
 
 def _addmm_activation(
@@ -137,7 +137,7 @@ def addmv(
         output = ops.addmv_product(input, mat, vec, beta, alpha)
     else:
         output = _add_scaled_product(input, ops.mv(mat, vec), beta, alpha)
-    return output if out is None else store(output, out, "addmv")
+    return output if out is None else copy_to_out(output, out, "addmv")
 
 
 def baddbmm(
@@ -148,7 +148,7 @@ def baddbmm(
         output = ops.baddbmm_product(input, batch1, batch2, beta, alpha)
     else:
         output = _add_scaled_product(input, ops.bmm(batch1, batch2), beta, alpha)
-    return output if out is None else store(output, out, "baddbmm")
+    return output if out is None else copy_to_out(output, out, "baddbmm")
 
 
 def _add_scaled_product(input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
@@ -203,7 +203,7 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     scale."""
     only_tensors("inner", input, other)
     output = _inner(input, other)
-    return output if out is None else store(output, out, "inner")
+    return output if out is None else copy_to_out(output, out, "inner")
 
 
 def _inner(input: Tensor, other: Tensor) -> Tensor:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from .._generated import ops
+from ..arguments.out import copy_to_out
 from ..runtime import layout, views
 from ..runtime.dispatch import call
 from ..runtime.errors import ShapeError
 from ..runtime.records import registry
-from ..runtime.spelling import store
 from ..runtime.tensor import Tensor
 from ..shape.joining import cat
 from ..tensor_methods.argument_checks import only_tensors
@@ -31,7 +31,7 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     a_blocks = views.reshape(input, tuple(n for size in a for n in (size, 1)))
     b_blocks = views.reshape(other, tuple(n for size in b for n in (1, size)))
     product = views.reshape(ops.mul(a_blocks, b_blocks), tuple(n * m for n, m in zip(a, b, strict=True)))
-    return product if out is None else store(product, out, "kron")
+    return product if out is None else copy_to_out(product, out, "kron")
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -104,7 +104,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor |
         _narrow_three(b, axis_index, 1),
         value=-1,
     )
-    return product if out is None else store(product, out, "cross")
+    return product if out is None else copy_to_out(product, out, "cross")
 
 
 def _extend_cyclically(x: Tensor, dim: int) -> Tensor:
@@ -125,7 +125,7 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
         if x.meta.ndim != 2:
             raise ShapeError(f"chain_matmul: operand {i} must be a matrix, it has shape {list(x.meta.shape)}")
     product = operands[0] if len(operands) == 1 else _multiply_chain("chain_matmul", operands)
-    return product if out is None else store(product, out, "chain_matmul")
+    return product if out is None else copy_to_out(product, out, "chain_matmul")
 
 
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
@@ -154,7 +154,7 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
     if operands[-1].meta.ndim == 1:
         operands[-1] = views.reshape(operands[-1], (-1, 1))
     product = views.reshape(_multiply_chain("multi_dot", operands), tuple(shape))
-    return product if out is None else store(product, out, "multi_dot")
+    return product if out is None else copy_to_out(product, out, "multi_dot")
 
 
 def _multiply_chain(where: str, operands: list[Tensor]) -> Tensor:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from .._generated import ops
+from ..arguments.out import copy_to_out
 from ..creation.factories import ones
 from ..runtime import dtypes
 from ..runtime.dispatch import call, call_into
 from ..runtime.errors import DTypeError, ShapeError
 from ..runtime.records import registry
-from ..runtime.spelling import store
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors, to_integer
 
@@ -25,7 +25,7 @@ def _triangle(where: str, input: Tensor, diagonal: int, lower: bool, out: Tensor
     if out is input:
         return call_into(registry["triangle"], (input,), statics, (input,), in_place=True)  # type: ignore[no-any-return]
     output = call(registry["triangle"], (input,), statics)
-    return output if out is None else store(output, out, where)  # type: ignore[no-any-return]
+    return output if out is None else copy_to_out(output, out, where)  # type: ignore[no-any-return]
 
 
 def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:

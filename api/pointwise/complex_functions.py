@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from .._generated import ops
+from ..arguments.out import copy_to_out
 from ..runtime import dtypes
-from ..runtime.spelling import store
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 from . import functions
@@ -57,4 +57,4 @@ def angle(input: Any, *, out: Tensor | None = None) -> Any:
     only_tensors("angle", input)
     x = input if input.is_floating_point() else input.to(dtypes.default_dtype())
     output = functions.where(x.isnan(), x, functions.where(x < 0, math.pi, ops.zero_like(x)))
-    return output if out is None else store(output, out, "angle")
+    return output if out is None else copy_to_out(output, out, "angle")

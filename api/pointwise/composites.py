@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import random
 from .._generated import ops
+from ..arguments.out import copy_to_out
 from ..creation import factories
 from ..creation.options import shape_of
 from ..linear_algebra import products
@@ -19,7 +20,6 @@ from ..runtime import dtypes
 from ..runtime.device import meta
 from ..runtime.dispatch import empty, is_recorded
 from ..runtime.errors import ArgumentError, GradientError, NotSupported, ShapeError
-from ..runtime.spelling import store
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 from . import complex_functions
@@ -96,7 +96,7 @@ def logit(input: Any, eps: float | None = None, *, out: Tensor | None = None) ->
     if eps is not None:
         x = x.clamp(eps, 1 - eps)
     output = x.log() - (-x).log1p()
-    return output if out is None else store(output, out, "logit")
+    return output if out is None else copy_to_out(output, out, "logit")
 
 
 def matrix_power(input: Any, n: int, *, out: Tensor | None = None) -> Any:
@@ -118,32 +118,32 @@ def matrix_power(input: Any, n: int, *, out: Tensor | None = None) -> Any:
         product = factories.eye(input.shape[-1], dtype=input.dtype, device=input.device).expand(input.shape).clone()  # type: ignore[attr-defined]
     elif product is input:
         product = input.clone()
-    return product if out is None else store(product, out, "matrix_power")
+    return product if out is None else copy_to_out(product, out, "matrix_power")
 
 
 def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Any:
     """Return `pow(input, exponent)` computed in float64."""
     base, power = (t.to(dtypes.float64) if isinstance(t, Tensor) else t for t in (input, exponent))  # type: ignore[attr-defined]
     output = ops.pow(base, power)
-    return output if out is None else store(output, out, "float_power")
+    return output if out is None else copy_to_out(output, out, "float_power")
 
 
 def deg2rad(input: Any, *, out: Tensor | None = None) -> Any:
     """Convert degrees to radians."""
     output = input * (math.pi / 180)
-    return output if out is None else store(output, out, "deg2rad")
+    return output if out is None else copy_to_out(output, out, "deg2rad")
 
 
 def rad2deg(input: Any, *, out: Tensor | None = None) -> Any:
     """Convert radians to degrees."""
     output = input * (180 / math.pi)
-    return output if out is None else store(output, out, "rad2deg")
+    return output if out is None else copy_to_out(output, out, "rad2deg")
 
 
 def sgn(input: Any, *, out: Tensor | None = None) -> Any:
     """Return `sign(input)`; the two are equal because there are no complex dtypes."""
     output = input.sign()
-    return output if out is None else store(output, out, "sgn")
+    return output if out is None else copy_to_out(output, out, "sgn")
 
 
 def positive(input: Tensor) -> Tensor:

@@ -10,13 +10,13 @@ import math
 from typing import Any
 
 from .._generated import ops
+from ..arguments.out import copy_to_out
 from ..creation.factories import full_like
 from ..runtime import dtypes
 from ..runtime.dispatch import call, call_into
 from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError, DTypeError
 from ..runtime.records import registry
-from ..runtime.spelling import store
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 
@@ -172,7 +172,7 @@ def nan_to_num(
 ) -> Tensor:  # fmt: skip
     """Replace NaN by `nan`, and infinities by `posinf` and `neginf` (default: the extremes of the dtype)."""
     if input.meta.dtype.kind != "f":
-        return clone(input) if out is None else store(input, out, "nan_to_num")
+        return clone(input) if out is None else copy_to_out(input, out, "nan_to_num")
     largest = finfo(input.meta.dtype).max
     output = ops.where(ops.eq(input, -math.inf), -largest if neginf is None else neginf, input)
     output = ops.where(ops.eq(input, math.inf), largest if posinf is None else posinf, output)

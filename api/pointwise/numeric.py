@@ -9,6 +9,8 @@ import math
 from typing import Any, NamedTuple
 
 from .._generated import ops
+from ..arguments.aliases import accept_axis, resolve_axis_aliases
+from ..arguments.out import copy_to_out
 from ..creation import factories
 from ..linear_algebra.products import is_fusable
 from ..reductions import scans, statistics
@@ -17,7 +19,6 @@ from ..runtime.autocast import match_autocast_dtype
 from ..runtime.dispatch import call
 from ..runtime.errors import DomainError, DTypeError, GradientError, ShapeError, UnsupportedDType
 from ..runtime.records import registry
-from ..runtime.spelling import resolve_axis_aliases, store, with_axis
 from ..runtime.tensor import Tensor
 from ..shape import joining
 from ..tensor_methods.argument_checks import only_tensors
@@ -46,7 +47,7 @@ def nansum(
     only_tensors("nansum", input)
     dim, keepdim = resolve_axis_aliases("nansum", dim, None, axis, keepdim, keepdims)
     output = ops.sum(_nan_to_zero(input), dim, keepdim, dtype=dtype)
-    return output if out is None else store(output, out, "nansum")
+    return output if out is None else copy_to_out(output, out, "nansum")
 
 
 def nanmean(
@@ -67,14 +68,14 @@ def nanmean(
             )
     total = ops.sum(_nan_to_zero(input), dim, keepdim, dtype=result_dtype)
     output = ops.true_divide(total, ops.sum(ops.eq(input, input), dim, keepdim))
-    return output if out is None else store(output, out, "nanmean")
+    return output if out is None else copy_to_out(output, out, "nanmean")
 
 
 def _nan_to_zero(input: Tensor) -> Tensor:
     return ops.where(ops.isnan(input), 0, input) if input.meta.dtype.kind == "f" else input
 
 
-@with_axis
+@accept_axis
 def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
     """Return exp(x) / sum(exp(x)) along `dim`, after converting `input` to `dtype` if that is not None.
 
@@ -83,7 +84,7 @@ def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = 
     return _softmax_in_dtype(ops.softmax, input, dim, dtype, out)
 
 
-@with_axis
+@accept_axis
 def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
     """Return log(softmax(input)) along `dim`, without underflow."""
     return _softmax_in_dtype(ops.log_softmax, input, dim, dtype, out)
@@ -94,7 +95,7 @@ def _softmax_in_dtype(function: Any, input: Tensor, dim: int, dtype: Any, out: T
         only_tensors(function.__name__, input)
         input = input.to(dtype=dtype)  # type: ignore[attr-defined]
     output: Tensor = function(input, dim)
-    return output if out is None else store(output, out, function.__name__)
+    return output if out is None else copy_to_out(output, out, function.__name__)
 
 
 # Sums of products -----------------------------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ def addbmm(
         output = ops.addmm_product(input, left, right, beta, alpha)
     else:
         output = _add_scaled(input, ops.mm(left, right), beta, alpha, "addbmm")
-    return output if out is None else store(output, out, "addbmm")
+    return output if out is None else copy_to_out(output, out, "addbmm")
 
 
 def addr(
@@ -143,7 +144,7 @@ def addr(
         raise ShapeError(f"addr: takes two vectors, not shapes {list(vec1.meta.shape)} and {list(vec2.meta.shape)}")
     column = call(registry["unsqueeze"], (vec1,), (1,))
     output = _add_scaled(input, ops.mul(column, vec2), beta, alpha, "addr")
-    return output if out is None else store(output, out, "addr")
+    return output if out is None else copy_to_out(output, out, "addr")
 
 
 def _add_scaled(input: Tensor, product: Tensor, beta: Any, alpha: Any, where: str) -> Tensor:
@@ -184,7 +185,7 @@ def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Te
         raise GradientError("heaviside: has no derivative; call it under no_grad() or of .detach()")
     positive = ops.gt(input, 0).to(input.meta.dtype)  # type: ignore[attr-defined]
     output = ops.where(ops.eq(input, 0), values, positive)
-    return output if out is None else store(output, out, "heaviside")
+    return output if out is None else copy_to_out(output, out, "heaviside")
 
 
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -194,7 +195,7 @@ def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     if input.meta.dtype.kind == "f" and other.meta.dtype.kind != "f":
         power = power.to(dtypes.promote(input.meta.dtype, dtypes.default_dtype()))  # type: ignore[attr-defined]
     output = ops.mul(input, power)
-    return output if out is None else store(output, out, "ldexp")
+    return output if out is None else copy_to_out(output, out, "ldexp")
 
 
 # For each floating dtype: the integer dtype of the same width, and the bit pattern of infinity.
@@ -241,7 +242,7 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     for bits in (end_bits, start_bits):  # without its sign bit, NaN is greater than infinity
         output = ops.where(ops.gt(ops.bitwise_and(bits, -1 - int_min), infinity_bits), bits, output)
     output = output.view(result_dtype)
-    return output if out is None else store(output, out, "nextafter")
+    return output if out is None else copy_to_out(output, out, "nextafter")
 
 
 def frexp(input: Tensor, *, out: Any = None) -> FrexpResult:
@@ -275,7 +276,7 @@ def frexp(input: Tensor, *, out: Any = None) -> FrexpResult:
     result = FrexpResult(scaled.to(input.meta.dtype), exponent.to(dtypes.int32))  # type: ignore[attr-defined]
     if out is None:
         return result
-    return FrexpResult(*(store(value, target, "frexp") for value, target in zip(result, out, strict=True)))
+    return FrexpResult(*(copy_to_out(value, target, "frexp") for value, target in zip(result, out, strict=True)))
 
 
 # Norms and powers -----------------------------------------------------------------------------------------------------
@@ -298,7 +299,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
     norms = statistics.norm(input, p, tuple(d for d in range(input.meta.ndim) if d != axis), True)
     factors = ops.where(ops.gt(norms, maxnorm), ops.true_divide(maxnorm, ops.add(norms, 1e-7)), 1.0)
     output = ops.mul(input, factors)
-    return output if out is None else store(output, out, "renorm")
+    return output if out is None else copy_to_out(output, out, "renorm")
 
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:

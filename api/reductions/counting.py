@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._generated import ops
+from ..arguments.out import copy_to_out
 from ..creation import factories
 from ..indexing.bounds import check_bounds
 from ..indexing.gathering import nonzero
@@ -22,7 +23,6 @@ from ..runtime import dtypes, layout, views
 from ..runtime.dispatch import call
 from ..runtime.errors import ArgumentError, DomainError, DTypeError, IndexOutOfRange, NotSupported, ShapeError
 from ..runtime.records import registry
-from ..runtime.spelling import store
 from ..runtime.tensor import Tensor
 from ..shape.joining import cat
 from ..tensor_methods.argument_checks import only_tensors, to_integer
@@ -282,7 +282,7 @@ def _search(sequence: Tensor, queries: Any, right: bool, int32: bool, out: Tenso
     )
     if int32:
         positions = _to_dtype(positions, dtypes.int32)
-    return positions if out is None else store(positions, out, where)
+    return positions if out is None else copy_to_out(positions, out, where)
 
 
 # Histograms -----------------------------------------------------------------------------------------------------------
@@ -397,7 +397,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
     low, high = _bin_range(flat, float(min), float(max), "histc")
     bin_indices = call(registry["histogram_place"], (flat, low, high, float(bins)))
     output = _to_dtype(_sum_bins(bin_indices, bins, None), input.meta.dtype)
-    return output if out is None else store(output, out, "histc")
+    return output if out is None else copy_to_out(output, out, "histc")
 
 
 def _check_bins(bins: Any, where: str) -> int:
@@ -469,7 +469,7 @@ def histogram(
         return Histogram(hist, edges)
     if not isinstance(out, (tuple, list)) or len(out) != 2:
         raise ArgumentError(f"histogram: has two results, so out takes two tensors, not {type(out).__name__}")
-    return Histogram(store(hist, out[0], "histogram"), store(edges, out[1], "histogram"))
+    return Histogram(copy_to_out(hist, out[0], "histogram"), copy_to_out(edges, out[1], "histogram"))
 
 
 def _bin_edges(low: float, high: float, bins: int, like: Tensor) -> Tensor:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .._generated import ops
+from ..arguments.aliases import REQUIRED, resolve_axis_alias
+from ..arguments.out import copy_to_out
 from ..runtime import dtypes, layout, views
 from ..runtime.dispatch import call, call_into
 from ..runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, NotSupported, ShapeError
 from ..runtime.records import registry
-from ..runtime.spelling import REQUIRED, resolve_axis_alias, store
 from ..runtime.tensor import Tensor
 from ..shape.joining import cat
 from ..tensor_methods.argument_checks import only_tensors, to_integer
@@ -232,7 +233,7 @@ def diff(
     if n and not (prepend is None and append is None):
         input = cat([t for t in (prepend, input, append) if t is not None], dim)
     output = _differences(input, n, dim)
-    return output if out is None else store(output, out, "diff")
+    return output if out is None else copy_to_out(output, out, "diff")
 
 
 def _check_joinable(shape: tuple[int, ...], extra_shape: tuple[int, ...], dim: int, name: str) -> None:

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._generated import ops
+from ..arguments.aliases import resolve_axis_alias, resolve_axis_aliases
+from ..arguments.out import copy_to_out
 from ..autograd import Function
 from ..creation import factories
 from ..indexing.gathering import masked_select
@@ -21,7 +23,6 @@ from ..runtime.dispatch import call
 from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError, DomainError, DTypeError, IndexOutOfRange, NotSupported, ShapeError
 from ..runtime.records import registry
-from ..runtime.spelling import resolve_axis_alias, resolve_axis_aliases, store
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 
@@ -50,7 +51,7 @@ def _store_pair(results: Any, out: Any, where: str) -> Ordered:
         return Ordered(*results)
     if not isinstance(out, (tuple, list)) or len(out) != 2:
         raise ArgumentError(f"{where}: has two results, so out takes two tensors, not {type(out).__name__}")
-    return Ordered(*(store(result, target, where) for result, target in zip(results, out, strict=True)))
+    return Ordered(*(copy_to_out(result, target, where) for result, target in zip(results, out, strict=True)))
 
 
 def _detach(tensor: Tensor) -> Tensor:
@@ -92,13 +93,13 @@ def argsort(
     """Return the int64 indices that sort `input` along `dim`; see `sort`."""
     only_tensors("argsort", input)
     output = sort(_detach(input), dim, descending, stable=stable, axis=axis).indices
-    return output if out is None else store(output, out, "argsort")
+    return output if out is None else copy_to_out(output, out, "argsort")
 
 
 def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the elements sorted along the first dimension."""
     output = sort(input, 0).values
-    return output if out is None else store(output, out, "msort")
+    return output if out is None else copy_to_out(output, out, "msort")
 
 
 def topk(
@@ -210,7 +211,7 @@ def _median(
         dim, keepdim = resolve_axis_aliases(where, dim, None, axis, keepdim, keepdims)
     if dim is None:
         output = _Middle.apply(views.reshape(input, (-1,)), skip_nan)
-        return output if out is None else store(output, out, where)
+        return output if out is None else copy_to_out(output, out, where)
     axis_index = _normalize_nonempty_dim(input, dim, where)
     return _gather_along(input, _median_along(_detach(input), axis_index, skip_nan)[1], axis_index, keepdim, where, out)
 
@@ -421,7 +422,7 @@ def _quantile(
     if output.meta.ndim > 1:
         output = call(registry["permute"], (output,), ((output.meta.ndim - 1, *range(output.meta.ndim - 1)),))
     output = views.reshape(output, quantiles.meta.shape + result_shape)
-    return output if out is None else store(output, out, where)
+    return output if out is None else copy_to_out(output, out, where)
 
 
 def _check_quantiles(q: Any, input: Tensor, where: str) -> Tensor:

@@ -1,6 +1,6 @@
 """Reductions whose arguments need control flow: maximum and minimum, variance, logsumexp, norms.
 
-`axis` and `keepdims` are NumPy's names for `dim` and `keepdim`, which PyTorch accepts as well (`runtime.spelling`).
+`axis` and `keepdims` are NumPy's names for `dim` and `keepdim`, which PyTorch accepts as well (`arguments.aliases`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .._generated import ops
+from ..arguments.aliases import REQUIRED, resolve_axis_aliases
+from ..arguments.out import copy_to_out
 from ..runtime import dtypes, layout, views
 from ..runtime.errors import ArgumentError, DTypeError
-from ..runtime.spelling import REQUIRED, resolve_axis_aliases, store
 from ..runtime.tensor import Tensor
 
 __all__ = [
@@ -104,7 +105,7 @@ def _store_pair(results: Any, out: Any, where: str) -> Any:
         return results
     if not isinstance(out, (tuple, list)) or len(out) != 2:
         raise ArgumentError(f"{where}: has two results, so out takes two tensors, not {type(out).__name__}")
-    return [store(result, target, where) for result, target in zip(results, out, strict=True)]
+    return [copy_to_out(result, target, where) for result, target in zip(results, out, strict=True)]
 
 
 def aminmax(
@@ -138,7 +139,7 @@ def var(
     if axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("var", dim, None, axis, keepdim, keepdims)
     output = _moments(input, dim, unbiased, keepdim, correction, "var")[0]
-    return output if out is None else store(output, out, "var")
+    return output if out is None else copy_to_out(output, out, "var")
 
 
 def std(
@@ -149,7 +150,7 @@ def std(
     if axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("std", dim, None, axis, keepdim, keepdims)
     output = ops.sqrt(_moments(input, dim, unbiased, keepdim, correction, "std")[0])
-    return output if out is None else store(output, out, "std")
+    return output if out is None else copy_to_out(output, out, "std")
 
 
 def var_mean(
@@ -202,7 +203,7 @@ def logsumexp(
     if dim is None or axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("logsumexp", dim, REQUIRED, axis, keepdim, keepdims)
     output = _logsumexp(input, dim, keepdim)
-    return output if out is None else store(output, out, "logsumexp")
+    return output if out is None else copy_to_out(output, out, "logsumexp")
 
 
 def _logsumexp(input: Tensor, dim: Any, keepdim: bool) -> Tensor:
@@ -232,7 +233,7 @@ def norm(
     if input.meta.dtype.kind != "f":
         raise DTypeError(f"norm: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
     output = _norm(input, p, dim, keepdim)
-    return output if out is None else store(output, out, "norm")
+    return output if out is None else copy_to_out(output, out, "norm")
 
 
 def _norm(input: Tensor, p: Any, dim: Any, keepdim: bool) -> Tensor:

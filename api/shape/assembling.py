@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._generated import ops
+from ..arguments.out import copy_to_out
 from ..creation.factories import empty as new
 from ..runtime import dtypes, views
 from ..runtime.autograd.node import Node, Recipe
@@ -20,7 +21,6 @@ from ..runtime.dispatch import call, call_into, empty, is_recorded
 from ..runtime.errors import DeviceError, IndexOutOfRange, ShapeError
 from ..runtime.layout import normalize_dim
 from ..runtime.records import Operand, OpRecord, Rule, registry
-from ..runtime.spelling import store
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 
@@ -151,7 +151,7 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
         output = diag_embed(input, diagonal)
     else:
         output = ops.contiguous_copy(ops.diagonal(input, diagonal))
-    return output if out is None else store(output, out, "diag")
+    return output if out is None else copy_to_out(output, out, "diag")
 
 
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
@@ -191,7 +191,7 @@ def slice_scatter(
 def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor | None = None) -> Tensor:
     """Return a copy of `length` elements of dimension `dim`, from `start` on."""
     output = ops.contiguous_copy(ops.narrow(input, dim, start, length))
-    return output if out is None else store(output, out, "narrow_copy")
+    return output if out is None else copy_to_out(output, out, "narrow_copy")
 
 
 # Blocks ---------------------------------------------------------------------------------------------------------------

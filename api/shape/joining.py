@@ -12,6 +12,8 @@ from math import prod
 from operator import attrgetter
 from typing import Any
 
+from ..arguments.aliases import resolve_axis_alias
+from ..arguments.out import copy_to_out
 from ..runtime import dtypes, layout, views
 from ..runtime.context import _local
 from ..runtime.device import Meta, meta
@@ -19,7 +21,6 @@ from ..runtime.dispatch import call, call_into, empty
 from ..runtime.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from ..runtime.kinds.join import MAX_TENSORS
 from ..runtime.records import registry
-from ..runtime.spelling import resolve_axis_alias, store
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 from .assembling import record_call
@@ -86,7 +87,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None, a
         layouts,
         stacked=False,
     )
-    return output if out is None else store(output, out, "cat")
+    return output if out is None else copy_to_out(output, out, "cat")
 
 
 def _check_tensors(tensors: Any, where: str) -> list[Tensor]:
@@ -134,7 +135,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None,
     output = _concatenate(
         inputs, axis_index, (*shape[:axis_index], len(inputs), *shape[axis_index:]), inputs, layouts, stacked=True
     )
-    return output if out is None else store(output, out, "stack")
+    return output if out is None else copy_to_out(output, out, "stack")
 
 
 def _concatenate(

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._generated import ops
+from ..arguments.aliases import resolve_axis_alias
 from ..runtime import dtypes, host_data, layout, views
 from ..runtime.device import meta
 from ..runtime.dispatch import call, empty
 from ..runtime.errors import ArgumentError, DTypeError, ShapeError
 from ..runtime.records import registry
-from ..runtime.spelling import resolve_axis_alias
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 from .assembling import assemble, record_call

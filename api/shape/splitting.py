@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from ..arguments.aliases import resolve_axis_alias
 from ..runtime import layout
 from ..runtime.dispatch import call
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.records import registry
-from ..runtime.spelling import resolve_axis_alias
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import autograd
+from ..arguments.aliases import resolve_axis_alias
 from ..runtime import views
 from ..runtime.autograd.inplace import Retained
 from ..runtime.autograd.rules import sum_to
@@ -18,7 +19,6 @@ from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError, GradientError, IndexOutOfRange, ShapeError
 from ..runtime.layout import infer_shape, normalize_dim
 from ..runtime.records import registry
-from ..runtime.spelling import resolve_axis_alias
 from ..runtime.storage import Hold
 from ..runtime.tensor import Tensor
 from .conversion import Conversions

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from .._generated import ops
+from ..arguments.out import copy_to_out
 from ..linear_algebra.products import matmul
 from ..linear_algebra.special_products import cross as _cross
 from ..linear_algebra.special_products import multi_dot
@@ -13,7 +14,6 @@ from ..pointwise.numeric import powers_of
 from ..reductions.statistics import norm as _norm
 from ..runtime import dtypes, layout, views
 from ..runtime.errors import DomainError, DTypeError, NotSupported, ShapeError
-from ..runtime.spelling import store
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 
@@ -33,7 +33,7 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
     """Return the dot products along `dim`; other dimensions broadcast."""
     output = ops.sum(ops.mul(x, y), dim)
-    return output if out is None else store(output, out, "vecdot")
+    return output if out is None else copy_to_out(output, out, "vecdot")
 
 
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
@@ -131,4 +131,4 @@ def _apply_to_floating(where: str, x: Any, dtype: Any, out: Tensor | None, funct
     if dtype is not None:
         x = x.to(dtype)
     output: Tensor = function(x)
-    return output if out is None else store(output, out, where)
+    return output if out is None else copy_to_out(output, out, where)

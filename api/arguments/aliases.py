@@ -1,4 +1,4 @@
-"""NumPy's argument names `axis` and `keepdims`, which PyTorch accepts for `dim` and `keepdim`; copies to `out=`."""
+"""NumPy's argument names `axis` and `keepdims`, which PyTorch accepts for `dim` and `keepdim`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from . import dtypes
-from .dispatch import call_into, fit, is_recorded
-from .errors import ArgumentError, DTypeError, GradientError, ShapeError
-from .records import registry
-from .tensor import Tensor
+from ..runtime.errors import ArgumentError
 
-__all__ = ["REQUIRED", "resolve_axis_alias", "resolve_axis_aliases", "store", "with_axis"]
+__all__ = ["REQUIRED", "accept_axis", "resolve_axis_alias", "resolve_axis_aliases"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -55,7 +51,7 @@ def resolve_axis_aliases(
     return resolve_axis_alias(where, dim, default, axis), keepdim
 
 
-def with_axis(function: _Function) -> _Function:
+def accept_axis(function: _Function) -> _Function:
     """Let `function`, whose second parameter is `dim`, accept `axis` as well. Passing both raises `ArgumentError`."""
 
     @wraps(function)
@@ -69,32 +65,3 @@ def with_axis(function: _Function) -> _Function:
         return function(*args, **kwargs)
 
     return run  # type: ignore[return-value]
-
-
-def store(result: Tensor, out: Tensor, where: str) -> Tensor:
-    """Copy `result` to `out`, for functions whose kernels cannot write to `out` directly.
-
-    The rules are those of all `out=`. An `out` without elements gets memory for the result.
-
-    Raises:
-        ArgumentError: `out` is no tensor.
-        ShapeError: `out` has another shape.
-        DTypeError: The dtype of the result cannot be cast to that of `out`.
-        GradientError: Gradients would have to be recorded.
-    """
-    if not isinstance(out, Tensor):
-        raise ArgumentError(f"{where}: out must be a tensor, not {type(out).__name__}")
-    if is_recorded(result, out):
-        raise GradientError(f"{where}(out=...): out= does not record gradients; use it under no_grad()")
-    fit(out, result.meta.shape)
-    if out.meta.shape != result.meta.shape:
-        raise ShapeError(
-            f"{where}: the result has shape {list(result.meta.shape)}, out has {list(out.meta.shape)}; make them equal"
-        )
-    if not dtypes.can_store(out.meta.dtype, result.meta.dtype):
-        raise DTypeError(
-            f"{where}: the result is {result.meta.dtype.name} and cannot be written to {out.meta.dtype.name}; "
-            f"make out with dtype={result.meta.dtype.name}"
-        )
-    call_into(registry["copy"], (result,), (None,), (out,), in_place=False)
-    return out
