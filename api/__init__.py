@@ -102,7 +102,7 @@ from .shape.joining import *
 from .shape.repeating import *
 from .shape.reshaping import *
 from .shape.splitting import *
-from .tensor_methods.methods import Size
+from .tensor_methods.size import Size
 from .tensor_methods.printing import set_printoptions
 
 _install_random()

@@ -19,15 +19,6 @@ from pathlib import PurePosixPath
 import pytest
 from test_structure import Module, modules
 
-Edge = tuple[str, str]
-
-CYCLES_IN_API: frozenset[Edge] = frozenset({
-    ("weftgrad.autograd.functional", "weftgrad.autograd"),
-    ("weftgrad.autograd.gradcheck", "weftgrad.autograd"),
-    ("weftgrad.tensor_methods.conversion", "weftgrad.creation.legacy_constructors"),
-})
-"""Edges between modules of `api` that are left out of the graph: without them it has no cycles. Cut them one by one."""
-
 EXTENSIONS = ("weftgrad.runtime._native",)  # written in C
 OPTIONAL = ("pyopencl", "triton", "cuda", "matplotlib", "tqdm", "rich", "torch", "cupy", "jax", "tinygrad", "scipy")
 LAYERS_WITH_REASONS = ("runtime", "codegen", "bench")
@@ -228,19 +219,9 @@ def describe(members: list[str], edges: dict[str, set[str]]) -> str:
 
 
 def test_no_import_cycles():
-    edges = {
-        source: {target for target in imported if (source, target) not in CYCLES_IN_API}
-        for source, imported in graph().items()
-    }
+    edges = {source: set(imported) for source, imported in graph().items()}
     cycles = [describe(members, edges) for members in components(edges)]
     assert not cycles, "\n".join(cycles)
-
-
-def test_allowed_cycles_are_edges_of_api():
-    layers = {dotted_name(m): m.layer for m in modules()}
-    for source, target in CYCLES_IN_API:
-        assert layers.get(source) == layers.get(target) == "api", (source, target)
-        assert target in graph()[source], f"{source} does not import {target} any more: remove it from the list"
 
 
 def test_lazy_imports_have_reasons():

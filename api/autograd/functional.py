@@ -14,7 +14,8 @@ from ..creation.factories import ones_like, zeros_like
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.tensor import Tensor
 from ..shape.joining import stack
-from . import enable_grad, grad
+from .grad_mode import enable_grad
+from .gradients import grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 

@@ -17,7 +17,8 @@ import numpy as np
 from ..runtime import dtypes, host_data
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.tensor import Tensor
-from . import enable_grad, grad, no_grad
+from .grad_mode import enable_grad, no_grad
+from .gradients import grad
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 

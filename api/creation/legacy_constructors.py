@@ -9,7 +9,7 @@ from ..runtime import dtypes
 from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
-from ..tensor_methods.methods import Size
+from ..tensor_methods.size import Size
 from . import factories
 
 __all__ = [

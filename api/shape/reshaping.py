@@ -10,6 +10,7 @@ from ..runtime import layout, views
 from ..runtime.errors import IndexOutOfRange, ShapeError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
+from ..tensor_methods.size import Size
 
 __all__ = [
     "adjoint",
@@ -173,8 +174,6 @@ def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
 
 def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:
     """Return the shape that all of `shapes` broadcast to."""
-    from ..tensor_methods.methods import Size
-
     return Size(layout.broadcast([(s,) if isinstance(s, int) else tuple(s) for s in shapes], "broadcast_shapes"))
 
 

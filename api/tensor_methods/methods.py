@@ -22,30 +22,11 @@ from ..runtime.records import registry
 from ..runtime.storage import Hold
 from ..runtime.tensor import Tensor
 from .conversion import Conversions
+from .size import Size
 
-__all__ = ["Size", "install"]
+__all__ = ["install"]
 
 _hook_ids = itertools.count()
-
-
-class Size(tuple[int, ...]):
-    """A shape: a tuple of ints with the method `numel`."""
-
-    __slots__ = ()
-
-    def numel(self) -> int:
-        """Return the product of the sizes."""
-        count = 1
-        for n in self:
-            count *= n
-        return count
-
-    def __repr__(self) -> str:
-        return f"weftgrad.Size({list(self)})"
-
-    def __getitem__(self, item: Any) -> Any:
-        sizes = super().__getitem__(item)
-        return Size(sizes) if isinstance(item, slice) else sizes
 
 
 class Handle:

@@ -1,0 +1,139 @@
+"""Compute gradients: `backward` accumulates them into leaves, `grad` returns them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..runtime.autograd import engine
+from ..runtime.dispatch import refresh_views
+from ..runtime.errors import ArgumentError, GradientError
+from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
+
+__all__ = ["backward", "grad"]
+
+
+def backward(
+    tensors: Tensor | Sequence[Tensor],
+    grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+) -> None:
+    """Accumulate into every leaf's `grad` the gradient of the sum of `tensors`, weighted by `grad_tensors`.
+
+    Args:
+        tensors: Roots of the graph.
+        grad_tensors: Gradient of each root; None means 1 and is allowed for one-element roots.
+        retain_graph: Keep saved tensors for another backward. None means `create_graph`.
+        create_graph: Record the backward itself, for higher derivatives.
+
+    Raises:
+        GradientError: If no root requires grad, a root with several elements has no gradient, or the graph was freed by
+            an earlier backward.
+    """
+    roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    engine.run(
+        roots,
+        _as_seed_list(grad_tensors, len(roots)),
+        retain=create_graph if retain_graph is None else retain_graph,
+        create=create_graph,
+    )
+
+
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients of the sum of `outputs`, weighted by `grad_outputs`, with respect to `inputs`.
+
+    No tensor's `grad` changes.
+
+    Args:
+        outputs: Roots of the graph.
+        inputs: Tensors to differentiate by; each must require grad.
+        grad_outputs: Gradient of each output; None means 1 and is allowed for one-element outputs.
+        retain_graph: Keep saved tensors for another backward. None means `create_graph`.
+        create_graph: Record the backward itself, for higher derivatives.
+        only_inputs: Deprecated; has no effect.
+        allow_unused: Return None for an input that the outputs do not depend on.
+        is_grads_batched: Each of `grad_outputs` has an extra first dimension of size B, and so have the results. The
+            B gradients are computed one after the other.
+        materialize_grads: Return zeros for an input that the outputs do not depend on.
+
+    Returns:
+        One gradient per input, with its shape.
+
+    Raises:
+        GradientError: If an input does not require grad, or is unused and neither option allows it.
+    """
+    if not only_inputs:
+        warnings.warn(
+            "grad: only_inputs=False does nothing; call backward() for the leaves' grad", FutureWarning, stacklevel=2
+        )
+    if materialize_grads and allow_unused is False:
+        raise ArgumentError("grad: materialize_grads gives zeros for unused inputs; allow_unused=False contradicts it")
+    roots, leaves = (
+        list(tensors) if isinstance(tensors, Iterable) and not isinstance(tensors, Tensor) else [tensors]
+        for tensors in (outputs, inputs)
+    )
+    only_tensors("grad", *roots, *leaves)
+    refresh_views(*leaves)
+    for tensor in leaves:
+        if not tensor.needs:
+            raise GradientError("grad: one of the inputs does not require grad")
+    seeds = _as_seed_list(grad_outputs, len(roots))
+    retain = create_graph if retain_graph is None else retain_graph
+    gradients: list[Tensor | None]
+    if is_grads_batched:
+        gradients = _batched_grads(roots, seeds, leaves, retain, create_graph)
+    else:
+        gradients = list(engine.run(roots, seeds, retain=retain, create=create_graph, inputs=leaves))
+    if materialize_grads:
+        return tuple(
+            leaf.new_zeros(leaf.shape).requires_grad_(create_graph) if gradient is None else gradient  # type: ignore[attr-defined]
+            for gradient, leaf in zip(gradients, leaves, strict=True)
+        )
+    if not allow_unused and any(gradient is None for gradient in gradients):
+        raise GradientError("grad: an input is not used by the outputs; pass allow_unused=True to get None for it")
+    return tuple(gradients)
+
+
+def _batched_grads(
+    roots: list[Tensor], seeds: list[Tensor | None], inputs: list[Tensor], retain: bool, create: bool
+) -> list[Tensor | None]:
+    """Return the gradients for every element of the seeds' first dimension, stacked."""
+    from ..shape.joining import stack
+
+    sizes = {seed.meta.shape[:1] for seed in seeds if seed is not None}
+    if len(sizes) != 1 or () in sizes:
+        raise ArgumentError(
+            "grad: with is_grads_batched, grad_outputs have one more dimension than outputs, first, of one size; not "
+            f"{[None if s is None else list(s.meta.shape) for s in seeds]}"
+        )
+    ((count,),) = sizes
+    if not count:
+        return [leaf.new_zeros((0, *leaf.shape)) for leaf in inputs]  # type: ignore[attr-defined]
+    runs = []
+    for i in range(count):
+        batch_seeds = [None if seed is None else seed[i] for seed in seeds]  # type: ignore[index]
+        runs.append(engine.run(roots, batch_seeds, retain=retain or i + 1 < count, create=create, inputs=inputs))
+    return [None if gradients[0] is None else stack(list(gradients)) for gradients in zip(*runs, strict=True)]
+
+
+def _as_seed_list(grad_outputs: Any, count: int) -> list[Tensor | None]:
+    """Return one gradient (or None) per root. Raise `ArgumentError` if their number differs."""
+    if grad_outputs is None:
+        return [None] * count
+    seeds = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
+    if len(seeds) != count:
+        raise ArgumentError(f"backward: {count} tensors and {len(seeds)} gradients; there must be one for each")
+    return seeds

@@ -1,0 +1,27 @@
+"""Shapes of tensors, as `torch.Size`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Size"]
+
+
+class Size(tuple[int, ...]):
+    """A shape: a tuple of ints with the method `numel`."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """Return the product of the sizes."""
+        count = 1
+        for n in self:
+            count *= n
+        return count
+
+    def __repr__(self) -> str:
+        return f"weftgrad.Size({list(self)})"
+
+    def __getitem__(self, item: Any) -> Any:
+        sizes = super().__getitem__(item)
+        return Size(sizes) if isinstance(item, slice) else sizes
