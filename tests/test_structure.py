@@ -61,7 +61,7 @@ THIRD_PARTY = {
     "jax": AllowedUse(("bench/**",), lazy=True),
     "tinygrad": AllowedUse(("bench/**",), lazy=True),
     # References that specs name; they are imported when a test of the op needs them.
-    "scipy": AllowedUse(("api/testing.py", "api/testing/**", "bench/**"), lazy=True),
+    "scipy": AllowedUse(("api/torch_modules/testing/**", "bench/**"), lazy=True),
 }
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from .runtime import dtypes, host_data
-from .runtime.device import Device
-from .runtime.device import device as to_device
-from .runtime.dtypes import DType
-from .runtime.errors import ArgumentError
-from .runtime.tensor import Tensor
+from ..runtime import dtypes, host_data
+from ..runtime.device import Device
+from ..runtime.device import device as to_device
+from ..runtime.dtypes import DType
+from ..runtime.errors import ArgumentError
+from ..runtime.tensor import Tensor
 
 __all__ = ["assert_close", "default_tolerances", "resolve_reference", "special_functions", "synthetic_device"]
 
@@ -221,7 +221,7 @@ def synthetic_device(index: int, capabilities: str, of: str = "opencl:0") -> Dev
         capabilities: Fields of `runtime.backends.protocol.Capabilities`, such as `style=gpu,fp64=0,max_group=64`.
         of: Name of the real device.
     """
-    from .runtime.backends import opencl
+    from ..runtime.backends import opencl
 
     new_device = to_device(f"opencl:{index}")
     if new_device._driver is None:
