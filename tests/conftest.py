@@ -39,7 +39,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip GPU tests if there is no GPU."""
+    """Skip GPU tests if there is no GPU, and thorough tests unless they are asked for."""
+    if not os.environ.get("WEFTGRAD_TEST_THOROUGH"):
+        for item in items:
+            if item.get_closest_marker("thorough"):
+                item.add_marker(pytest.mark.skip(reason="takes long; WEFTGRAD_TEST_THOROUGH=1 runs it"))
     marked = [item for item in items if item.get_closest_marker("gpu")]
     reason = _why_no_gpu() if marked else ""
     for item in marked:

@@ -703,6 +703,7 @@ def test_forms_of_functions() -> None:
 
 
 @ONLY_ONCE
+@pytest.mark.thorough
 def test_schedules_of_a_gpu() -> None:
     """Run this file's tests again with GPU schedules, on a device with memory of its own."""
     variables = {

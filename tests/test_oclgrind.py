@@ -19,11 +19,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from op_running import THOROUGH
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("oclgrind") is None, reason="oclgrind is not installed"),
-    pytest.mark.skipif(not THOROUGH, reason="takes two minutes; WEFTGRAD_TEST_THOROUGH=1, which .ci/run sets, runs it"),
+    pytest.mark.thorough,
 ]
 
 PROLOGUE = """

@@ -627,6 +627,7 @@ def test_what_a_program_calls_is_recorded_with_its_gradients(program: Path, caps
         pass
 
 
+@pytest.mark.thorough
 def test_a_program_is_tuned_for_what_it_calls(scripted: Any, program: Path, tuned_file: Path, capsys: Any) -> None:
     scripted.seconds = staticmethod(lambda size: 1e-3)
     assert main(["tune", "--time", "2s", "--verify", "--from", str(program), "3"]) == 0
@@ -662,6 +663,7 @@ for _ in range(200):
 BUDGETS = ("2s", "6s", "20s")
 
 
+@pytest.mark.thorough
 def test_a_default_that_is_bad_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """The program comes with it; measured, not scripted."""
     name = "opencl-cpu/contraction"
