@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import json
 import os
 import shutil
 import sys
@@ -60,7 +59,7 @@ def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "--peers", metavar="NAME,…",
         help="libraries to compare with: torch, numpy, cupy, jax, tinygrad, or none (default: what is installed)",
     )  # fmt: skip
-    parser.add_argument("--output", type=Path, help="a JSON file to write")
+    parser.add_argument("--output", type=Path, help="a JSON file to write; compressed if its name ends in .gz")
     parser.add_argument("--markdown", type=Path, help="a file for the tables as Markdown")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of interleaved samples (default: 5)")
     parser.add_argument(
@@ -315,13 +314,14 @@ def _write(options: argparse.Namespace, results: dict[str, Any]) -> None:
     """Write the requested files atomically: a reader never sees a partial file, even if this process is killed."""
     # lazy: start-up of the command line
     from .markdown import as_markdown
+    from .report_files import as_bytes
     from .rows import entries
 
-    for path, text in ((options.output, lambda: json.dumps(results, indent=1) + "\n"),
-                       (options.part, lambda: json.dumps(results)),
-                       (options.markdown, lambda: as_markdown([results], entries([results])))):  # fmt: skip
+    for path, content in ((options.output, lambda: as_bytes(results, options.output)),
+                          (options.part, lambda: as_bytes(results, options.part, indent=None)),
+                          (options.markdown, lambda: as_markdown([results], entries([results])).encode())):  # fmt: skip
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = path.with_name(f".{path.name}.{os.getpid()}")
-            temporary.write_text(text(), encoding="utf-8")
+            temporary.write_bytes(content())
             temporary.replace(path)

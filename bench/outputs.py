@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import sys
@@ -141,6 +140,7 @@ def timeline(options: argparse.Namespace) -> int:
     from ..profiler import profile
     from . import steps
     from .machine import describe
+    from .report_files import as_bytes
     from .sites import OurSite
 
     check(options)
@@ -169,7 +169,7 @@ def timeline(options: argparse.Namespace) -> int:
     paths = [options.timeline, *write(options, [report])]
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        options.output.write_bytes(as_bytes(report, options.output))
         paths.append(options.output)
     print(*(f"written to {path}" for path in paths), sep="\n")
     return 0

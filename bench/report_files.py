@@ -1,16 +1,31 @@
-"""Read reports of `weftgrad bench --output` from files and validate them; `rows` documents the format."""
+"""Read and write reports of `weftgrad bench --output`; `rows` documents the format.
+
+A report is JSON. Files whose name ends in `.gz` are compressed: by gzip, without a time, so that equal reports give
+equal files. Reading recognises compressed files by their first bytes, so that a renamed one is read, too.
+"""
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from pathlib import Path
+from typing import Any
 
 from ..runtime.errors import ArgumentError
 from . import page, steps, tables, terminal
 from .colours import plain
 from .rows import FORMAT, Row, entries, sections
 
-__all__ = ["load"]
+__all__ = ["as_bytes", "load"]
+
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def as_bytes(report: Any, path: Path, indent: int | None = 1) -> bytes:
+    """Return the bytes of a report file: JSON, compressed if the name of `path` ends in `.gz`."""
+    content = (json.dumps(report, indent=indent) + "\n").encode()
+    return gzip.compress(content, mtime=0) if path.suffix == ".gz" else content
 
 
 def load(path: Path) -> Row:
@@ -20,7 +35,10 @@ def load(path: Path) -> Row:
         ArgumentError: the file cannot be read or is no valid report; the message says why.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        content = path.read_bytes()
+        text = (gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content).decode()
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise ArgumentError(f"bench: {path} is a damaged or truncated gzip file: copy or measure it again") from None
     except OSError as error:
         raise ArgumentError(f"bench: {path} cannot be read: {error.strerror}") from None
     except ValueError:

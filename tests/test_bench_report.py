@@ -124,6 +124,21 @@ def test_files_that_are_no_reports_are_refused(tmp_path: Path) -> None:
         report_files.load(Path(save(path, report(kernel("add", times={"cpu": timing(0.0)})))))
 
 
+def test_compressed_reports_are_equal_byte_for_byte_and_are_read(tmp_path: Path) -> None:
+    content = report(kernel("add", times={"cpu": timing(1e-3)}))
+    path = tmp_path / "report.json.gz"
+    path.write_bytes(report_files.as_bytes(content, path))
+    assert path.read_bytes() == report_files.as_bytes(content, path)
+    assert path.read_bytes()[:2] == b"\x1f\x8b"
+    assert report_files.load(path) == content
+    renamed = path.rename(tmp_path / "report.json")
+    assert report_files.load(renamed) == content
+    for size in (5, len(renamed.read_bytes()) - 9):
+        renamed.write_bytes(report_files.as_bytes(content, path)[:size])
+        with pytest.raises(ArgumentError, match="damaged or truncated gzip"):
+            report_files.load(renamed)
+
+
 def test_suites_of_reports_that_do_not_name_them() -> None:
     for group, suite in (("matmul", "core"), ("scan", "ops"), ("optimizer", "train")):
         old = report(kernel("x", group))

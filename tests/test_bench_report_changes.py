@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from weftgrad.bench import command
+from weftgrad.bench import command, report_files
 from weftgrad.bench.changes import compare
 from weftgrad.bench.rows import entries
 from weftgrad.runtime.errors import ArgumentError
@@ -176,9 +176,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def measured_report() -> dict[str, Any]:
     """Return a saved report of a real run."""
-    path = min((Path(command.__file__).parent / "results").glob("*ops*.json"))
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return content
+    return report_files.load(min((Path(command.__file__).parent / "results").glob("*ops*.json.gz")))
 
 
 def test_a_kept_report_beside_itself() -> None:
