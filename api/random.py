@@ -326,8 +326,10 @@ def normal(
 
 
 def philox(count: int, seed: int, offset: int) -> np.ndarray[Any, Any]:
-    """Return Philox4x32-10 words 0 and 1 of the counters (0, offset) to (count - 1, offset), as kernels compute
-    them."""
+    """Return Philox4x32-10 words 0 and 1 of the counters (0, offset) to (count - 1, offset).
+
+    They are equal to those that kernels compute.
+    """
     index = np.arange(count, dtype=np.uint64)
     mask32, shift32 = np.uint64(0xFFFFFFFF), np.uint64(32)
     a, b = index & mask32, index >> shift32

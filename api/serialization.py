@@ -190,8 +190,10 @@ class _Writer(pickle.Pickler):
 
 
 def _extent(layout: Meta, start: int) -> tuple[int, int]:
-    """Return the first byte, and the byte after the last, of a tensor of this layout with its first element at
-    `start`."""
+    """Return the first byte of a tensor, and the byte after its last.
+
+    The tensor has this layout, and its first element is at `start`.
+    """
     byte_extents = [(n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True)]
     size = layout.dtype.itemsize
     return start + size * sum(min(r, 0) for r in byte_extents), start + size * (

@@ -56,8 +56,11 @@ class Turn:
 
 
 class _Member:
-    """The controlling side of one process. position: its (part, row). is_waiting: it waits for a turn. last_turn: the
-    number of its last turn. has_ended: it dropped out."""
+    """The controlling side of one process.
+
+    position: its (part, row). is_waiting: it waits for a turn. last_turn: the number of its last turn. has_ended: it
+    dropped out.
+    """
 
     def __init__(self, start: Start):
         grants_read, self._grants = os.pipe()

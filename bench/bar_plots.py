@@ -53,8 +53,10 @@ def _figures(
 
 
 def _ratios(entries: Sequence[Entry], devices: set[str]) -> Ratios:
-    """Return, by row and peer, the ratios (minima, medians) and whether an aim was missed. `devices` are our own:
-    another plot compares them."""
+    """Return, by row and peer, the ratios (minima, medians) and whether an aim was missed.
+
+    `devices` are our own: another plot compares them.
+    """
     ratios: Ratios = {}
     for entry in entries:
         for peer in entry.peers:

@@ -11,8 +11,11 @@ __all__ = ["Clock", "DeviceClock", "WallClock"]
 
 
 class Clock(Protocol):
-    """Times calls. pause: idle seconds before a sample. max_calls: limit of calls per sample. host: seconds per call
-    that the host took to queue the last sample."""
+    """Times calls.
+
+    pause: idle seconds before a sample. max_calls: limit of calls per sample. host: seconds per call that the host took
+    to queue the last sample.
+    """
 
     pause: float
     max_calls: int

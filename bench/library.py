@@ -184,7 +184,9 @@ def _rows(
     grad_goal: float | None = -1.0, *, numpy: Callable[..., Any] | None = None, together: bool = False, **facts: Any,
 ) -> Iterator[Case]:  # fmt: skip
     """Yield the forward row, then a gradient row for each operand of `grad_operands`, or one for all `together`.
-    Goals are ratios to torch."""
+
+    Goals are ratios to torch.
+    """
     grad_goal = goal if grad_goal == -1.0 else grad_goal
 
     def forward(site: Site) -> Work | None:

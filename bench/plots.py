@@ -111,8 +111,10 @@ def _plans(entries: Sequence[Entry]) -> Iterator[tuple[str, tuple[float, float],
 
 
 class _Panel:
-    """One kind of roofline plot: over arithmetic intensity, or, for rows with only bytes or only operations, over their
-    number."""
+    """One kind of roofline plot.
+
+    The axis is arithmetic intensity or, for rows with only bytes or only operations, their number.
+    """
 
     def __init__(self, title: str, across: str, up: str, unit: float):
         self.title, self.across, self.up, self.unit = title, across, up, unit

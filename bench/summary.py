@@ -26,8 +26,10 @@ def mean(values: Iterable[float]) -> float:
 
 
 def lines(entries: Sequence[Entry]) -> list[str]:
-    """Return the summary's lines: for each device the ratios to its peers, then each device's time relative to the
-    first device's, by minimum times and by rounds that alternated.
+    """Return the lines of the summary.
+
+    For each device the ratios to its peers, then each device's time relative to the first device's: by minimum times,
+    and by rounds that alternated.
 
     Only rows that passed on every device count; a peer's mean is over the rows that it has. The same row is the same
     op, shape and dtype everywhere.

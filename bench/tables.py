@@ -66,8 +66,11 @@ def as_csv(entries: Sequence[Entry]) -> str:
 
 
 def as_json_lines(reports: Sequence[Record], entries: Sequence[Entry]) -> str:
-    """Return JSON lines: one for each report's machine (`part` is `machine`), one for each record, one for each step of
-    a memory curve (`memory`) and one for each timeline (`timeline`)."""
+    """Return JSON lines: machines, records, steps and timelines.
+
+    One line for each report's machine (`part` is `machine`), for each record, for each step of a memory curve
+    (`memory`) and for each timeline (`timeline`).
+    """
     heads = [{"part": "machine", "suite": suite_of(report)} | report["machine"] for report in reports]
     steps: list[Record] = []
     for report in reports:

@@ -45,7 +45,7 @@ class Value:
 
 
 def _add(x: Value, y: Value) -> Value:
-    """x + y; leading dimensions of y may be missing."""
+    """X + y; leading dimensions of y may be missing."""
     lead = tuple(range(x.array.ndim - y.array.ndim))
     return Value(x.array + y.array, (x, lambda g: g), (y, lambda g: g.sum(lead)))
 

@@ -84,7 +84,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One op. The fields are those of a spec entry (`loader.COMMON` describes them) and:
+    """One op. The fields are those of a spec entry, which `loader.COMMON` describes, and two more.
 
     Attributes:
         outputs: result name -> text of its expression.

@@ -159,7 +159,7 @@ TIMES = f"[...{FIRST}.tBodies[0].rows].map((r) => Number(r.cells[1].dataset.valu
 
 @pytest.mark.skipif(chromium.PATH is None, reason="needs chromium")
 def test_a_users_browser(tmp_path: Path) -> None:
-    report = report_files.load(next(RESULTS.glob("*ops*.json")))
+    report = report_files.load(next(RESULTS.glob("*ops*.json.gz")))
     report |= {"curves": [{"name": "step", "device": "cpu", "steps": [dict.fromkeys(
         ("allocated", "peak", "reserved", "driver_allocations", "driver_frees"), 1)]}]}  # fmt: skip
     entries = rows.entries([report])

@@ -56,8 +56,10 @@ class Unscaling:
 
 
 def _unscale_strided(grad: Tensor, non_finite: Tensor, inverse: float) -> None:
-    """Unscale a gradient that is not dense. The kernel writes one flag per element; their sum is added to
-    `non_finite`."""
+    """Unscale a gradient that is not dense.
+
+    The kernel writes one flag per element; their sum is added to `non_finite`.
+    """
     flags = empty(meta(float32, grad.meta.shape, None, grad.meta.device))
     call_into(registry["unscale_step"], (grad, flags, inverse), (), (grad, flags), in_place=False)
     total = call(registry["sum"], (flags,), (None, False, None))

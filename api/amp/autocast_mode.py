@@ -163,8 +163,9 @@ class autocast:
 
 
 def _cast_floating(value: Any, device_type: str, dtype: DType) -> Any:
-    """Return `value` with every floating-point tensor in it cast to `dtype`, except float64 ones and those on other
-    devices.
+    """Return `value` with the floating-point tensors in it cast to `dtype`.
+
+    float64 tensors and tensors on other devices stay as they are.
     """
     if isinstance(value, Tensor):
         layout = value.meta

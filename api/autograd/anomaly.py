@@ -49,8 +49,9 @@ _active_detectors: list[detect_anomaly] = []
 
 
 class set_detect_anomaly:
-    """Switch anomaly detection on or off for this thread. As a context manager, restore the previous setting at the
-    end.
+    """Switch anomaly detection on or off for this thread.
+
+    As a context manager, restore the previous setting at the end.
     """
 
     def __init__(self, mode: bool, check_nan: bool = True):

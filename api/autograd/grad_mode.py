@@ -70,8 +70,9 @@ class _GradMode:
 
 
 def _run_in_context(generator: Generator[Any, Any, Any], context: Callable[[], Any]) -> Generator[Any, Any, Any]:
-    """Run each step of `generator` within a new `context()`, and its caller outside. Forward values as PEP 380
-    specifies.
+    """Run each step of `generator` within a new `context()`, and its caller outside.
+
+    Forward values as PEP 380 specifies.
     """
     step: Callable[[], Any] = functools.partial(next, generator)
     while True:
@@ -118,8 +119,10 @@ class inference_mode(_GradMode):
 
 
 class set_grad_enabled(_GradMode):
-    """Switch gradient recording: as a function call, a context manager that restores the previous mode, or a
-    decorator."""
+    """Switch gradient recording on or off.
+
+    Works as a function call, as a context manager that restores the previous mode, and as a decorator.
+    """
 
     def __init__(self, mode: bool):
         super().__init__()

@@ -214,8 +214,10 @@ class _Check:
                 self._report_mismatch(outputs, position, i, numerical, analytical)
 
     def _direction(self, shape: tuple[int, ...]) -> Array:
-        """Return a random vector with entries of magnitude 0.5 to 1.5, so that no Jacobian entry gets a weight near
-        0."""
+        """Return a random vector with entries of magnitude 0.5 to 1.5.
+
+        No Jacobian entry gets a weight near 0.
+        """
         return self.generator.choice([-1.0, 1.0], shape) * self.generator.uniform(0.5, 1.5, shape)
 
     def _report_mismatch(

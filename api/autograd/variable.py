@@ -18,6 +18,7 @@ class _IsTensor(type):
 
 
 class Variable(metaclass=_IsTensor):
-    """`Variable(data, requires_grad=False)` returns a leaf that shares the memory of `data`. Every tensor is an
-    instance.
+    """`Variable(data, requires_grad=False)` returns a leaf that shares the memory of `data`.
+
+    Every tensor is an instance.
     """

@@ -215,8 +215,10 @@ def full(
     size: Sequence[int], fill_value: Any, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Create a tensor of shape `size` filled with `fill_value`; without `dtype`, the number's type decides the
-    dtype."""
+    """Create a tensor of shape `size` filled with `fill_value`.
+
+    Without `dtype`, the number's type decides the dtype.
+    """
     if isinstance(fill_value, (Tensor, np.generic)):
         fill_value = fill_value.item()  # type: ignore[union-attr]
     if not isinstance(size, (tuple, list)):

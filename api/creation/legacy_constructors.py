@@ -19,8 +19,10 @@ __all__ = [
 
 
 def build(args: Sequence[Any], dtype: DType, device: Any = None) -> Tensor:
-    """Create a tensor from data (a sequence, array or tensor), or an uninitialised one from sizes (ints or a
-    `Size`)."""
+    """Create a tensor from data or, uninitialised, from sizes.
+
+    Data is a sequence, an array or a tensor; sizes are ints or a `Size`.
+    """
     if not args:
         return factories.empty(0, dtype=dtype, device=device)
     if all(isinstance(a, int) and not isinstance(a, bool) for a in args):

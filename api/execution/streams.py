@@ -139,8 +139,10 @@ def synchronize(device: Any = None) -> None:
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
-    """Return counters of the device's memory pools: bytes allocated and reserved, their peaks, driver allocations,
-    ..."""
+    """Return counters of the device's memory pools.
+
+    They count bytes allocated and reserved, their peaks, and driver allocations.
+    """
     from dataclasses import asdict
 
     return asdict(to_device(device).driver.budget.stats())

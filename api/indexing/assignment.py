@@ -29,6 +29,7 @@ __all__ = [
 
 
 def on_device(tensor: Tensor, device: Device) -> Tensor:
+    """Return `tensor`, copied to `device` if it is on another one."""
     return tensor if tensor.meta.device is device else tensor.to(device=device)  # type: ignore[attr-defined,no-any-return]
 
 
@@ -41,6 +42,7 @@ def upload(array: np.ndarray[Any, Any], device: Device) -> Tensor:
 
 
 def clone(tensor: Tensor) -> Tensor:
+    """Return a contiguous copy."""
     return call(registry["copy"], (tensor,), (None,))  # type: ignore[no-any-return]
 
 

@@ -195,6 +195,7 @@ def _host_values(index: Tensor) -> np.ndarray[Any, Any]:
 
 
 def check_range(lowest: int, highest: int, size: int, where: str, low: int) -> None:
+    """Raise `IndexOutOfRange` unless `low <= lowest` and `highest < size`; `where` names the op."""
     if lowest < low or highest >= size:
         wrong = lowest if lowest < low else highest
         reason = " (negative indices are not counted from the end here)" if low == 0 and -size <= wrong < 0 else ""

@@ -90,8 +90,10 @@ def conv3d(
     dilation: Numbers = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Cross-correlate `(N, C, D, H, W)` or `(C, D, H, W)` with `(O, C / groups, KD, KH, KW)` and add a bias `(O,)`. See
-    `conv2d`."""
+    """Cross-correlate `(N, C, D, H, W)` or `(C, D, H, W)` with `(O, C / groups, KD, KH, KW)` and add a bias `(O,)`.
+
+    See `conv2d`.
+    """
     return _convolve("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -158,8 +160,10 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: Numbers = 1,
 ) -> Tensor:
-    """Transpose `conv3d`: `(N, C, D, H, W)` or `(C, D, H, W)` with a weight `(C, O / groups, KD, KH, KW)`. See
-    `conv_transpose2d`."""
+    """Transpose `conv3d`: `(N, C, D, H, W)` or `(C, D, H, W)` with a weight `(C, O / groups, KD, KH, KW)`.
+
+    See `conv_transpose2d`.
+    """
     return _convolve_transposed(
         "conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation
     )

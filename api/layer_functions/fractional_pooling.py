@@ -71,8 +71,10 @@ def fractional_max_pool3d(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:  # fmt: skip
-    """Do the same as `fractional_max_pool2d` for `(N, C, D, H, W)` or `(C, D, H, W)`; `_random_samples` is `(N, C,
-    3)`."""
+    """Do the same as `fractional_max_pool2d` for `(N, C, D, H, W)` or `(C, D, H, W)`.
+
+    `_random_samples` is `(N, C, 3)`.
+    """
     pooled = _fractional_max_pool(
         "fractional_max_pool3d", 3, input, kernel_size, output_size, output_ratio, _random_samples
     )

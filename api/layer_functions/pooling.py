@@ -206,8 +206,10 @@ def max_pool3d_with_indices(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the maximum of each window of `(N, C, D, H, W)` or `(C, D, H, W)`, and its int64 position in the
-    volume."""
+    """Return the maximum of each window, and its int64 position in the volume.
+
+    The input is `(N, C, D, H, W)` or `(C, D, H, W)`.
+    """
     return _max_pool("max_pool3d", 3, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
@@ -416,8 +418,10 @@ def lp_pool2d(
 def lp_pool3d(
     input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
 ) -> Tensor:
-    """Return (sum of x^p)^(1/p) over windows of `(N, C, D, H, W)` or `(C, D, H, W)`, p = `norm_type`; see
-    `lp_pool2d`."""
+    """Return (sum of x^p)^(1/p) over windows of `(N, C, D, H, W)` or `(C, D, H, W)`, p = `norm_type`.
+
+    See `lp_pool2d`.
+    """
     return _lp_pool("lp_pool3d", 3, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -513,6 +517,8 @@ def max_unpool3d(
     input: Tensor, indices: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
-    """Put the maxima of `max_pool3d`, `(N, C, D, H, W)` or `(C, D, H, W)`, back at their positions; see
-    `max_unpool2d`."""
+    """Put the maxima of `max_pool3d`, `(N, C, D, H, W)` or `(C, D, H, W)`, back at their positions.
+
+    See `max_unpool2d`.
+    """
     return _max_unpool("max_unpool3d", 3, input, indices, kernel_size, stride, padding, output_size)

@@ -179,8 +179,10 @@ def table(
 
 @lru_cache(256)
 def averages(input_size: int, n: int) -> Table:
-    """Return the table of adaptive average pooling: window i covers the elements from floor(i * input_size / n) to
-    ceil((i + 1) * input_size / n) - 1."""
+    """Return the table of adaptive average pooling.
+
+    Window i covers the elements from floor(i * input_size / n) to ceil((i + 1) * input_size / n) - 1.
+    """
     low = np.arange(n) * input_size // n
     sizes = -(-np.arange(1, n + 1) * input_size // n) - low
     rows = np.repeat(np.arange(n), sizes)

@@ -199,8 +199,10 @@ def _linear(rows: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, 
 
 
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Return the sums of products over the last dimensions: `(..., n)` and `(*, n)` give `(..., *)`; 0-d tensors
-    scale."""
+    """Return the sums of products over the last dimensions: `(..., n)` and `(*, n)` give `(..., *)`.
+
+    0-d tensors scale.
+    """
     only_tensors("inner", input, other)
     output = _inner(input, other)
     return output if out is None else copy_to_out(output, out, "inner")

@@ -267,8 +267,9 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """Return the first half of dimension `dim` times the sigmoid of the second half (Dauphin et al. 2017, arXiv
-    1612.08083).
+    """Return the first half of dimension `dim` times the sigmoid of the second half.
+
+    Source: Dauphin et al. 2017, arXiv 1612.08083.
 
     A dimension of odd size raises `ShapeError`.
     """

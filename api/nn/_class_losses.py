@@ -65,8 +65,9 @@ def _check_weight(weight: Tensor, classes: int, caller: str) -> None:
 def _reduce_class_losses(
     losses: Any, target: Tensor, target_weights: Any, reduction: str, ignore_index: int, caller: str, all_count: bool
 ) -> Tensor:
-    """Reduce losses; `mean` divides by the sum of the targets' weights, or by the number of targets that are not
-    ignored.
+    """Reduce losses.
+
+    `mean` divides by the sum of the targets' weights, or by the number of targets that are not ignored.
 
     `all_count` states that no target is ignored.
     """

@@ -75,16 +75,19 @@ def _drop_channels(input: Tensor, p: float, training: bool, inplace: bool, calle
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Apply `dropout` to whole channels of `(N, C, L)` or `(C, L)`. Raise `ShapeError` for other numbers of
-    dimensions."""
+    """Apply `dropout` to whole channels of `(N, C, L)` or `(C, L)`.
+
+    Raise `ShapeError` for other numbers of dimensions.
+    """
     if input.meta.ndim not in (2, 3):
         raise ShapeError(f"dropout1d: takes (N, C, L) or (C, L), not shape {list(input.meta.shape)}; use dropout")
     return _drop_channels(input, p, training, inplace, "dropout1d", input.meta.ndim == 3)
 
 
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Apply `dropout` to whole channels of `(N, C, H, W)`. As in PyTorch, 3-D input is treated as `(N, C, L)`, with a
-    warning.
+    """Apply `dropout` to whole channels of `(N, C, H, W)`.
+
+    As in PyTorch, 3-D input is treated as `(N, C, L)`, with a warning.
     """
     if input.meta.ndim not in (3, 4):
         warnings.warn(_unexpected_shape_message("dropout2d", input, "(N, C, H, W)"), stacklevel=2)
@@ -105,16 +108,18 @@ def _unexpected_shape_message(caller: str, input: Tensor, expected: str) -> str:
 
 
 def _alpha_dropout_constants(p: float) -> tuple[float, float, float]:
-    """Return (scale, shift, value of dropped elements) that preserve mean 0 and variance 1 (Klambauer et al. 2017,
-    section 3).
+    """Return (scale, shift, value of dropped elements) that preserve mean 0 and variance 1.
+
+    Source: Klambauer et al. 2017, section 3.
     """
     scale = ((_SELU_LIMIT * _SELU_LIMIT * p + 1.0) * (1.0 - p)) ** -0.5
     return scale, -_SELU_LIMIT * scale * p, _SELU_LIMIT * scale * (1.0 - p)
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """Set each element with probability `p` to selu's limit at -inf, then scale and shift all so that mean 0 and
-    variance 1 are preserved (Klambauer et al. 2017, section 3).
+    """Set each element with probability `p` to selu's limit at -inf, then scale and shift all.
+
+    Scale and shift preserve mean 0 and variance 1. Source: Klambauer et al. 2017, section 3.
 
     Without `training`, return the input. For p = 1, return zeros.
     """

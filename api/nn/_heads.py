@@ -269,8 +269,9 @@ def _project(
     batch_dim: int,
     static_kv: tuple[Tensor | None, Tensor | None],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Project query, key and value to (batch, head, position, feature), and append the positions of `bias_k` and
-    `bias_v`.
+    """Project query, key and value to (batch, head, position, feature).
+
+    Append the positions of `bias_k` and `bias_v`.
     """
     if heads.separate is not None:
         biases: Sequence[Any] = (None,) * 3 if heads.in_proj_bias is None else _split_in_three(heads.in_proj_bias, 0)

@@ -159,8 +159,9 @@ class Hooks:
         return self._backward_pre_hooks.add(hook, prepend)
 
     def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Call `hook(module, grad_input, grad_output)` when the gradients of the positional tensor arguments are
-        computed.
+        """Call `hook(module, grad_input, grad_output)` in backward.
+
+        It is called when the gradients of the positional tensor arguments are computed.
 
         A module with such a hook must not modify its arguments in place.
 

@@ -70,8 +70,9 @@ def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", beta: float = 1.0,
 ) -> Tensor:  # fmt: skip
-    """Compute (x - y)**2 / (2 beta) where |x - y| < beta, otherwise |x - y| - beta / 2 (Girshick 2015, arXiv
-    1504.08083).
+    """Compute (x - y)**2 / (2 beta) where |x - y| < beta, otherwise |x - y| - beta / 2.
+
+    Source: Girshick 2015, arXiv 1504.08083.
 
     `beta=0` is `l1_loss`. A negative `beta` raises `DomainError`, which is a `RuntimeError`.
     """

@@ -127,8 +127,9 @@ def _check_channel_params(input: Tensor, caller: str, **params: Tensor | None) -
 def _check_running_stats(
     mean: Tensor | None, var: Tensor | None, uses_input_stats: bool, caller: str
 ) -> tuple[Tensor, Tensor] | None:
-    """Return both running statistics, or None. Raise `DomainError` if only one is passed, or none where they are
-    needed.
+    """Return both running statistics, or None.
+
+    Raise `DomainError` if only one is passed, or none where they are needed.
     """
     if mean is not None and var is not None:
         return mean, var

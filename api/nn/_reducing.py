@@ -19,8 +19,10 @@ __all__ = [
 
 
 def resolve_reduction(size_average: bool | None, reduce: bool | None, reduction: str, stacklevel: int = 3) -> str:
-    """Return `reduction`, or the equivalent of PyTorch's deprecated `size_average` and `reduce`, with a
-    `UserWarning`."""
+    """Return `reduction`, or the equivalent of the deprecated `size_average` and `reduce`.
+
+    Those two are PyTorch's; using them is a `UserWarning`.
+    """
     if size_average is None and reduce is None:
         return reduction
     resolved = "none" if reduce is False else "sum" if size_average is False else "mean"

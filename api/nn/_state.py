@@ -81,8 +81,10 @@ class State:
         return self._state_dict_hooks.add(hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Call `hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)`
-        before this module's entries are read.
+        """Call `hook` before this module's entries are read.
+
+        Its arguments are `module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
+        error_msgs`.
         """
         return self._load_state_dict_pre_hooks.add(hook, with_kwargs=True)
 
@@ -100,8 +102,9 @@ class State:
     # extra state
 
     def get_extra_state(self) -> Any:
-        """Return further state, which `state_dict` stores under `_extra_state`. A class with extra state overrides
-        this.
+        """Return further state, which `state_dict` stores under `_extra_state`.
+
+        A class with extra state overrides this.
         """
         raise StateDictError(f"{type(self).__name__} defines set_extra_state(...) but no get_extra_state()")
 

@@ -30,8 +30,9 @@ class _ASMoutput(NamedTuple):
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """An approximation of log_softmax for many classes that are sorted by frequency (Grave et al. 2017, arXiv
-    1609.04309).
+    """An approximation of log_softmax for many classes that are sorted by frequency.
+
+    Source: Grave et al. 2017, arXiv 1609.04309.
 
     The head predicts the first `cutoffs[0]` classes and the clusters of the rarer ones. Cluster i first projects to
     `in_features / div_value ** (i + 1)` features. The host waits for the rows of each cluster, as in PyTorch.

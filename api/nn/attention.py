@@ -136,8 +136,10 @@ def _leading_shapes(
 def _as_batch_heads(
     query: Tensor, key: Tensor, value: Tensor, outer_shape: tuple[int, ...], is_gqa: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the operands as (batch, heads, positions, features). The heads of key and value divide those of the
-    query."""
+    """Return the operands as (batch, heads, positions, features).
+
+    The heads of key and value divide those of the query.
+    """
     if not is_gqa:
         kv_heads = (
             (1,)

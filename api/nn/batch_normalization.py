@@ -165,8 +165,9 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalization of `(N, C, *)` over all processes of a group. weftgrad has one process, so it is over its
-    batch.
+    """Batch normalization of `(N, C, *)` over all processes of a group.
+
+    weftgrad has one process, so it is over that process's batch.
     """
 
     def __init__(
@@ -191,8 +192,9 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
-        """Replace every batch norm in `module` by a `SyncBatchNorm` with the same parameters and buffers; return the
-        module.
+        """Replace every batch norm in `module` by a `SyncBatchNorm` with the same parameters and buffers.
+
+        Return the module.
         """
         converted = module
         if isinstance(module, _BatchNorm):

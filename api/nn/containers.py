@@ -1,5 +1,6 @@
-"""Modules that contain modules: `Sequential`, `ModuleList`, `ModuleDict`. Parameter lists are in
-`parameter_containers`.
+"""Modules that contain modules: `Sequential`, `ModuleList`, `ModuleDict`.
+
+Parameter lists are in `parameter_containers`.
 """
 
 from __future__ import annotations
@@ -104,8 +105,9 @@ class Sequential(_ModuleSequence):
         return self.__class__(dict(items))
 
     def insert(self, index: int, module: Module) -> Self:
-        """Insert a module before position `index` and rename the submodules 0, 1, ... Raise `IndexError` if out of
-        range.
+        """Insert a module before position `index` and rename the submodules 0, 1, ...
+
+        Raise `IndexError` if out of range.
         """
         if not isinstance(module, Module):
             raise ArgumentError(f"insert: takes a Module, not {type(module).__name__}")
@@ -221,8 +223,9 @@ class ModuleDict(Module):
         return self._modules.items()
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
-        """Add modules, replacing those with the same name. Raise `ArgumentError` unless `modules` is a mapping or
-        pairs.
+        """Add modules, replacing those with the same name.
+
+        Raise `ArgumentError` unless `modules` is a mapping or pairs.
         """
         for name, module in named_entries(modules, "ModuleDict.update"):
             self[name] = module

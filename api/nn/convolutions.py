@@ -297,8 +297,9 @@ class ConvTranspose3d(_Transposed):
 
 
 def _as_int_tuple(name: str, argument: str, value: Any, ndim: int, minimum: int) -> tuple[int, ...]:
-    """Return one integer per dimension, from one number or a sequence. Raise `ArgumentError` for values below
-    `minimum`.
+    """Return one integer per dimension, from one number or a sequence.
+
+    Raise `ArgumentError` for values below `minimum`.
     """
     integers = tuple(value) if isinstance(value, (tuple, list)) else (value,) * ndim
     integers = integers * ndim if len(integers) == 1 else integers

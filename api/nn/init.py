@@ -57,8 +57,9 @@ def skip_initialization() -> Iterator[None]:
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """Return the factor by which weights are scaled so that variances are preserved by the nonlinearity after the
-    layer.
+    """Return the factor by which weights are scaled for the nonlinearity after the layer.
+
+    With it, the nonlinearity preserves variances.
 
     Args:
         nonlinearity: `linear`, `conv1d` etc. and `sigmoid` (gain 1), `tanh` (5/3), `relu` (sqrt(2)), `leaky_relu`

@@ -240,8 +240,9 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class MarginRankingLoss(_Loss):
-    """max(0, -target * (input1 - input2) + margin): target 1 means that input1 should be larger, -1 that it should be
-    smaller.
+    """max(0, -target * (input1 - input2) + margin).
+
+    Target 1 means that input1 should be larger, -1 that it should be smaller.
     """
 
     def __init__(self, margin: float = 0.0, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"):
@@ -441,8 +442,9 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 
 
 class CTCLoss(_Loss):
-    """Connectionist temporal classification (Graves et al. 2006): minus the log-probability of a label sequence, summed
-    over all its alignments.
+    """Connectionist temporal classification (Graves et al. 2006).
+
+    The loss is minus the log-probability of a label sequence, summed over all its alignments.
 
     Args:
         blank: Index of the blank class.

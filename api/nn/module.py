@@ -119,8 +119,9 @@ class Module(Hooks, State):
             object.__delattr__(self, name)
 
     def _remove_member(self, name: str, kept_in: str = "") -> bool:
-        """Remove `name` from all member dicts except `kept_in`, where its position is kept. Return whether it was
-        there.
+        """Remove `name` from all member dicts except `kept_in`, where its position is kept.
+
+        Return whether it was there.
         """
         fields = self.__dict__
         if kept_in:

@@ -146,8 +146,9 @@ class GroupNorm(_Affine):
 
 
 class LocalResponseNorm(Module):
-    """Divide by (k + alpha / size * sum of squares of `size` neighboring channels) ** beta (Krizhevsky et al. 2012,
-    section 3.3).
+    """Divide by (k + alpha / size * sum of squares of `size` neighboring channels) ** beta.
+
+    Source: Krizhevsky et al. 2012, section 3.3.
     """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0):

@@ -69,16 +69,18 @@ class MaxPool1d(_MaxPool):
 
 
 class MaxPool2d(_MaxPool):
-    """The maximum over windows of `(N, C, H, W)` or `(C, H, W)`. The arguments are `MaxPool1d`'s, one or two numbers
-    each.
+    """The maximum over windows of `(N, C, H, W)` or `(C, H, W)`.
+
+    The arguments are `MaxPool1d`'s, one or two numbers each.
     """
 
     function = "max_pool2d"
 
 
 class MaxPool3d(_MaxPool):
-    """The maximum over windows of `(N, C, D, H, W)` or `(C, D, H, W)`. The arguments are `MaxPool1d`'s, one or three
-    numbers.
+    """The maximum over windows of `(N, C, D, H, W)` or `(C, D, H, W)`.
+
+    The arguments are `MaxPool1d`'s, one or three numbers.
     """
 
     function = "max_pool3d"

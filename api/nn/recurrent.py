@@ -325,8 +325,9 @@ def _reject_extra_options(name: str, extra_options: dict[str, Any]) -> None:
 
 
 class GRU(RNNBase):
-    """Gated recurrent units (Cho et al. 2014, arXiv 1406.1078), with the reset gate after the matrix product, as in
-    cuDNN.
+    """Gated recurrent units, with the reset gate after the matrix product, as in cuDNN.
+
+    Source: Cho et al. 2014, arXiv 1406.1078.
 
         r  = sigmoid(W_ir x + b_ir + W_hr h + b_hr)
         z  = sigmoid(W_iz x + b_iz + W_hz h + b_hz)

@@ -10,8 +10,9 @@ __all__ = ["ChannelShuffle", "PixelShuffle", "PixelUnshuffle"]
 
 
 class PixelShuffle(Module):
-    """Rearrange `(*, C * r**2, H, W)` to `(*, C, H * r, W * r)`, r = upscale_factor (Shi et al. 2016, arXiv
-    1609.05158).
+    """Rearrange `(*, C * r**2, H, W)` to `(*, C, H * r, W * r)`, r = upscale_factor.
+
+    Source: Shi et al. 2016, arXiv 1609.05158.
     """
 
     def __init__(self, upscale_factor: int):
@@ -26,8 +27,10 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """Rearrange `(*, C, H * r, W * r)` to `(*, C * r**2, H, W)`, r = downscale_factor: the inverse of
-    `PixelShuffle`."""
+    """Rearrange `(*, C, H * r, W * r)` to `(*, C * r**2, H, W)`, r = downscale_factor.
+
+    This is the inverse of `PixelShuffle`.
+    """
 
     def __init__(self, downscale_factor: int):
         super().__init__()

@@ -106,8 +106,9 @@ class MultiheadAttention(Module):
         self._reset_parameters()
 
     def _reset_parameters(self) -> None:
-        """Draw projections from Xavier's uniform and `bias_k`, `bias_v` from Xavier's normal distribution; set biases
-        to 0.
+        """Draw projections from Xavier's uniform and `bias_k`, `bias_v` from Xavier's normal distribution.
+
+        Set biases to 0.
         """
         for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
             if weight is not None:
@@ -345,8 +346,10 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """`num_layers` copies of a decoder layer, then `norm`. `tgt_is_causal` is like `is_causal` of
-    `TransformerEncoder`."""
+    """`num_layers` copies of a decoder layer, then `norm`.
+
+    `tgt_is_causal` is like `is_causal` of `TransformerEncoder`.
+    """
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None):
         super().__init__()

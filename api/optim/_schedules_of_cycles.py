@@ -144,8 +144,9 @@ class CyclicLR(_MomentumScheduler):
 
 
 class OneCycleLR(_MomentumScheduler):
-    """Raise the rate to `max_lr` and lower it far below its start, once over the whole training (Smith and Topin 2019,
-    arXiv 1708.07120).
+    """Raise the rate to `max_lr` and lower it far below its start, once over the whole training.
+
+    Source: Smith and Topin 2019, arXiv 1708.07120.
 
     Call `step()` once a batch. Momentum (or the first beta) moves the opposite way.
 

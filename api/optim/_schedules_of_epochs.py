@@ -282,8 +282,9 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Anneal the rate along half a cosine to `eta_min`, then restart at the first rate (Loshchilov and Hutter 2017,
-    SGDR, arXiv 1608.03983).
+    """Anneal the rate along half a cosine to `eta_min`, then restart at the first rate.
+
+    Source: Loshchilov and Hutter 2017, SGDR, arXiv 1608.03983.
 
     `step` accepts fractions of epochs, so that the rate can change every batch.
 

@@ -95,8 +95,9 @@ class SGD(Optimizer):
 
 
 class RMSprop(Optimizer):
-    """Divide the gradient by the root of its running mean square (Hinton 2012, lecture 6e), or of its running variance
-    if `centered` (Graves 2013, arXiv 1308.0850).
+    """Divide the gradient by the root of its running mean square.
+
+    If `centered`, by the root of its running variance. Sources: Hinton 2012, lecture 6e; Graves 2013, arXiv 1308.0850.
 
         square_avg = alpha * square_avg + (1 - alpha) * g**2
         param     -= lr * g / (sqrt(square_avg) + eps)

@@ -128,8 +128,9 @@ class LBFGS(Optimizer):
         self, closure: Callable[[], Any], state: dict[str, Any], group: dict[str, Any], loss: float, grad: Tensor,
         slope: float, calls: int, is_last_iteration: bool,
     ) -> tuple[float, Tensor, int]:  # fmt: skip
-        """Move the parameters along the direction. Return the new loss, the new gradient, and the number of closure
-        calls.
+        """Move the parameters along the direction.
+
+        Return the new loss, the new gradient, and the number of closure calls.
         """
         direction = state["d"]
         if group["line_search_fn"] is None:

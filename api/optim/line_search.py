@@ -87,8 +87,9 @@ def strong_wolfe(
 
 
 def _cubic_minimum(a: _Point, b: _Point, lower: float, upper: float) -> float:
-    """Return the minimizer of the cubic through two points and their slopes, clamped to [lower, upper] (Nocedal and
-    Wright 2006, equation 3.59), or the midpoint if the cubic has none.
+    """Return the minimizer of the cubic through two points and their slopes, clamped to [lower, upper].
+
+    The midpoint, if the cubic has no minimum. Source: Nocedal and Wright 2006, equation 3.59.
     """
     if a.length > b.length:
         a, b = b, a

@@ -1,5 +1,7 @@
-"""Averages of a model's weights over training: stochastic weight averaging (SWA, Izmailov et al. 2018, arXiv
-1803.05407) and exponential moving averages (EMA, Polyak and Juditsky 1992).
+"""Averages of a model's weights over training.
+
+Stochastic weight averaging (SWA, Izmailov et al. 2018, arXiv 1803.05407) and exponential moving averages (EMA, Polyak
+and Juditsky 1992).
 """
 
 from __future__ import annotations
@@ -47,8 +49,9 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
 
 
 def get_swa_multi_avg_fn() -> Callable[..., None]:
-    """Return a function that updates lists of equally weighted averages in place, from `num_averaged` models to one
-    more.
+    """Return a function that updates lists of equally weighted averages in place.
+
+    The averages are of `num_averaged` models, and then of one more.
     """
 
     @no_grad()

@@ -78,7 +78,7 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
 
 
 def unsafe_split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> Pieces:
-    """Do the same as `split`. (PyTorch does not track in-place writes to these pieces; weftgrad does.)"""
+    """Do the same as `split`: other than in PyTorch, in-place writes to the pieces are tracked."""
     return split(input, split_size, dim)
 
 
@@ -163,8 +163,10 @@ def _split_at(input: Tensor, split_spec: Any, dim: int, min_ndim: int, name: str
 
 
 def hsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
-    """Split along dimension 1 (dimension 0 of a vector) with `tensor_split`; a number of pieces must divide the
-    size."""
+    """Split along dimension 1 (dimension 0 of a vector) with `tensor_split`.
+
+    A number of pieces must divide the size.
+    """
     return _split_at(input, indices_or_sections, 0 if input.meta.ndim == 1 else 1, 1, "hsplit")
 
 

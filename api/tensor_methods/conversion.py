@@ -208,8 +208,10 @@ class Conversions:
         return host_data.number(self)  # type: ignore[arg-type]
 
     def new(self, *args: Any, device: Any = None) -> Any:
-        """Call the legacy constructor (data, or sizes of an uninitialised tensor) with this tensor's dtype and
-        device."""
+        """Call the legacy constructor with this tensor's dtype and device.
+
+        The arguments are data, or the sizes of an uninitialised tensor.
+        """
         from ..creation.legacy_constructors import build
 
         return build(args, self.meta.dtype, self.meta.device if device is None else device)

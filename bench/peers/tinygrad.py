@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 class TinygradSite(Site):
-    """tinygrad on one of its devices: `CPU`, `CL`, `CUDA`, …"""
+    """tinygrad on one of its devices, such as `CPU`, `CL` or `CUDA`."""
 
     name = "tinygrad"
     modules = False

@@ -1,4 +1,4 @@
-"""Random ops: pointwise expressions with random numbers. `uniform(k)`, `normal(k)` and `bits(k)` draw them, k = 0, 1, …
+"""Random ops: pointwise expressions with random numbers. `uniform(k)`, `normal(k)`, `bits(k)` draw them.
 
     out: an expression, as in a pointwise op, or a mapping from result names to expressions
 

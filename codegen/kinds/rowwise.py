@@ -271,8 +271,10 @@ def render(op: Op, environment: Any) -> Rendered:
 
 
 def _choose_cached_argument(results: Mapping[str, Result], program: RowProgram) -> tuple[str | None, RowProgram]:
-    """Choose a costly argument of a reduction in the last sweep that the results use again, to cache it. Return the
-    reduction's name (None: nothing to cache), and the program whose results read the cached values."""
+    """Choose a costly argument of a reduction in the last sweep that the results use again, to cache it.
+
+    Return the reduction's name (None: nothing to cache), and the program whose results read the cached values.
+    """
     sweeps = [stage for stage in program.stages if stage.reductions]
     elementwise = [program.outputs[k] for k, r in results.items() if r.scope != "row"]
     if not sweeps or not elementwise or any(r.scope == "column" for r in results.values()):

@@ -206,8 +206,10 @@ def relaxed() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """One GPU. memory, shared_memory (maximum per block): bytes. threads: maximum per block. sm: 90 for compute
-    capability 9.0."""
+    """One GPU.
+
+    memory, shared_memory (maximum per block): bytes. threads: maximum per block. sm: 90 for compute capability 9.0.
+    """
 
     index: int
     handle: Any

@@ -46,8 +46,10 @@ class Scratch:
 
 
 class Kernel:
-    """A loaded function. threads: per block. shared: bytes of shared memory per block. scratch_bytes: bytes of global
-    scratch per program."""
+    """A loaded function.
+
+    threads: per block. shared: bytes of shared memory per block. scratch_bytes: bytes of global scratch per program.
+    """
 
     __slots__ = ("function", "module", "name", "scratch_bytes", "shared", "threads")
 

@@ -173,8 +173,11 @@ class _Builder:
         return sorted(labels, key=lambda label: -view.strides.get(label, 0))
 
     def _to_gemm(self, a: TensorView, b: TensorView, c: TensorView) -> Gemm:
-        """Merge the dimensions of each group. If m or n merges to several, the best one stays and the others are batch.
-        The best is contiguous in the result, or else the largest."""
+        """Merge the dimensions of each group.
+
+        If m or n merges to several, the best one stays and the others are batch. The best is contiguous in the result,
+        or else the largest.
+        """
         m, n, k, batch = self._classify_labels(a, b, c)
         epilogue_tensors = self.epilogue.tensors if self.epilogue is not None else ()
         m_runs, n_runs = self._merge(m, a, c, *epilogue_tensors), self._merge(n, b, c, *epilogue_tensors)

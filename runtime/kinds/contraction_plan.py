@@ -41,8 +41,10 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A CPU schedule: `gemm` or `dots` with a register tile of `mr` rows by `nv` vectors (dots: columns), or `points`
-    with a matrix of `mr` rows by `nv` columns.
+    """A CPU schedule of a matrix product.
+
+    `gemm` or `dots` with a register tile of `mr` rows by `nv` vectors (dots: columns), or `points` with a matrix of
+    `mr` rows by `nv` columns.
 
     Attributes:
         name: `gemm`, `dots` or `points`.

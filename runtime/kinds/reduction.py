@@ -113,7 +113,7 @@ def _dims(request: Request, ndim: int) -> tuple[int, ...]:
 
 
 def _state_dtype(request: Request) -> DType:
-    """Return the dtype of the states. (For half dtypes, kernels compute in the dtype's `compute` type.)"""
+    """Return the dtype of the states; for half dtypes, kernels compute in the dtype's `compute` type."""
     record = request.record
     dtype = _static(request, "dtype", None)
     if dtype is not None:

@@ -76,7 +76,7 @@ def _static(request: Request, name: str, default: object) -> object:
 
 
 def _state_dtype(request: Request) -> DType:
-    """Return the dtype of the states. (For half dtypes, kernels compute in the dtype's `compute` type.)"""
+    """Return the dtype of the states; for half dtypes, kernels compute in the dtype's `compute` type."""
     record = request.record
     requested_dtype = _static(request, "dtype", None)
     if requested_dtype is not None:

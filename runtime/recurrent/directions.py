@@ -73,8 +73,10 @@ class CellKind:
 
     @property
     def reset(self) -> bool:
-        """Whether a gate multiplies the product with the hidden state, as in a GRU. Its bias cannot be
-        added to the product with the input."""
+        """Whether a gate multiplies the product with the hidden state, as in a GRU.
+
+        Its bias cannot be added to the product with the input.
+        """
         return self.op == "gru_gates"
 
 
@@ -323,8 +325,10 @@ class Pass:
         self, grad_out: Tensor | None, d_hidden: Tensor, d_state: Tensor, d_inputs: Tensor, d_products: Tensor,
         d_projected: Tensor | None,
     ) -> list[Launch]:  # fmt: skip
-        """Return the launches of a backward step; the last one computes the gradient of the hidden state that it
-        read."""
+        """Return the launches of a backward step.
+
+        The last one computes the gradient of the hidden state that it read.
+        """
         kind, weights = self.kind, self.weights
         incoming: Any = 0.0 if grad_out is None else Window(grad_out, ROWS, self.column, self.width)
         carried: Any = Window(d_hidden, FIXED)

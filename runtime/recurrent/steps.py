@@ -162,6 +162,7 @@ def launch_sequence(
 
 
 def new_empty(like: Tensor, *shape: int) -> Tensor:
+    """Return an uninitialised tensor of this shape, with the dtype and device of `like`."""
     return empty(meta(like.meta.dtype, shape, None, like.meta.device))
 
 
@@ -176,12 +177,14 @@ def strided_view(
 
 
 def copy_into(source: Tensor, target: Tensor) -> Tensor:
+    """Copy `source` to `target`, which is returned."""
     if target.meta.numel:
         call_into(registry["copy"], (source,), (None,), (target,), in_place=False)
     return target
 
 
 def new_zeros(like: Tensor, *shape: int) -> Tensor:
+    """Return zeros of this shape, with the dtype and device of `like`."""
     output = new_empty(like, *shape)
     if output.meta.numel:
         call_into(registry["fill"], (output, 0.0), (), (output,), in_place=False)
@@ -195,17 +198,19 @@ def add_in_place(target: Tensor, other: Tensor) -> Tensor:
 
 
 def take_rows(matrix: Tensor, rows: Sequence[int]) -> Tensor:
-    """Return a copy of the given rows of a matrix."""
+    """Return a copy of these rows of a matrix."""
     index = host_data.from_host(np.array(rows, np.int64), int64, matrix.meta.device)
     return matrix.index_select(0, index)  # type: ignore[no-any-return]
 
 
 def transpose_view(matrix: Tensor) -> Tensor:
+    """Return a view of a matrix with rows and columns exchanged."""
     (m, n), (s, t) = matrix.meta.shape, matrix.meta.strides
     return Tensor(matrix.storage, meta(matrix.meta.dtype, (n, m), (t, s), matrix.meta.device), matrix.start)
 
 
 def column_view(matrix: Tensor, first: int, count: int) -> Tensor:
+    """Return a view of `count` columns of a row-major matrix, from column `first` on."""
     rows, pitch = matrix.meta.shape[0], matrix.meta.strides[0]
     return strided_view(matrix, (rows, count), (pitch, 1), first)
 

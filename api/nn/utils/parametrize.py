@@ -96,8 +96,9 @@ class ParametrizationList(ModuleList):
         return [self.original] if self.is_tensor else [getattr(self, f"original{i}") for i in range(self.ntensors)]
 
     def right_inverse(self, value: Any) -> None:
-        """Set the originals so that the tensor becomes `value`. Raise `DomainError` if a function has no
-        `right_inverse`.
+        """Set the originals so that the tensor becomes `value`.
+
+        Raise `DomainError` if a function has no `right_inverse`.
         """
         with no_grad():
             for module in reversed(list(self)):

@@ -27,5 +27,5 @@ def current_device() -> str:
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait until all work on the CPU is done. (PyTorch's CPU ops are synchronous; ours may not be.)"""
+    """Wait until all work on the CPU is done."""
     streams.synchronize(to_device("cpu"))

@@ -108,8 +108,11 @@ class _Product:
     # Copy operands that cannot be read fast.
 
     def _pack(self) -> None:
-        """Copy an operand that is read many times, if it is contiguous along neither dimension, or if its rows are not
-        aligned as the copy engine requires."""
+        """Copy an operand that is read many times, if its layout makes reading slow.
+
+        Slow are an operand that is contiguous along neither dimension, and one whose rows are not aligned as the copy
+        engine requires.
+        """
         (m, am, cm), (n, bn, cn), (k, ak, bk) = self.gemm.m, self.gemm.n, self.gemm.k
         if n >= _MIN_REUSE_TO_COPY and k > 1 and self._needs_copy(self.a, (m, am), (k, ak), 1):
             self.a, am, ak = self._copy_operand(self.a, (m, am), (k, ak), 1)
