@@ -52,10 +52,9 @@ def op_page(record: OpRecord, style: Style) -> Iterator[str]:
 
     spec = record.spec
     function: Any = generated.FUNCTIONS.get(record.name, (None,))[0]
-    if function is not None:
-        yield style("heading", f"{record.name}{inspect.signature(function)}".replace("'", ""))
-    else:
-        yield style("heading", str(spec.get("op", record.name)))
+    head = f"{record.name}{inspect.signature(function)}" if function is not None else str(spec.get("op", record.name))
+    for line in textwrap.wrap(head.replace("'", ""), _WIDTH, subsequent_indent="    "):
+        yield style("heading", line)
     yield from _wrapped("", (str(spec.get("doc", "")).strip().split("\n\n") or [""])[0])
     yield ""
     yield from _field(style, "kind", f"{record.kind}: {_GROUPS[record.kind]}")
@@ -148,7 +147,8 @@ def _derivative_formula(record: OpRecord, result: int | None) -> str:
     if isinstance(formula, Mapping) and result is not None and "out" in spec:
         formula = list(formula.values())[result]
     if isinstance(formula, Mapping):
-        formula = "; ".join(f"{name}: {text}" for name, text in formula.items())
+        single = len(formula) == 1
+        formula = "; ".join(str(text) if single else f"{name}: {text}" for name, text in formula.items())
     return str(formula)
 
 

@@ -75,12 +75,11 @@ def _resolve(node: ast.AST, names: dict[str, Any]) -> Any:
 
 
 def _op_name(value: Any, node: ast.AST) -> str:
-    """Return the op that an expression means: a record, a generated function, `registry["NAME"]`, or a method."""
+    """Return the op that an expression means: a record, a generated function, a name as text, or a method."""
     if isinstance(value, OpRecord):
         return value.name
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id.endswith("registry"):
-        key = node.slice.value if isinstance(node.slice, ast.Constant) else None
-        return key if isinstance(key, str) and key in registry else ""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value if node.value in _internal_names() else ""
     generated = _generated_names()
     if inspect.isfunction(value) and value.__module__.endswith("._generated.ops"):
         return value.__name__ if value.__name__ in registry else ""
@@ -96,6 +95,15 @@ def _generated_names() -> frozenset[str]:
 
     names = (name for name, (_, _, is_method) in generated.FUNCTIONS.items() if is_method and name in registry)
     return frozenset(name for name in names if registry[name].kind != "view")
+
+
+@cache
+def _internal_names() -> frozenset[str]:
+    """Return the names of ops that are not public, which as text can only mean the op (`registry["uniform_fill"]`)."""
+    from .._generated import ops as generated
+
+    public = {name for name, (_, namespace, _) in generated.FUNCTIONS.items() if namespace != "hidden"}
+    return frozenset(record.name for record in registry) - public - set(generated.ALIASES) - set(public_functions())
 
 
 def _is_composite(function: Callable[..., Any]) -> bool:
@@ -137,7 +145,8 @@ def function_page(name: str, function: Callable[..., Any], style: Style) -> Iter
     except OSError:
         line = ""
     ops = called_ops(function)
-    yield style("heading", f"{name}{inspect.signature(function)}".replace("'", ""))
+    head = f"{name}{inspect.signature(function)}".replace("'", "")
+    yield from (style("heading", line) for line in textwrap.wrap(head, 118, subsequent_indent="    "))
     yield (inspect.getdoc(function) or "").partition("\n")[0]
     yield ""
     yield f"a function in Python: {_ROOT}.{module}.{source.__name__}{line}"
