@@ -241,7 +241,8 @@ def op_list(style: Style) -> Iterator[str]:
         width = max(len(r.name) for r in records)
         for record in records:
             summary = (str(record.spec.get("doc", "")).strip().splitlines() or [""])[0]
-            yield textwrap.shorten(f"  {record.name:{width}}  {summary}", _WIDTH, placeholder=" …", drop_whitespace=False)
+            line = f"  {record.name:{width}}  {summary}"
+            yield line if len(line) <= _WIDTH else f"{line[: _WIDTH - 2].rpartition(' ')[0]} …"
         yield ""
     functions = sorted(public_functions())
     yield style("heading", f"functions in Python that call ops, {len(functions)} of them: weftgrad show NAME explains one")
