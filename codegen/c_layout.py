@@ -14,7 +14,7 @@ _WIDTH = 120
 # `(a)`, `(a.lo)` or `(a[0])` between operators. A cast has an operand after it, a call a name before it.
 _OPERAND = r"[A-Za-z_]\w*(?:\.\w+|\[\w+\])*"
 _WRAPPED_OPERAND = re.compile(rf"(?<=[(,=<>|?:+\-*/%!] )\(({_OPERAND})\)(?=\s*(?:[),;?:|<>\]]|[=!]=|[-+*/%] ))")
-_WRAPPED_ARGUMENT = re.compile(rf"(?<=\()\(({_OPERAND})\)(?=\s*(?:[),;?:|<>\]]|[=!]=|[-+*/%] ))")
+_WRAPPED_ARGUMENT = re.compile(rf"(?<=\()(?<!__attribute__\()\(({_OPERAND})\)(?=\s*(?:[),;?:|<>\]]|[=!]=|[-+*/%] ))")
 # `(*(global const float8_u *)(x0 + i))` as a whole argument or right-hand side.
 _WRAPPED_LOAD = re.compile(
     r"(?<=[(,=] )\((\*\([\w ]+ \*\)\((?:[^()]|\([^()]*\))*\))\)(?=[,);])|"

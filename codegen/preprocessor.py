@@ -126,7 +126,7 @@ class Preprocessor:
                 self._close()
             elif self._is_active():
                 self._define(name, rest, line)
-            if name in ("if", "ifdef", "elif", "else") and self._is_active() and not self._branches[-1].printed:
+            if name in ("if", "ifdef", "ifndef", "elif", "else") and self._is_active() and not self._branches[-1].printed:
                 reason = _COMMENT.search(rest)
                 comment = reason[0] if reason is not None else ""
         self._flush(chunk)
