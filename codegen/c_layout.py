@@ -24,7 +24,8 @@ _WRAPPED_RESULT = re.compile(r"^((?:const )?\w+ \w+ = |return )(?=\()")
 _UNUSED_LOCAL = re.compile(r"^ +const \w+ (\w+) = [^;{}]*;\n", re.MULTILINE)
 _EMPTY_LOOP = re.compile(r"^\s*(?:WG_UNROLL )?for \(int (\w+) = (\d+); \1 < (\d+); \1\+\+\) [^{}]*;$")
 _DECLARATION = re.compile(r"^(\s*)(?:[a-z]\w*) (\w+)(\[\w+\])?;$")
-_FUNCTION = re.compile(r"^static inline [^;{]*?\b(\w+)\([^;{]*\) \{\n(?:(?!\}).*\n)*\}\n|^static inline [^;{]*?\b(\w+)\([^;{]*\) \{.*\}\n", re.MULTILINE)  # fmt: skip
+_HEAD = r"^static inline [^;{]*?\b(\w+)\([^;{]*\) \{"
+_FUNCTION = re.compile(rf"{_HEAD}\n(?:(?!\}}).*\n)*\}}\n|{_HEAD}.*\}}\n", re.MULTILINE)
 
 
 def tidy(text: str) -> str:

@@ -3,10 +3,10 @@
 `weftgrad show --kernel` prints what it returns. A C compiler's own preprocessor (`cc -E`) would expand the header's
 macros as well, such as vector types, loop pragmas and built-ins, and drop every comment.
 
-    text = Preprocessor(kept={"WG_AT": ("S, p, bytes", "...")}).run(source)
+    text = Preprocessor(macros_of(header)).run(source)
 
-Macros that the source defines are expanded, with arguments, `##` and rescanning as in C11 6.10.3. Names in `kept` stay.
-A condition that depends on the compiler (`__AVX512F__`) stays too, with both of its branches.
+Macros that the source defines are expanded, with arguments, `##` and rescanning as in C11 6.10.3. Macros of the header
+stay. A condition that depends on the compiler (`__AVX512F__`) stays too, with both of its branches.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Preprocessor:
     """Expands the macros of source text; macros persist from one `run` to the next.
 
     Args:
-        kept: Macros that stay in the text, with their definitions (`macros_of` of the header).
+        header_macros: Macros that stay in the text, with their definitions (`macros_of` of the header).
         defines: Build options: values by name.
 
     Attributes:
@@ -96,8 +96,8 @@ class Preprocessor:
             The output compiles with the header and these definitions.
     """
 
-    def __init__(self, kept: Mapping[str, Sequence[Macro]], defines: Mapping[str, str] | None = None):
-        self._kept = dict(kept)
+    def __init__(self, header_macros: Mapping[str, Sequence[Macro]], defines: Mapping[str, str] | None = None):
+        self._header_macros = dict(header_macros)
         self._macros = {name: Macro(None, tuple(_tokens(value))) for name, value in (defines or {}).items()}
         self.required: dict[str, str] = {}
         self._output = ""
@@ -126,7 +126,8 @@ class Preprocessor:
                 self._close()
             elif self._is_active():
                 self._define(name, rest, line)
-            if name in ("if", "ifdef", "ifndef", "elif", "else") and self._is_active() and not self._branches[-1].printed:
+            starts_branch = name in ("if", "ifdef", "ifndef", "elif", "else")
+            if starts_branch and self._is_active() and not self._branches[-1].printed:
                 reason = _COMMENT.search(rest)
                 comment = reason[0] if reason is not None else ""
         self._flush(chunk)
@@ -184,7 +185,7 @@ class Preprocessor:
         return values.pop() if len(values) == 1 else None
 
     def _defined(self, name: str) -> str:
-        if name in self._macros or name in self._kept:
+        if name in self._macros or name in self._header_macros:
             return "1"
         return f"__defined_{name}" if name.startswith("__") else "0"
 
@@ -198,7 +199,8 @@ class Preprocessor:
             return
         if macro_name:  # the compiler decides which definition holds
             self._macros.pop(macro_name, None)
-            self._kept[macro_name] = (*self._kept.get(macro_name, ()), *([macro] if macro is not None else []))
+            definitions = self._header_macros.get(macro_name, ())
+            self._header_macros[macro_name] = (*definitions, *([macro] if macro is not None else []))
         self._output += line.rstrip("\n") + "\n"
 
     # expansion
@@ -223,7 +225,7 @@ class Preprocessor:
             i += 1
             macro = self._macros.get(token) if token not in hidden and _is_name(token) else None
             if macro is None:
-                if token in self._kept:
+                if token in self._header_macros:
                     self._require(token)
                 output.append(token)
                 continue
@@ -273,16 +275,16 @@ class Preprocessor:
 
     def _require(self, name: str) -> None:
         """Add the macros of the source that the kept macro `name` reads to `required`."""
-        pending, seen = [name], {name}
+        pending, visited = [name], {name}
         while pending:
-            for macro in self._kept[pending.pop()]:
+            for macro in self._header_macros[pending.pop()]:
                 for token in macro.body:
-                    if token in seen or not _is_name(token):
+                    if token in visited or not _is_name(token):
                         continue
-                    seen.add(token)
+                    visited.add(token)
                     if token in self._macros and token not in (macro.parameters or ()):
                         self.required[token] = "".join(self._expand([token], frozenset()))
-                    elif token in self._kept:
+                    elif token in self._header_macros:
                         pending.append(token)
 
 

@@ -61,15 +61,15 @@ def _statements(
     """Return lines `first` to `end` (exclusive, from 0), with the decided branches of `body` replaced by their text."""
     output: list[str] = []
     position = first
-    kept = 0
+    statement_count = 0
     for statement in body:
         last = statement.end_lineno or 0
         text = _statement(statement, lines, constants)
         output += lines[position : statement.lineno - 1]
         output += text
-        kept += bool(text)
+        statement_count += bool(text)
         position = last
-    if not kept and body:
+    if not statement_count and body:
         output.append(" " * body[0].col_offset + "pass")
     return output + list(lines[position:end])
 

@@ -30,11 +30,12 @@ OPS = (
     ("where", "bfloat16", ""), ("gelu_erf", "float32", ""), ("mul", "float32", "tiles"), ("logical_not", "bool", ""),
     ("softmax", "float32", ""), ("softmax", "float16", "columns"), ("layer_norm", "float32", ""),
     ("softmax_grad_input", "float32", ""), ("sum", "float32", ""), ("sum", "float32", "columns"),
-    ("amax", "bfloat16", ""), ("argmax", "float32", ""), ("mean", "float64", ""), ("mm", "float32", ""), ("cumsum", "float32", ""),
+    ("amax", "bfloat16", ""), ("argmax", "float32", ""), ("mean", "float64", ""), ("mm", "float32", ""),
+    ("cumsum", "float32", ""),
     ("gather", "float32", ""), ("dropout_draw", "float32", ""), ("convolution", "float32", ""),
     ("attention", "float32", ""), ("max_windows", "float32", ""), ("adam_step", "float32", ""),
 )  # fmt: skip
-"""Op, dtype and schedule ("" for that of a call) of the kernels that are compared: of every kind, of every dtype class."""
+"""Op, dtype and schedule ("" for that of a call) of kernels that are compared: every kind, every class of dtypes."""
 
 
 def steps_of(name, dtype, schedule, device):
@@ -148,7 +149,9 @@ def test_printed_kernels_compile_to_the_same_code_for_triton(name, dtype):
 
 
 @pytest.mark.parametrize("device", ["cpu", "opencl-gpu", "sm_90", "gfx942"])
-@pytest.mark.parametrize(("name", "most"), [("sigmoid", 40), ("add", 40), ("where", 40), ("gelu_erf", 40), ("softmax", 80)])
+@pytest.mark.parametrize(
+    ("name", "most"), [("sigmoid", 40), ("add", 40), ("where", 40), ("gelu_erf", 40), ("softmax", 80)]
+)
 def test_printed_kernels_are_short(name, most, device):
     options = argparse.Namespace(
         device=device, dtype="float32", schedule="", shape=(64, 1000), functions=False, source=False

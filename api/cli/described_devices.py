@@ -1,4 +1,4 @@
-"""Devices that commands plan calls for: the machine's own by name, and descriptions of devices that need not be here."""
+"""Devices that commands plan calls for: those of this machine, and descriptions of devices that it need not have."""
 
 from __future__ import annotations
 

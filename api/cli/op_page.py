@@ -40,6 +40,8 @@ _GROUPS = {
     "composite": "expressions over other ops",
     "view": "other shapes and strides of the same memory; no kernel",
 }
+# Characters of a formula on a page; formulas of second derivatives reach 10,000.
+_MAX_FORMULA, _MAX_DERIVATIVE = 400, 150
 _TRIVIAL = ("const", "name", "detach")
 
 
@@ -63,13 +65,14 @@ def op_page(record: OpRecord, style: Style) -> Iterator[str]:
     names += [f"operator {spec['operator']}"] if spec.get("operator") else []
     yield from _field(style, "also", ", ".join(names))
     for label, text in _formulas(record):
-        yield from _field(style, label, text)
+        yield from _field(style, label, _cut(text, _MAX_FORMULA))
     yield from _derivatives(record, style)
     yield from _field(style, "cost", _cost(record))
     results = [f"{o.name}: {_RESULT_TEXT.get(o.result, o.result)}" for o in record.outputs if not o.saved]
     yield from _field(style, "dtypes", f"{DTYPE_TEXT[record.dtypes]}; result {'; '.join(results)}")
     policies = dict(zip(("cpu", "gpu"), record.autocast, strict=False))
-    yield from _field(style, "autocast", ", ".join(f"{where}: {policy}" for where, policy in policies.items() if policy))
+    policy_text = ", ".join(f"{where}: {policy}" for where, policy in policies.items() if policy)
+    yield from _field(style, "autocast", policy_text)
     for target in record.texts:
         yield from _field(style, target, f"schedules {', '.join(schedules_of(record, target))}")
     yield from _field(style, "spec", _spec_location(record))
@@ -134,7 +137,8 @@ def _derivatives(record: OpRecord, style: Style) -> Iterator[str]:
             derivative = registry[rule.op]
             names = [o.name for o in derivative.operands]
             arguments = ", ".join(a if a == b else f"{b}={a}" for a, b in zip(rule.operands, names, strict=False))
-            text = f"{_derivative_formula(derivative, rule.result)}    by {rule.op}({arguments})"
+            formula = _cut(_derivative_formula(derivative, rule.result), _MAX_DERIVATIVE)
+            text = f"{formula}    by {rule.op}({arguments})"
         yield from _field(style, "derivative", f"d {operand} = {text}")
     operands = {o.name: o for o in record.operands}
     described = [f"{n} ({'operand' if n in operands else 'result'})" for n in saved]
@@ -172,7 +176,8 @@ def _cost(record: OpRecord) -> str:
         return f"{text}; {_operations(record, op)}" if record.kind != "random" else text
     if record.kind == "contraction":
         letters = "".join(dict.fromkeys(c for c in str(record.spec["out"]) if c.isalpha()))
-        return f"2·{'·'.join(letters)} FLOP per product ({record.spec['out']}); each operand read and the result written once"
+        equation = record.spec["out"]
+        return f"2·{'·'.join(letters)} FLOP per product ({equation}); each operand read and the result written once"
     if record.kind == "reduction":
         return f"{sum(sizes)} B read per element in float32; results are written once"
     return "each operand is read, and each result written, at least once"
@@ -181,7 +186,8 @@ def _cost(record: OpRecord) -> str:
 def _itemsize(type_name: str, result: str) -> int:
     if result in dtypes.BY_NAME:
         return dtypes.BY_NAME[result].itemsize
-    return {"index": 8, "mask": 1}.get(result or type_name, 8 if type_name == "index" else 1 if type_name == "mask" else 4)
+    widths = {"index": 8, "mask": 1}
+    return widths.get(result, widths.get(type_name, 4))
 
 
 def _operations(record: OpRecord, op: Any) -> str:
@@ -212,6 +218,10 @@ def _spec_location(record: OpRecord) -> str:
     return owner or "derived from the op's formula"
 
 
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most].rpartition(' ')[0]} … ({len(text)} characters)"
+
+
 def _field(style: Style, label: str, text: str) -> Iterator[str]:
     """Yield a labelled text in lines of at most 118 columns; nothing without text."""
     if text:
@@ -234,7 +244,7 @@ def op_list(style: Style) -> Iterator[str]:
 
     public = [name for name, (_, namespace, _) in generated.FUNCTIONS.items() if namespace != "hidden"]
     for kind, about in _GROUPS.items():
-        records = sorted((registry[n] for n in public if n in registry and registry[n].kind == kind), key=lambda r: r.name)
+        records = [registry[name] for name in sorted(public) if name in registry and registry[name].kind == kind]
         if not records:
             continue
         yield style("heading", f"{kind}: {about}")
@@ -245,5 +255,5 @@ def op_list(style: Style) -> Iterator[str]:
             yield line if len(line) <= _WIDTH else f"{line[: _WIDTH - 2].rpartition(' ')[0]} …"
         yield ""
     functions = sorted(public_functions())
-    yield style("heading", f"functions in Python that call ops, {len(functions)} of them: weftgrad show NAME explains one")
+    yield style("heading", f"{len(functions)} functions in Python; `weftgrad show NAME` names the ops that one calls")
     yield from textwrap.wrap(", ".join(functions), _WIDTH, initial_indent="  ", subsequent_indent="  ")

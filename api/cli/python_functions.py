@@ -43,13 +43,13 @@ def called_ops(function: Callable[..., Any]) -> tuple[str, ...]:
     Operators of tensors (`x * y`) are not among them.
     """
     ops: dict[str, None] = {}
-    seen: set[Any] = set()
+    visited: set[Any] = set()
 
     def visit(current: Callable[..., Any]) -> None:
         current = inspect.unwrap(current)
-        if current in seen:
+        if current in visited:
             return
-        seen.add(current)
+        visited.add(current)
         tree = _syntax(current)
         names = {**current.__globals__, **_local_imports(tree, current)}
         for node in ast.walk(tree):

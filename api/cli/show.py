@@ -1,9 +1,9 @@
 """`weftgrad show`: list the ops, describe an op, or print the kernels that a call runs.
 
     weftgrad show                                                the ops, by group
-    weftgrad show softmax                                        signature, formula, derivative, cost, where to look next
+    weftgrad show softmax                                        signature, formula, derivative, saved tensors, cost
     weftgrad show softmax --kernel --device cuda --dtype float16 the text that is compiled for that call
-    weftgrad show softmax --source                               the kernel text of all schedules, or with --kernel the
+    weftgrad show softmax --source                               the kernel text of all schedules; with --kernel, the
                                                                  whole program that the compiler gets
 """
 
@@ -40,11 +40,14 @@ def register(subparsers: Any) -> None:
     )
     command.add_argument("--kernel", action="store_true", help="print the kernels of a call, as they are compiled")
     command.add_argument(
-        "--device", help=f"with --kernel: a device, or a described one: {', '.join(DESCRIPTIONS)} (default: the default one)"
+        "--device",
+        help=f"with --kernel: a device, or a described one: {', '.join(DESCRIPTIONS)} (default: the default device)",
     )
     command.add_argument("--dtype", default="float32", help="with --kernel: the dtype of operands (default: float32)")
     command.add_argument("--schedule", default="", help="with --kernel: print this schedule, from a call that uses it")
-    command.add_argument("--shape", type=_shape, default=SHAPE, metavar="64x1000", help="with --kernel: the operands' shape")
+    command.add_argument(
+        "--shape", type=_shape, default=SHAPE, metavar="64x1000", help="with --kernel: the operands' shape"
+    )
     command.add_argument("--functions", action="store_true", help="with --kernel: print the functions it calls as well")
     command.add_argument(
         "--source", action="store_true", help="print the text of all schedules; with --kernel, the whole program"
