@@ -12,8 +12,8 @@ from weftgrad.cli.show import sections
 from weftgrad.cli.terminal import Style
 from weftgrad.runtime.records import registry
 
-SCREEN = 60
-"""Lines of the longest page, of a second derivative with three results: one or two screens."""
+SCREEN = 66
+"""Lines of the longest page, of an op with ten operands: two screens."""
 
 
 @pytest.fixture
