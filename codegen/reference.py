@@ -18,11 +18,11 @@ from .loader import COMMON, KIND_FIELDS, NAMESPACES, OPERATORS, REQUIRED
 from .model import AUTOCAST, AUTOCAST_LISTS, DTYPES, KINDS, MISSING, RESULT_DTYPES, RESULTS, Op, SpecError
 from .signature import annotation_table
 
-__all__ = ["json_schema", "language_reference", "op_page", "pages", "schema_text", "spec_text"]
+__all__ = ["DTYPE_TEXT", "json_schema", "language_reference", "op_page", "pages", "schema_text", "spec_text"]
 
 _TYPES = {str: "string", dict: "object", list: "array", bool: "boolean", int: "integer", float: "number"}
 _CHOICES: dict[str, tuple[str, ...]] = {"dtypes": DTYPES, "operator": OPERATORS, "namespace": NAMESPACES}
-_DTYPE_TEXT = {
+DTYPE_TEXT = {
     "float": "floating dtypes", "numeric": "integers and floating dtypes", "integer": "integers",
     "integral": "integers and bool", "bool": "bool", "all": "every dtype",
 }  # fmt: skip
@@ -96,7 +96,7 @@ def language_reference() -> str:
         _table(("annotation", "is", "in the function"), _annotation_rows()),
         "`Literal['a', 'b']` is a static argument, one of some words. Defaults are literals.",
         "## Dtypes",
-        _table(("dtypes:", "takes"), [(f"`{d}`", _DTYPE_TEXT[d]) for d in DTYPES]),
+        _table(("dtypes:", "takes"), [(f"`{d}`", DTYPE_TEXT[d]) for d in DTYPES]),
         "`result:` is " + ", ".join(f"`{r}`" for r in RESULTS) + ", `like:NAME` (that operand's dtype), or one of "
         + ", ".join(f"`{d}`" for d in RESULT_DTYPES) + ".",
         "## Autocast",
@@ -245,7 +245,7 @@ def op_page(op: Op) -> str:
         f"```yaml\n{spec_text({k: v for k, v in op.spec.items() if k not in ('doc', 'reference', 'sample')})}```",
     ]
     parts += ["## Derivatives", _derivatives(op)]
-    facts = [f"- dtypes: {_DTYPE_TEXT[op.dtypes]}", f"- result: {op.result}"]
+    facts = [f"- dtypes: {DTYPE_TEXT[op.dtypes]}", f"- result: {op.result}"]
     if op.alias:
         facts.append(f"- also called {', '.join(f'`{a}`' for a in op.alias)}")
     if op.operator:

@@ -14,14 +14,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from functools import cache
 from importlib import resources
 
 from . import dtypes
 from .backends.protocol import Instance, Slot
 
-__all__ = ["entry_name", "iota", "source"]
+__all__ = ["Sections", "entry_name", "iota", "sections", "source"]
 
 _MASK_ELEMENT = {"float": "int", "double": "long", "uchar": "char"}
 _INTEGER_OF_SAME_WIDTH = {"float": "int", "double": "long"}
@@ -67,6 +67,21 @@ def _digest(instance: Instance) -> str:
     return hashlib.blake2s(repr(astuple(instance)).encode(), digest_size=6).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """The parts of a program's source, in order.
+
+    Attributes:
+        header: What every program begins with: `as_c.h` or a pragma, `header.cl`, vector types without alignment.
+        functions: The math functions that the kernels call, one text per element type.
+        kernels: A text per instance, with the macros that set its types.
+    """
+
+    header: tuple[str, ...]
+    functions: tuple[str, ...]
+    kernels: tuple[str, ...]
+
+
 def source(instances: Sequence[Instance], builtins: bool = False, fp64: bool = True, as_c: bool = False) -> str:
     """Return the source of a program with a kernel `entry_name(instance)` for each instance, in order.
 
@@ -76,12 +91,17 @@ def source(instances: Sequence[Instance], builtins: bool = False, fp64: bool = T
         fp64: The device has float64.
         as_c: Generate C for clang, with one exported function per kernel (see `_work_item_loop`), not OpenCL C.
     """
+    parts = sections(instances, builtins, fp64, as_c)
+    return "\n".join((*parts.header, *parts.functions, *parts.kernels))
+
+
+def sections(instances: Sequence[Instance], builtins: bool = False, fp64: bool = True, as_c: bool = False) -> Sections:
+    """Return the parts of `source`, for the same arguments."""
     from ..codegen import math_library  # lazy: start-up
 
     elements = [e for e in _ELEMENTS if fp64 or e != "double"]
     prelude = _template("as_c.h") if as_c else "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" if fp64 else ""
-    parts = [prelude, _template("header.cl")]
-    parts += [f"WG_UNALIGNED({e})\n" for e in elements]
+    header = (prelude, _template("header.cl"), *(f"WG_UNALIGNED({e})\n" for e in elements))
     functions_by_type: dict[tuple[str, int], set[str]] = {}
     for instance in instances:
         for lanes in {1, instance.lanes}:
@@ -91,14 +111,14 @@ def source(instances: Sequence[Instance], builtins: bool = False, fp64: bool = T
     by_element: dict[str, dict[int, set[str]]] = {}
     for (element, lanes), names in functions_by_type.items():
         by_element.setdefault(element, {})[lanes] = names
+    functions = []
     for element, widths in sorted(by_element.items()):
         vocabulary = sorted(set().union(*widths.values()))
         if vocabulary:
-            parts.append(
+            functions.append(
                 math_library.program_text(vocabulary, element, sorted(widths), _math_sources(), builtin=builtins)
             )
-    parts += [_instance(instance, as_c) for instance in instances]
-    return "\n".join(parts)
+    return Sections(header, tuple(functions), tuple(_instance(instance, as_c) for instance in instances))
 
 
 _KERNEL_HEAD = re.compile(r"\bkernel void NAME\((\w+)\)\(")

@@ -70,34 +70,6 @@ def test_without_a_command_it_explains_itself(run):
         assert name in out
 
 
-def test_show(run):
-    status, out, _ = run("show", "sigmoid")
-    assert status == 0
-    for part in ('out: "1 / (1 + exp(-input))"', "sigmoid(input: Tensor | Number", "grad * out * (1 - out)",
-                 "saved     out",
-                 "WG_ONE kernel void NAME(sigmoid_contiguous)"):  # fmt: skip
-        assert part in out
-    assert "\x1b" not in out
-
-
-@pytest.mark.parametrize(
-    "name", ["softmax", "sum", "matmul_batched", "multiply", "permute", "layer_norm", "sigmoid_grad_input"]
-)
-def test_show_of_every_kind(run, name):
-    status, out, _ = run("show", name)
-    assert status == 0
-    assert "derivatives" in out
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype"), [("sigmoid", "float16"), ("sum", "float32"), ("softmax", "float64"), ("mm", "float32")]
-)
-def test_show_the_program(run, name, dtype):
-    status, out, _ = run("show", name, "--dtype", dtype, "--device", "cpu")
-    assert status == 0
-    assert "#define S0" in out
-
-
 def test_an_error_is_one_message(run):
     status, out, err = run("show", "sigmoud")
     assert (status, out) == (2, "")
@@ -349,11 +321,3 @@ def test_colours_only_on_a_terminal(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     assert Style(Terminal()).highlight("c", "int") == "int"
     assert table([["a", "bb"]], ("one", "two"), Style()) == "one  two\na    bb"
-
-
-def test_every_record_can_be_shown():
-    from weftgrad.cli.show import describe_op
-
-    for record in list(registry):
-        if "_grad_" not in record.name:
-            assert list(describe_op(record.name, Style(), "opencl", None, None))

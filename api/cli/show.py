@@ -1,140 +1,157 @@
-"""`weftgrad show OP`: show an op, from its spec to the program that a device compiles."""
+"""`weftgrad show`: list the ops, describe an op, or print the kernels that a call runs.
+
+    weftgrad show                                                the ops, by group
+    weftgrad show softmax                                        signature, formula, derivative, saved tensors, cost
+    weftgrad show softmax --kernel --device cuda --dtype float16 the text that is compiled for that call
+    weftgrad show softmax --source                               the kernel text of all schedules; with --kernel, the
+                                                                 whole program that the compiler gets
+"""
 
 from __future__ import annotations
 
 import argparse
 import difflib
-import inspect
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from ..runtime.errors import ArgumentError, WeftgradError
+from ..runtime import dtypes, program
+from ..runtime.errors import ArgumentError
+from ..runtime.records import OpRecord, registry
+from ..runtime.triton import source as triton_source
+from .described_devices import DESCRIPTIONS, find_device
+from .kernel_text import SHAPE, distinct, kernel_text, planned_steps
+from .op_page import op_list, op_page
+from .python_functions import function_page, public_functions
 from .terminal import Style
 
-__all__ = ["describe_op", "register"]
+__all__ = ["kernel_sections", "register", "sections"]
 
 _LANGUAGES = {"opencl": ("c", "//"), "triton": ("python", "#")}  # highlighting language, comment marker
 
 
 def register(subparsers: Any) -> None:
     """Add the command."""
-    command = subparsers.add_parser("show", help="show an op: spec, derivatives, kernels")
-    command.add_argument("op", help="the op's name, or a derivative's, such as sigmoid_grad_input")
-    command.add_argument("--target", default="opencl", choices=_LANGUAGES, help="the kernel language (default: opencl)")
-    command.add_argument("--dtype", help="show the program that a call with this dtype compiles")
-    command.add_argument("--device", default=None, help="the device, with --dtype (default: the default one)")
+    command = subparsers.add_parser(
+        "show", help="list ops, describe one, or print the kernels that a call runs",
+        description="Lists the ops, describes one, or prints the kernels that a call of it runs.",
+    )  # fmt: skip
+    command.add_argument(
+        "op", nargs="?", help="an op, a derivative such as sigmoid_grad_input, or a function such as linear"
+    )
+    command.add_argument("--kernel", action="store_true", help="print the kernels of a call, as they are compiled")
+    command.add_argument(
+        "--device",
+        help=f"with --kernel: a device, or a described one: {', '.join(DESCRIPTIONS)} (default: the default device)",
+    )
+    command.add_argument("--dtype", default="float32", help="with --kernel: the dtype of operands (default: float32)")
+    command.add_argument("--schedule", default="", help="with --kernel: print this schedule, from a call that uses it")
+    command.add_argument(
+        "--shape", type=_shape, default=SHAPE, metavar="64x1000", help="with --kernel: the operands' shape"
+    )
+    command.add_argument("--functions", action="store_true", help="with --kernel: print the functions it calls as well")
+    command.add_argument(
+        "--source", action="store_true", help="print the text of all schedules; with --kernel, the whole program"
+    )
+    command.add_argument("--target", default="opencl", choices=_LANGUAGES, help="with --source: the kernel language")
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the op."""
-    for section in describe_op(options.op, Style(), options.target, options.dtype, options.device):
-        print(section)
+    """Print what the options ask for."""
+    for line in sections(options, Style()):
+        print(line)
     return 0
 
 
-def describe_op(name: str, style: Style, target: str, dtype: str | None, device: str | None) -> Iterator[str]:
-    """Yield the sections of the output, in order.
+def sections(options: argparse.Namespace, style: Style) -> Iterator[str]:
+    """Yield the output, in order.
 
     Raises:
-        ArgumentError: The op does not exist, or has no kernels for `target`.
+        ArgumentError: The op does not exist, has no kernels for the device, or cannot be planned.
     """
     from .._generated import ops as generated
-    from ..codegen.reference import spec_text
-    from ..runtime.records import registry
 
-    name = generated.ALIASES.get(name, name)
-    if name not in registry:
-        suggestions = difflib.get_close_matches(name, [r.name for r in registry], 3)
-        hint = f"; did you mean {', '.join(suggestions)}?" if suggestions else ""
-        raise ArgumentError(f"show: there is no op named {name!r}{hint}")
+    if options.op is None:
+        yield from op_list(style)
+        return
+    name = generated.ALIASES.get(options.op, options.op)
+    if name.endswith("_") and name[:-1] in registry and name not in registry:
+        name = name[:-1]
+    if name not in registry or (name in public_functions() and not options.kernel and not options.source):
+        function = public_functions().get(name)
+        if function is None:
+            raise ArgumentError(f"show: there is no op named {name!r}{_suggestion(name)}")
+        if options.kernel or options.source:
+            raise ArgumentError(f"show: {name} is a function in Python; `weftgrad show {name}` lists the ops it calls")
+        yield from function_page(name, function, style)
+        return
     record = registry[name]
-    yield style("heading", "spec")
-    yield style.highlight("yaml", spec_text(record.spec))
-    if name in generated.FUNCTIONS:
-        function: Any = generated.FUNCTIONS[name][0]
-        yield style("heading", "signature")
-        yield f"{name}{inspect.signature(function)}\n".replace("'", "")
-    yield style("heading", "facts")
-    yield facts(record)
-    yield style("heading", "derivatives")
-    yield derivatives(record)
-    text = record.texts.get(target)
-    if dtype is not None:
-        yield style("heading", f"program for {dtype}")
-        yield style.highlight(*program_text(record, dtype, device))
-    elif text is not None:
-        language, comment_prefix = _LANGUAGES[target]
-        yield style("heading", f"kernels ({target})")
-        yield style.highlight(language, text.source.rstrip())
-        if text.functions:
-            yield style("comment", f"{comment_prefix} with the functions {', '.join(text.functions)}")
-    elif record.texts:
-        raise ArgumentError(f"show: {name} has no kernels for {target}; there are {', '.join(record.texts)}")
+    if options.kernel:
+        yield from kernel_sections(record, options, style)
+    elif options.source:
+        yield _all_schedules(record, options.target, style)
     else:
-        yield style("comment", f"no kernel: a {record.kind} op")
+        yield from op_page(record, style)
 
 
-def facts(record: Any) -> str:
-    """Return kind, operands and results, one per line."""
-    lines = [f"kind      {record.kind}", f"dtypes    {record.dtypes}"]
-    for o in record.operands:
-        lines.append(f"operand   {o.name}: {o.role}, {o.type}, {o.scope}")
-    for o in record.outputs:
-        grad = "differentiable" if o.differentiable else "not differentiable"
-        suffix = ", kept for gradients" if o.saved else ""
-        lines.append(f"result    {o.name}: {o.type}, dtype {o.result}, {o.scope}, {grad}{suffix}")
-    lines += [f"static    {name}" for name in record.statics]
-    lines += [f"{key:9} {value}" for key, value in record.detail.items()]
-    if record.bare:
-        lines.append(f"bare      {record.bare}, for calls without gradients")
-    return "\n".join(lines) + "\n"
+def _suggestion(name: str) -> str:
+    names = [record.name for record in registry if "_grad_" not in record.name or "_grad_" in name]
+    close_names = difflib.get_close_matches(name, [*names, *public_functions()], 3)
+    return f"; did you mean {', '.join(dict.fromkeys(close_names))}?" if close_names else ""
 
 
-def derivatives(record: Any) -> str:
-    """Return the gradient formula of each operand, and the tensors that a call saves for them."""
-    from ..runtime.records import registry
-
-    lines = []
-    saved: set[str] = set()
-    for operand, rule in registry.gradients(record).items():
-        saved |= {n for n in rule.operands if not n.startswith("grad")}
-        if rule.op is None:
-            lines.append(f"{operand:9} " + ("grad" if rule.function is None else "computed by the runtime"))
-            continue
-        target = registry[rule.op]
-        formula = target.spec.get("out", target.spec.get("reduce", ""))
-        if isinstance(formula, dict):
-            formula = "; ".join(map(str, formula.values()))
-        names = [o.name for o in target.operands]
-        arguments = ", ".join(a if a == b else f"{b}={a}" for a, b in zip(rule.operands, names, strict=False))
-        lines.append(f"{operand:9} {formula}    [{rule.op}({arguments})]")
-    if not lines:
-        return "none\n"
-    return "\n".join([*lines, f"saved     {', '.join(sorted(saved)) or 'nothing'}"]) + "\n"
-
-
-def program_text(record: Any, dtype: str, device: str | None) -> tuple[str, str]:
-    """Return the language and source that a call on small contiguous tensors of `dtype` compiles on `device`."""
-    from ..codegen.loader import op_from_mapping
-    from ..runtime import dtypes, program
-    from ..runtime.device import device as to_device
-    from ..runtime.dispatch import plan_for
-    from ..runtime.triton import source
-    from .samples import arguments
-
-    target_device = to_device(device)
+def _shape(text: str) -> tuple[int, ...]:
     try:
-        op = op_from_mapping(record.spec)
-        op_arguments = arguments(op, target_device, dtypes.parse(dtype), np.random.default_rng(0), shape=(64, 1000))
-        operands = [op_arguments[p.name] for p in op.operands]
-        plan = plan_for(record, operands, tuple(op_arguments[n] for n in record.statics))
-    except (WeftgradError, KeyError, StopIteration) as error:
-        raise ArgumentError(f"show: cannot plan a call of {record.name} with {dtype}: {error}") from error
-    instances = [s.instance for s in plan.steps]
-    if target_device.driver.target == "triton":
-        return "python", "\n".join(dict.fromkeys(source.module_text(i) for i in instances))
-    caps = target_device.driver.capabilities
-    return "c", program.source(instances, builtins=caps.builtins, fp64=caps.fp64)
+        shape = tuple(int(size) for size in text.split("x"))
+    except ValueError:
+        shape = ()
+    if not shape or min(shape) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a shape such as 64x1000")
+    return shape
+
+
+def _all_schedules(record: OpRecord, target: str, style: Style) -> str:
+    """Return the text of all schedules for a target, with macros and conditionals as in the generated file."""
+    text = record.texts.get(target)
+    language, comment = _LANGUAGES[target]
+    if text is None:
+        targets = ", ".join(record.texts) or f"none, as it is a {record.kind} op"
+        raise ArgumentError(f"show: {record.name} has no kernels for {target}; there are {targets}")
+    functions = f"\n{comment} with the functions {', '.join(text.functions)}" if text.functions else ""
+    return style.highlight(language, text.source.rstrip() + functions)
+
+
+def kernel_sections(record: OpRecord, options: argparse.Namespace, style: Style) -> Iterator[str]:
+    """Yield the kernels of a call, each after two lines of comment."""
+    if not record.texts:
+        raise ArgumentError(f"show: {record.name} has no kernel: it is a {record.kind} op")
+    device, label = find_device(options.device)
+    driver: Any = device.driver
+    shape = "x".join(map(str, options.shape))
+    steps = distinct(planned_steps(record, device, dtypes.parse(options.dtype), options.schedule, options.shape))
+    if not steps:
+        raise ArgumentError(f"show: a call of {record.name} on {shape} launches no kernel")
+    language, comment = _LANGUAGES[driver.target]
+    if options.source:
+        instances = [step.instance for step in steps]
+        if driver.target == "triton":
+            whole = "\n".join(dict.fromkeys(map(triton_source.module_text, instances)))
+        else:
+            caps = driver.capabilities
+            is_c = device.type == "cpu"
+            whole = program.source(instances, caps.builtins and not is_c, caps.fp64 or is_c, as_c=is_c)
+        yield style.highlight(language, whole)
+        return
+    for step in steps:
+        text = kernel_text(step, device)
+        size = " x ".join(map(str, step.global_size))
+        unit = "programs" if driver.target == "triton" else "work-items"
+        example = "" if options.schedule else f" for operands of {shape}"
+        yield style("comment", f"{comment} {text.symbol} on {label}, {options.dtype}: {size} {unit}{example}")
+        if text.constants:
+            yield style("comment", f"{comment} constants: {text.constants}")
+        if options.functions and text.functions.strip():
+            yield style.highlight(language, text.functions.rstrip() + "\n")
+        elif text.function_names:
+            yield style("comment", f"{comment} calls {', '.join(text.function_names)} (--functions prints them)")
+        yield style.highlight(language, text.kernel.rstrip() + "\n")

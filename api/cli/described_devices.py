@@ -1,0 +1,82 @@
+"""Devices that commands plan calls for: those of this machine, and descriptions of devices that it need not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..runtime.backends.cpu import CpuDriver
+from ..runtime.backends.overrides import override
+from ..runtime.backends.protocol import Capabilities
+from ..runtime.device import Device
+from ..runtime.device import device as to_device
+from ..runtime.errors import ArgumentError, DeviceError, DriverNotFound, UnknownDevice
+from .compile import TARGETS
+
+__all__ = ["DESCRIPTIONS", "find_device"]
+
+# Name: kernel language, capabilities.
+DESCRIPTIONS: dict[str, tuple[str, str]] = {
+    **{name: ("triton", f"style=triton,lanes=4,fp16=1,{text}") for name, text in TARGETS.items()},
+    "opencl-gpu": ("opencl", "style=gpu,cores=32,lanes=4,max_group=256,local_memory=65536,builtins=1"),
+}
+# What stands for a type of device where the machine has none.
+_SUBSTITUTES = {"cuda": "sm_90", "interpreter": "sm_90", "opencl": "opencl-gpu"}
+
+
+class PlanningDriver(CpuDriver):
+    """A driver with the capabilities of a described device: it plans calls and has host memory, but runs nothing.
+
+    Args:
+        device: The device.
+        target: The kernel language, `opencl` or `triton`.
+        capabilities: Fields of `Capabilities`, as in `style=gpu,lanes=4`.
+    """
+
+    def __init__(self, device: Device, target: str, capabilities: str):
+        super().__init__(device)
+        self.target = target
+        self._capabilities = override(Capabilities(style="gpu", cores=1), capabilities)
+
+    @property
+    def identity(self) -> str:
+        """No identity: no timings are stored for a description, and the defaults of its class of device apply."""
+        return ""
+
+    def launcher(self, steps: Sequence[Any], scratch: Sequence[int]) -> Callable[..., None]:
+        """Raise `DeviceError`: there is no device to launch on."""
+        raise DeviceError(f"{self.device} is a description of a device, which runs nothing")
+
+
+def find_device(name: str | None) -> tuple[Device, str]:
+    """Return a device and the name to show for it.
+
+    Args:
+        name: A device of this machine, a key of `DESCRIPTIONS`, or None for the default device. Where the machine has
+            no device of a type, the type's name means a described one: `cuda` is `sm_90`, `opencl` is `opencl-gpu`.
+
+    Raises:
+        ArgumentError: There is no such device.
+        DriverNotFound: The device has a number, and its driver is not installed.
+    """
+    if name in DESCRIPTIONS:
+        return _describe(name), name
+    try:
+        found_device = to_device(name)
+    except UnknownDevice as error:
+        raise ArgumentError(f"{error}; descriptions of devices: {', '.join(DESCRIPTIONS)}") from None
+    try:
+        found_device.driver.capabilities  # noqa: B018  (opens the device)
+    except (DriverNotFound, UnknownDevice):
+        if name not in _SUBSTITUTES:
+            raise
+        substitute = _SUBSTITUTES[name]
+        return _describe(substitute), f"{substitute}, as this machine has no {name} device"
+    return found_device, str(found_device)
+
+
+def _describe(name: str) -> Device:
+    target, capabilities = DESCRIPTIONS[name]
+    device = Device("cuda" if target == "triton" else "opencl", None)
+    device._driver = PlanningDriver(device, target, capabilities)  # type: ignore[assignment]
+    return device

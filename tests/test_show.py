@@ -1,0 +1,137 @@
+"""Check the pages of `weftgrad show`: an op, a Python function, the list of all ops, and wrong names."""
+
+import argparse
+
+import pytest
+
+import weftgrad as wg
+from weftgrad import cli
+from weftgrad._generated import ops as generated
+from weftgrad.cli.python_functions import called_ops, public_functions
+from weftgrad.cli.show import sections
+from weftgrad.cli.terminal import Style
+from weftgrad.runtime.records import registry
+
+SCREEN = 66
+"""Lines of the longest page, of an op with ten operands: two screens."""
+
+
+@pytest.fixture
+def show(capsys, monkeypatch):
+    def show(*argv):
+        status = cli.main(["show", *argv])
+        printed = capsys.readouterr()
+        assert status == (2 if printed.err else 0)
+        return printed.out + printed.err
+
+    monkeypatch.setenv("NO_COLOR", "1")
+    return show
+
+
+def test_the_page_of_an_op(show):
+    page = show("sigmoid")
+    for part in ("sigmoid(input: Tensor | Number", "out = 1 / (1 + exp(-input))", "d input = grad * out * (1 - out)",
+                 "by sigmoid_grad_input(grad, out)", "saved       out (result)", "4 B read and 4 B written per element",
+                 "floating dtypes", "schedules contiguous", "schedules flat", "codegen/specs/pointwise.yaml:",
+                 "weftgrad show sigmoid --kernel"):  # fmt: skip
+        assert part in page
+    assert len(page.splitlines()) <= 25
+    assert "\x1b" not in page
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("softmax", ("scale = 1 / sum(shifted)", "row_max, row_sum", "dim: int = -1")),
+        ("sum", ("combine  a + b", "d input = grad", "saved       nothing")),
+        ("mm", ("2·m·k·n FLOP", "mm_grad_mat2(grad, input)", "linear")),
+        ("where", ("9 B read", "every dtype")),
+        ("multiply", ("mul(input", "saved       other (operand), input (operand)")),
+        ("add_", ("add_ (in place)", "operator +")),
+        ("permute", ("no kernel",)),
+        ("sigmoid_grad_input", ("result = grad * out * (1 - out)",)),
+    ],
+)
+def test_pages_of_every_kind(show, name, parts):
+    page = show(name)
+    assert not [part for part in parts if part not in page]
+
+
+def test_every_page_fits_a_screen():
+    options = {"kernel": False, "source": False}
+    for record in list(registry):
+        if record.name.count("_grad_") < 2 and not registry.owner(record.name):
+            lines = list(sections(argparse.Namespace(op=record.name, **options), Style()))
+            assert 1 < len(lines) <= SCREEN, record.name
+
+
+@pytest.mark.parametrize(
+    ("name", "ops", "summary"),
+    [
+        ("gelu", {"gelu_erf", "gelu_tanh"}, "Gaussian error linear unit"),
+        ("linear", {"mm", "linear_bias"}, "input @ weight.T + bias"),
+        ("dropout", {"dropout_draw"}, "Zero each element with probability"),
+        ("rand", {"uniform_fill"}, "Sample uniformly from [0, 1)"),
+        ("conv2d", {"convolution"}, "Cross-correlate images"),
+    ],
+)
+def test_the_page_of_a_python_function(show, name, ops, summary):
+    assert ops <= set(called_ops(public_functions()[name]))
+    page = show(name)
+    assert summary in page
+    assert f"a function in Python: {public_functions()[name].__module__}.{name}, line" in page
+    assert all(op in page for op in ops)
+
+
+def test_a_function_calls_the_ops_that_its_page_names():
+    """Ops that a profile of a call sees, other than those of operators, are on the page."""
+    with wg.profiler.profile() as profile:
+        wg.nn.functional.gelu(wg.ones(3))
+        wg.nn.functional.dropout(wg.ones(3))
+    seen = {event.key for event in profile.key_averages()} & {"gelu_erf", "dropout_draw"}
+    functions = public_functions()
+    assert seen <= {*called_ops(functions["gelu"]), *called_ops(functions["dropout"])}
+    assert seen
+
+
+def test_every_function_has_a_page():
+    for name in public_functions():
+        lines = list(sections(argparse.Namespace(op=name, kernel=False, source=False), Style()))
+        assert len(lines) <= SCREEN, name
+
+
+def test_the_list_has_every_op_once(show):
+    listed = [line.split()[0] for line in show().splitlines() if line.startswith("  ") and "," not in line.split()[0]]
+    public = [n for n, (_, namespace, _) in generated.FUNCTIONS.items() if namespace != "hidden" and n in registry]
+    assert sorted(n for n in listed if n in public) == sorted(public)
+    text = show()
+    assert "pointwise: each element" in text
+    assert "gelu" in text
+    assert max(map(len, text.splitlines())) <= 118
+
+
+def test_the_kernel_of_a_call(show):
+    text = show("sigmoid", "--kernel", "--device", "cpu", "--dtype", "float16", "--shape", "4x16")
+    assert text.startswith("// sigmoid_contiguous_")
+    assert "wg_from_half(" in text
+    assert "calls wg_from_half, wg_logistic, wg_to_half (--functions prints them)" in text
+    assert "wg_logistic(float" in show("sigmoid", "--kernel", "--device", "cpu", "--functions")
+    assert "#define S0" in show("sigmoid", "--kernel", "--device", "cpu", "--source")
+    assert "SCHEDULE_TILES" in show("sigmoid", "--source")
+    assert "kernel void sigmoid_grid(" in show("sigmoid", "--kernel", "--device", "opencl-gpu")
+    assert "def softmax_whole(" in show("softmax", "--kernel", "--device", "cuda")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("sigmoud",), "no op named 'sigmoud'; did you mean sigmoid"),
+        (("linnear",), "did you mean linear"),
+        (("gelu", "--kernel"), "gelu is a function in Python"),
+        (("permute", "--kernel"), "permute has no kernel: it is a view op"),
+        (("sigmoid", "--kernel", "--device", "tpu"), "descriptions of devices: sm_80"),
+        (("permute", "--source"), "permute has no kernels for opencl"),
+    ],
+)
+def test_wrong_names(show, arguments, message):
+    assert message in show(*arguments)
