@@ -1,10 +1,10 @@
 """`weftgrad show`: list the ops, describe an op, or print the kernels that a call runs.
 
-    weftgrad show                                                the ops, by group
-    weftgrad show softmax                                        signature, formula, derivative, saved tensors, cost
-    weftgrad show softmax --kernel --device cuda --dtype float16 the text that is compiled for that call
-    weftgrad show softmax --source                               the kernel text of all schedules; with --kernel, the
-                                                                 whole program that the compiler gets
+weftgrad show                                                the ops, by group
+weftgrad show softmax                                        signature, formula, derivative, saved tensors, cost
+weftgrad show softmax --kernel --device cuda --dtype float16 the text that is compiled for that call
+weftgrad show softmax --source                               the kernel text of all schedules; with --kernel, the
+whole program that the compiler gets
 """
 
 from __future__ import annotations
