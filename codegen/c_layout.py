@@ -21,7 +21,7 @@ _WRAPPED_LOAD = re.compile(
     r"(?<=\w\()\((\*\([\w ]+ \*\)\((?:[^()]|\([^()]*\))*\))\)(?=[,);])"
 )
 _WRAPPED_RESULT = re.compile(r"^((?:const )?\w+ \w+ = |return )(?=\()")
-_UNUSED_LOCAL = re.compile(r"^ +const \w+ (\w+) = [^;{}]*;\n", re.MULTILINE)
+_UNUSED_LOCAL = re.compile(r"^ +const \w+ (\w+) = [\w.()]*;\n", re.MULTILINE)  # a copy of a parameter
 _EMPTY_LOOP = re.compile(r"^\s*(?:WG_UNROLL )?for \(int (\w+) = (\d+); \1 < (\d+); \1\+\+\) [^{}]*;$")
 _DECLARATION = re.compile(r"^(\s*)(?:[a-z]\w*) (\w+)(\[\w+\])?;$")
 _HEAD = r"^static inline [^;{]*?\b(\w+)\([^;{]*\) \{"

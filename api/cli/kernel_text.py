@@ -194,9 +194,16 @@ def opencl_text(instance: Instance, caps: Capabilities, as_c: bool) -> KernelTex
     required = _definitions(preprocessor.required)
     symbol = program.entry_name(instance)
     suffix = symbol.removeprefix(instance.entry)
-    text = required + tidy(_MARKER.sub("", kernel).replace(suffix, ""))
+    text = required + tidy(_without_suffix(_MARKER.sub("", kernel), suffix))
     names = sorted(set(re.findall(r"\bwg_\w+(?=\()", text)))
     return KernelText("c", instance.entry, symbol, text, functions.replace(suffix, ""), tuple(names))
+
+
+def _without_suffix(text: str, suffix: str) -> str:
+    """Return a text without the instance's suffix of names, except where another name would become equal."""
+    names = set(re.findall(rf"\b(\w+){suffix}\b", text))
+    unique_names = [name for name in names if not re.search(rf"\b{name}\b", text)]
+    return re.sub(rf"\b({'|'.join(map(re.escape, unique_names))}){suffix}\b", r"\1", text) if unique_names else text
 
 
 def _definitions(macros: Mapping[str, str]) -> str:

@@ -40,8 +40,8 @@ _GROUPS = {
     "composite": "expressions over other ops",
     "view": "other shapes and strides of the same memory; no kernel",
 }
-# Characters of a formula on a page; formulas of second derivatives reach 10,000.
-_MAX_FORMULA, _MAX_DERIVATIVE = 400, 150
+# Characters of all formulas on a page, and of one; a formula of a second derivative has up to 10,000.
+_MAX_FORMULAS, _MAX_FORMULA = 1200, 400
 _TRIVIAL = ("const", "name", "detach")
 
 
@@ -64,8 +64,9 @@ def op_page(record: OpRecord, style: Style) -> Iterator[str]:
     names += [f"{record.name}_ (in place)"] if f"{record.name}_" in generated.INPLACE else []
     names += [f"operator {spec['operator']}"] if spec.get("operator") else []
     yield from _field(style, "also", ", ".join(names))
-    for label, text in _formulas(record):
-        yield from _field(style, label, _cut(text, _MAX_FORMULA))
+    formulas = list(_formulas(record))
+    for label, text in formulas:
+        yield from _field(style, label, _cut(text, len(formulas)))
     yield from _derivatives(record, style)
     yield from _field(style, "cost", _cost(record))
     results = [f"{o.name}: {_RESULT_TEXT.get(o.result, o.result)}" for o in record.outputs if not o.saved]
@@ -137,7 +138,7 @@ def _derivatives(record: OpRecord, style: Style) -> Iterator[str]:
             derivative = registry[rule.op]
             names = [o.name for o in derivative.operands]
             arguments = ", ".join(a if a == b else f"{b}={a}" for a, b in zip(rule.operands, names, strict=False))
-            formula = _cut(_derivative_formula(derivative, rule.result), _MAX_DERIVATIVE)
+            formula = _cut(_derivative_formula(derivative, rule.result), len(rules))
             text = f"{formula}    by {rule.op}({arguments})"
         yield from _field(style, "derivative", f"d {operand} = {text}")
     operands = {o.name: o for o in record.operands}
@@ -218,7 +219,9 @@ def _spec_location(record: OpRecord) -> str:
     return owner or "derived from the op's formula"
 
 
-def _cut(text: str, most: int) -> str:
+def _cut(text: str, count: int) -> str:
+    """Return a formula, cut if it is longer than one of `count` formulas may be."""
+    most = min(_MAX_FORMULA, _MAX_FORMULAS // count)
     return text if len(text) <= most else f"{text[:most].rpartition(' ')[0]} … ({len(text)} characters)"
 
 
