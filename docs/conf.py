@@ -16,12 +16,12 @@ project = "weftgrad"
 version = release = weftgrad.__version__
 project_copyright = "the weftgrad authors"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "op_pages", "coverage_pages", "repository_links"]
+extensions = [
+    "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "op_pages", "coverage_pages", "repository_links",
+]  # fmt: skip
 myst_enable_extensions = ["colon_fence", "html_image"]
 myst_heading_anchors = 3
 exclude_patterns = ["_data", "_extensions"]
-suppress_warnings = ["misc.highlighting_failure"]
-nitpicky = False
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the signature of a generated function has them in its text

@@ -33,7 +33,8 @@ def is_api(value: object, module_name: str) -> bool:
             return module_name == "torch" and (value.__name__ in CLASSES or value.__name__.endswith("Tensor"))
         return defining_module.startswith(module_name) and not defining_module.startswith(("torch._C", "torch.jit"))
     if callable(value):
-        return defining_module.startswith("torch") and not defining_module.startswith(("torch._jit", "torch.overrides"))
+        is_internal = defining_module.startswith(("torch._jit", "torch.overrides"))
+        return defining_module.startswith("torch") and not is_internal
     return isinstance(value, torch.dtype)
 
 
@@ -44,7 +45,8 @@ def public_names(module_name: str) -> list[str]:
         names = list(getattr(owner, "__all__", dir(owner)))
     else:
         names = dir(owner)
-    return sorted(name for name in names if not name.startswith("_") and is_api(getattr(owner, name, None), module_name))
+    names = [name for name in names if not name.startswith("_")]
+    return sorted(name for name in names if is_api(getattr(owner, name, None), module_name))
 
 
 if __name__ == "__main__":

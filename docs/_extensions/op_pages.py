@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import weftgrad as wg
+import weftgrad.nn
+import weftgrad.special
 from weftgrad._generated import ops as generated
 from weftgrad.cli.described_devices import find_device
 from weftgrad.cli.kernel_text import SHAPE, distinct, kernel_text, planned_steps
@@ -22,20 +24,23 @@ from weftgrad.runtime import dtypes
 from weftgrad.runtime.errors import WeftgradError
 from weftgrad.runtime.records import OpRecord, registry
 
+PUBLIC = (wg, wg.Tensor, wg.nn.functional, wg.special)  # ops that none of these has are parts of others
+LABEL_WIDTH = 12  # of the fields of `weftgrad show`
+CODE_FIELDS = ("formula", "derivative", "saved", "next", "spec")
 DEVICES = (("cpu", "C, compiled by clang for `cpu`", "c"), ("cuda", "Triton, for `cuda:N`", "python"))
 
 EDITORS = """
 ## In an editor
 
-`weftgrad generate --schema spec.schema.json` writes a JSON Schema of this page. With the YAML language server, of which VS Code's
-YAML extension is one client, name it in the first line of a spec file:
+`weftgrad generate --schema spec.schema.json` writes a JSON Schema of this page. With the YAML language server, of
+which VS Code's YAML extension is one client, name it in the first line of a spec file:
 
 ```yaml
 # yaml-language-server: $schema=spec.schema.json
 ```
 
-Fields are completed and explained then, and mistakes are underlined. `weftgrad check FILE` finds what a schema cannot: wrong
-expressions, names and shapes.
+Fields are completed and explained then, and mistakes are underlined. `weftgrad check FILE` finds what a schema
+cannot: wrong expressions, names and shapes.
 """
 
 
@@ -53,16 +58,39 @@ def kernels(record: OpRecord, device_name: str) -> str:
     return "\n".join(kernel_text(step, device).kernel.rstrip() for step in steps)
 
 
+def facts(record: OpRecord) -> list[str]:
+    """Return the page of `weftgrad show` as Markdown: the signature, and a table of its fields."""
+    lines = [line.rstrip() for line in op_page(record, Plain())]
+    end = lines.index("")
+    fields: list[list[str]] = []
+    for line in lines[end:]:
+        label, text = line[:LABEL_WIDTH].strip(), line[LABEL_WIDTH:].strip()
+        if label:
+            fields.append([label, text])
+        elif text:
+            fields[-1][1] += f"\n{text}" if fields[-1][0] == "next" else f" {text}"
+    table = ["| | |", "| --- | --- |"]
+    for label, text in fields:
+        parts = [part.replace("|", "\\|") for part in text.split("\n")]
+        content = "<br>".join(f"`{part}`" for part in parts) if label in CODE_FIELDS else parts[0]
+        table.append(f"| {label} | {content} |")
+    return ["```python", *lines[:1], *(line for line in lines[1:end] if line.startswith("    ")), "```", "", *table, ""]
+
+
 def page(record: OpRecord, times: dict[str, list[str]]) -> str:
     """Return the page of an op in Markdown."""
-    function = generated.FUNCTIONS.get(record.name, (None,))[0]
-    lines = [f"# {record.name}", "", "```text", *(line.rstrip() for line in op_page(record, Plain())), "```", ""]
-    documentation = inspect.getdoc(function) if function is not None else None
-    if documentation:
-        lines += ["## Docstring", "", "```text", documentation, "```", ""]
+    function = generated.FUNCTIONS[record.name][0]
+    lines = [f"# {record.name}", "", (inspect.getdoc(function) or "").partition("\n")[0], "", *facts(record)]
+    details = (inspect.getdoc(function) or "").partition("\n")[2].strip()
+    if details:
+        lines += ["```text", details, "```", ""]
     if times.get(record.name):
-        lines += ["## Measured", "", "| machine | row | weftgrad | torch / weftgrad |", "| --- | --- | ---: | ---: |"]
-        lines += [*times[record.name], ""]
+        lines += [
+            "## Measured", "",
+            "On two cores; PyTorch's time by ours, so that above 1 weftgrad is faster. Minima.", "",
+            "| machine | call | weftgrad | torch / weftgrad |", "| --- | --- | ---: | ---: |",
+            *times[record.name], "",
+        ]  # fmt: skip
     if record.texts:
         lines += ["## Kernels", "", f"Of a call on float32 operands of {'x'.join(map(str, SHAPE))}.", ""]
         for device_name, title, language in DEVICES:
@@ -77,22 +105,24 @@ def page(record: OpRecord, times: dict[str, list[str]]) -> str:
 
 
 def measured_times(results: Path) -> dict[str, list[str]]:
-    """Return, by op, table rows from the newest reports of the op library that the repository holds."""
+    """Return, by op, table rows from the reports of Zen processors that the repository holds.
+
+    A row belongs to an op if all kernels that it launched are the op's.
+    """
     from weftgrad.bench.report_files import load
 
+    names = sorted((record.name for record in registry), key=len, reverse=True)
     rows = defaultdict(list)
-    for path in sorted(results.glob("zen*-ops.json.gz")):
+    for path in sorted(results.glob("zen[0-9]-2-cores-*.json.gz")):
         report = load(path)
-        machine = path.name.removesuffix("-ops.json.gz")
-        devices = [device["device"] for device in report["machine"]["devices"]]
         for row in report["kernels"]:
+            symbols = row.get("facts", {}).get("cpu", {}).get("schedule", [])
+            ops = {next((name for name in names if symbol.startswith(f"{name}_")), "") for symbol in symbols}
             times = row.get("times", {})
-            ours = next((times[name] for name in devices if name in times), None)
-            theirs = next((times[name] for name in times if name.startswith("torch")), None)
-            if ours and ours.get("least") and row.get("op", row["name"].split()[0]) in registry:
-                ratio = f"{theirs['least'] / ours['least']:.2f}" if theirs and theirs.get("least") else ""
-                name = row.get("op", row["name"].split()[0])
-                rows[name].append(f"| {machine} | {row['name']} | {ours['least'] * 1e6:.1f} µs | {ratio} |")
+            if len(ops) == 1 and "cpu" in times and "torch" in times:
+                ours, theirs = times["cpu"]["least"], times["torch"]["least"]
+                machine = path.name.removesuffix(".json.gz").removesuffix("-ops")
+                rows[ops.pop()].append(f"| {machine} | {row['name']} | {ours * 1e6:.1f} µs | {theirs / ours:.2f} |")
     return rows
 
 
@@ -104,7 +134,7 @@ def write_pages(app: Any) -> None:
     times = measured_times(Path(app.srcdir).parent / "bench" / "results")
     groups = defaultdict(list)
     for record in sorted(registry, key=lambda record: record.name):
-        if "_grad_" in record.name or record.name.startswith("_") or record.name not in generated.FUNCTIONS:
+        if record.name not in generated.FUNCTIONS or not any(hasattr(place, record.name) for place in PUBLIC):
             continue
         (folder / f"{record.name}.md").write_text(page(record, times), encoding="utf-8")
         groups[record.kind].append(record)

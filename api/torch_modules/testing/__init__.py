@@ -45,7 +45,7 @@ def assert_close(
     check_stride: bool = False,
     msg: str | Callable[[str], str] | None = None,
 ) -> None:
-    """Assert |actual - expected| <= atol + rtol * |expected| for all elements. Infinities must be equal.
+    """Assert `|actual - expected| <= atol + rtol * |expected|` for all elements. Infinities must be equal.
 
     Args:
         actual: A tensor, array or number, or a sequence or mapping of them.
