@@ -1,8 +1,10 @@
-"""Check that examples/train.py runs, also in half types, and resumes from a checkpoint to bit-identical results."""
+"""Check that every example runs at a small size and learns, and that train.py resumes to bit-identical results."""
 
 import hashlib
+import importlib.util
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -16,7 +18,8 @@ from weftgrad.demo import digits
 from weftgrad.demo import train as demo
 
 ROOT = Path(os.environ.get("WEFTGRAD_CHECKOUT") or Path(__file__).resolve().parent.parent)
-SCRIPT = ROOT / "examples" / "train.py"
+EXAMPLES = ROOT / "examples"
+SCRIPT = EXAMPLES / "train.py"
 pytestmark = pytest.mark.skipif(not SCRIPT.is_file(), reason="needs the checkout: set WEFTGRAD_CHECKOUT")
 
 
@@ -98,3 +101,98 @@ def test_half_types(half):
     assert ("cross_entropy_row", half) not in first
     assert all(p.dtype is p.grad.dtype is wg.float32 for p in run.net.parameters())
     assert run.scaler.is_enabled() == (half == "float16")
+
+
+def output_of(name, folder, *arguments):
+    """Run an example in a process of its own with warnings as errors, and return what it prints."""
+    command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py"), *map(str, arguments)]
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
+
+
+def numbers(pattern, output):
+    """Return the number that the pattern's group matches, everywhere in an example's output."""
+    return [float(text.replace(",", "")) for text in re.findall(pattern, output)]
+
+
+def test_digits_cnn(tmp_path):
+    accuracies = numbers(r"test accuracy ([\d.]+)", output_of("digits_cnn", tmp_path, "--epochs", 2))
+    assert len(accuracies) == 2
+    assert accuracies[-1] > 80
+
+
+def test_char_gpt(tmp_path):
+    output = output_of("char_gpt", tmp_path, "--steps", 30, "--context", 24, "--length", 20, "--prompt", "The ")
+    (uniform,) = numbers(r"has loss ([\d.]+)", output)
+    assert numbers(r"step +30  loss ([\d.]+)", output)[0] < uniform - 1
+    _, _, written = output.partition("\nThe ")
+    assert len(written.removesuffix("\n")) == 20
+
+
+def test_own_op(tmp_path):
+    output = output_of("own_op", tmp_path, "--steps", 150)
+    assert "finite differences: True" in output
+    errors = dict(re.findall(r"^(snake|relu) +([\d.]+)", output, re.MULTILINE))
+    assert float(errors["snake"]) < float(errors["relu"])
+
+
+def test_gan(tmp_path):
+    output = output_of("gan", tmp_path, "--steps", 300)
+    (distance,) = numbers(r"nearest real one: ([\d.]+)", output)
+    assert distance < 2.5  # 3.6 for noise
+    assert len(output.splitlines()[-8:][0]) == 5 * 16 + 4 * 3
+
+
+def test_custom_function(tmp_path):
+    output = output_of("custom_function", tmp_path, "--steps", 60)
+    assert "gradient [0.0, 1.0, 1.0, 0.0]" in output
+    assert numbers(r"test accuracy ([\d.]+)", output)[-1] > 80
+
+
+def test_data_loading(tmp_path):
+    output = output_of("data_loading", tmp_path, "--items", 1024, "--workers", 0, 2)
+    losses, accuracies = (numbers(rf"{word} ([\d.]+)", output) for word in ("last loss", "test accuracy"))
+    assert losses[0] == losses[1]  # the order is the same for any number of workers
+    assert accuracies[0] == accuracies[1] > 80
+
+
+def test_mixed_precision(tmp_path):
+    path = tmp_path / "run.pt"
+    output = output_of("mixed_precision", tmp_path, "--steps", 3, "--dtype", "bfloat16", "--file", path)
+    assert "the same losses: True" in output
+    (first_full, last_full), (first_half, last_half), recomputed = (
+        [float(text) for text in re.findall(r"[\d.]+", line)[1:3]] for line in output.splitlines()[1:4]
+    )
+    assert (first_half, last_half) == tuple(recomputed)  # the same gradients
+    assert first_half == pytest.approx(first_full, rel=0.05)
+    assert last_half < first_half
+    assert last_full < first_full
+    _, without, with_checkpoint = numbers(r"([\d.]+) MiB", output)
+    assert with_checkpoint < without
+    assert path.stat().st_size > 0
+
+
+def test_profiling(tmp_path):
+    output = output_of("profiling", tmp_path, "--steps", 2, "--batch-size", 4, "--output", "profile")
+    assert "convolution" in output
+    names = {event["name"] for event in json.loads((tmp_path / "profile" / "trace.json").read_text())["traceEvents"]}
+    assert {"forward", "backward", "update", "convolution"} <= names
+    if importlib.util.find_spec("matplotlib"):
+        assert (tmp_path / "profile" / "ops.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_two_devices(tmp_path):
+    output = output_of("two_devices", tmp_path, "--devices", "cpu", "nothing:7", "--samples", 3, "--size", 64)
+    assert "nothing:7 is left out" in output
+    assert numbers(r"([\d.]+) us", output)[0] > 0
+    assert "1.00 x the fastest" in output
+
+
+def test_every_example_is_tested_and_short():
+    tests = Path(__file__).read_text(encoding="utf-8")
+    for path in EXAMPLES.glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert path == SCRIPT or f"def test_{path.stem}(" in tests
+        assert len(text.splitlines()) < 130
+        assert text.endswith('if __name__ == "__main__":\n    main()\n')
