@@ -48,7 +48,7 @@ def plan(request: Request) -> Planned:
     sizes = (times, samples, classes, states, request.static("blank"), *log_probs.strides)
     geometry = pack_longs(sizes)  # type: ignore[arg-type]
     caps = request.capabilities
-    group = min(64, caps.max_group) if caps.style == "gpu" else 1
+    group = caps.group_size(64)
     value, integer = Slot(log_probs.dtype.name), Slot("int64", "index")
     nd_range = ((samples * group,), (group,))
     work = samples * times * states * 32
@@ -64,13 +64,10 @@ def plan(request: Request) -> Planned:
     )
     slots = (value, value, integer, integer, value, value, value, value)
     rows = times * samples
-    if caps.style == "gpu":
-        local = min(128, caps.max_group)
-        nd_range = (-(-rows * classes // local) * local,), (local,)
-    else:
-        nd_range = (rows,), (1,)
+    local, schedule = caps.group_size(128), "rows" if caps.takes_runs else "grid"
+    nd_range = (rows if caps.takes_runs else -(-rows * classes // local) * local,), (local,)
     gradient = _step(
-        request, "gradient", "grid" if caps.style == "gpu" else "rows", (0, 1, 2, 3, 4, 5, 6, scratch_buffer), slots,
+        request, "gradient", schedule, (0, 1, 2, 3, 4, 5, 6, scratch_buffer), slots,
         geometry, nd_range, rows * (classes + states) * 8,
     )  # fmt: skip
     return Planned(results, (beta, gradient), (rows * states * log_probs.dtype.itemsize,))
@@ -110,7 +107,7 @@ def _step(
     nd_range: tuple[tuple[int, ...], tuple[int, ...]], work: int,
 ) -> Step:  # fmt: skip
     """Build the launch of the kernel `entry`."""
-    text = request.record.texts[request.device.driver.target]
+    text = request.text
     defines = ((f"SCHEDULE_{schedule.upper()}", "1"), ("BUFFERS", str(len(buffers))))
     element = request.tensors[0][1].dtype.compute
     kernel = Instance("ctc", text.source, f"ctc_{entry}", element, 1, slots, defines, ("exp", "log"))

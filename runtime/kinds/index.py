@@ -128,7 +128,7 @@ def _read(request: Request, access: Access) -> Planned:
 def _reports_misses(request: Request) -> bool:
     """Return True if work-items report an index out of range: on CPUs, if the call sets `misses`."""
     statics = dict(zip(request.record.statics, request.statics, strict=False))
-    return bool(statics.get("misses")) and request.capabilities.style == "cpu"
+    return bool(statics.get("misses")) and request.capabilities.takes_runs
 
 
 def _miss_flags(request: Request, items: int) -> tuple[Meta, ...]:
@@ -267,7 +267,7 @@ def _can_prepare_rows(request: Request, out: Meta, access: Access, source: Meta,
     This saves a separate pass over the result: a row is filled and written while it is in the cache. Rows must be
     contiguous and cover the whole result. For a single row there is nothing to gain.
     """
-    if request.capabilities.style != "cpu" or not out.contiguous or not (initial is None or initial.contiguous):
+    if not request.capabilities.takes_runs or not out.contiguous or not (initial is None or initial.contiguous):
         return False
     rows = prod(n for d, n in enumerate(access.shape) if d not in access.index_dims)
     is_in_order = len(access.index_dims) == 1 and access.indexed_strides == (1,) and source.numel > 0

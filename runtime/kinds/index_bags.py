@@ -41,8 +41,8 @@ def plan_bags(request: Request) -> Planned:
     caps = request.capabilities
     if caps.style == "triton":
         return Planned((out,), (triton.bag_index_step(request, slots, total, offsets.numel, stride),))
-    local = min(_GROUP, caps.max_group) if caps.style == "gpu" else 1
-    chunk, items = (1, total) if caps.style == "gpu" else split(total, elementwise_parts(total, caps.cores))
+    local = caps.group_size(_GROUP)
+    chunk, items = split(total, elementwise_parts(total, caps.cores) if caps.takes_runs else total)
     geometry = pack_longs((total, offsets.numel, stride, chunk))
     size = (-(-items // local) * local,)
     return Planned((out,), (step(request, "bags", "long", 1, slots, (), geometry, size, (local,), total),))

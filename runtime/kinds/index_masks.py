@@ -22,7 +22,7 @@ _MIN_CHUNK = 4096  # elements of a mask per chunk, at least
 def _chunks(request: Request, layout: Meta) -> tuple[int, int]:
     """Return the number of elements per chunk, and the number of chunks."""
     caps = request.capabilities
-    parts = elementwise_parts(layout.numel, caps.cores) if caps.style == "cpu" else caps.cores * 64
+    parts = elementwise_parts(layout.numel, caps.cores) if caps.takes_runs else caps.cores * 64
     return split(layout.numel, max(1, min(parts, layout.numel // _MIN_CHUNK)))
 
 

@@ -67,7 +67,7 @@ class Runs:
 def runs_for(record: OpRecord, types: Sequence[DType], device: Device, sizes: Sequence[int]) -> Runs:
     """Divide tensors of `sizes` elements, all above 0, into rows, with the schedule in force for the device."""
     caps, total = device.driver.capabilities, sum(sizes)
-    if caps.style == "cpu":
+    if caps.takes_runs:
         return make_runs(sizes, caps, {})
     request = Request(record, (), (), device, None)
     return make_runs(sizes, caps, choose(request, "many", {"numel": total, "tensors": len(sizes)}, types[0].name))
@@ -82,7 +82,7 @@ def make_runs(sizes: Sequence[int], caps: Capabilities, params: Choice) -> Runs:
         params: Schedule parameters of the space `many`; not used on CPUs.
     """
     total = sum(sizes)
-    if caps.style == "cpu":
+    if caps.takes_runs:
         share_size, items = split(total, elementwise_parts(total, caps.cores), 64)
         return _split_equally(np.array(sizes, np.int64), share_size, items, total)
     run_size = next_power(-(-total // (caps.cores * params["rows"])))
@@ -130,10 +130,8 @@ def plan(record: OpRecord, types: Sequence[DType], device: Device, rows: Runs, i
     if device.driver.target == "triton":
         return _triton_step(request, buffers, types, element, rows, is_aligned, largest)
     caps = request.capabilities
-    lanes = caps.lanes if caps.style == "cpu" or caps.lanes <= 4 else 4
-    if element == "double" and caps.style == "cpu":
-        lanes //= 2
-    schedule = "many" if caps.style == "cpu" else "many_grid"
+    lanes = caps.elementwise_lanes(8 if element == "double" else 4)
+    schedule = "many" if caps.takes_runs else "many_grid"
     classes = ((f"CLASS{k}", "1") for k in range(len(types)))
     defines = ((f"SCHEDULE_{schedule.upper()}", "1"), ("BASES", str(BASES)), *buffers.defines, *classes)
     text = record.texts["opencl"]

@@ -179,7 +179,7 @@ def _instance(
     request: Request, entry: str, element: str, lanes: int, slots: tuple[Slot, ...], defines: dict[str, int]
 ) -> Instance:
     """Return the kernel of the schedule `entry`."""
-    text = request.record.texts[request.device.driver.target]
+    text = request.text
     all_defines = ((f"SCHEDULE_{entry.upper()}", "1"), *((k, str(v)) for k, v in defines.items()))
     # Named after the kind and not the op, because both ops share one kernel source.
     return Instance("pad", text.source, f"pad_{entry}", element, lanes, slots, all_defines, text.functions)

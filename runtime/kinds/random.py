@@ -86,9 +86,7 @@ def _step(
             request, operands, sizes, strides, element_dtype.compute, position_strides=position_strides,
             integers=seed_positions,
         )  # fmt: skip
-    lanes = caps.lanes if caps.style == "cpu" or caps.lanes <= 4 else 4
-    if element_dtype.itemsize == 8 and caps.style == "cpu":
-        lanes //= 2
+    lanes = caps.elementwise_lanes(element_dtype.itemsize)
     is_flat = len(sizes) <= 1 and position_strides in ((), (1,)) and all(s in ((), (0,), (1,)) for s in strides)
     classes = _stride_classes(operands, strides)
     if is_flat and all(s in ((), (1,)) for s in strides[-len(outputs) :]):
@@ -145,16 +143,15 @@ def _launch(
         size: Work-items per dimension; on GPUs rounded up to whole work-groups.
     """
     caps, record = request.capabilities, request.record
-    local = (1,) * len(size)
-    if caps.style == "gpu":
-        local = (min(128, caps.max_group),)
-        size = (-(-size[0] // local[0]) * local[0],)
+    group = caps.group_size(128)
+    local = (group, *(1,) * (len(size) - 1))
+    size = (-(-size[0] // group) * group, *size[1:])
     index = "ulong" if lanes == 1 else f"ulong{lanes}"
     defines = (
         (f"SCHEDULE_{entry.upper()}", "1"), *operands.defines, *classes, ("INDEX", index),
             ("IOTA", iota(index, lanes)),
     )  # fmt: skip
-    text = record.texts[request.device.driver.target]
+    text = request.text
     instance = Instance(
         record.name,
         text.source,

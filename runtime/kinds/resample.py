@@ -60,7 +60,7 @@ def plan(request: Request) -> Planned:
     slots = (slot(source, "value"), slot(starts, "index"), slot(weights, "value"), slot(out, "value"))
     element = weights.dtype.compute
     caps, record = request.capabilities, request.record
-    text = record.texts[request.device.driver.target]
+    text = request.text
     if caps.style == "triton":
         from .triton import resample as triton  # lazy: Triton devices only
 

@@ -126,34 +126,34 @@ def _step(
 
     `sizes` are batch, channels, points per image, and the spatial sizes from the innermost to the outermost.
     """
-    caps, record = request.capabilities, request.record
+    caps = request.capabilities
     batch, channels, points, *spatial = sizes
     plane, taps = prod(spatial), _TAPS[constants["MODE"]] ** constants["DIMS"]
     element = dtypes.BY_NAME[slots[0].dtype].compute
     work = batch * channels * (points * taps + (plane if entry == "input" else 0))
-    gpu = caps.style == "gpu"
-    lanes = 1 if gpu else caps.lanes // 2 if element == "double" else caps.lanes
+    takes_runs, group_size = caps.takes_runs, caps.group_size(_GROUP)
+    lanes = caps.vector_lanes(8 if element == "double" else 4)
     while lanes > max(points, 2):
         lanes //= 2
-    parts, group_size = (1, min(_GROUP, caps.max_group)) if gpu else (elementwise_parts(work, caps.cores), 1)
+    parts = elementwise_parts(work, caps.cores)
     blocks, range_size = -(-points // lanes), plane
     if entry == "input":
         planes = batch * channels
-        chunk, items = (1, planes) if gpu else split(planes, min(parts, caps.cores))
-        range_size, ranges = split(plane, max(1, caps.cores * group_size // planes)) if gpu else (plane, 1)
+        chunk, items = split(planes, min(parts, caps.cores) if takes_runs else planes)
+        range_size, ranges = split(plane, 1 if takes_runs else max(1, caps.cores * group_size // planes))
         global_size, local_size = (-(-items // group_size) * group_size, ranges), (group_size, 1)
     else:
-        chunk, items = (1, batch * blocks) if gpu else split(batch * blocks, parts)
+        chunk, items = split(batch * blocks, parts if takes_runs else batch * blocks)
         global_size, local_size = (-(-items // group_size) * group_size,), (group_size,)  # type: ignore[assignment]
     geometry = pack_longs(
         (batch, channels, points, plane, blocks, chunk, range_size, *spatial, *(1,) * (3 - len(spatial)))
     )
-    defines = {f"SCHEDULE_{entry.upper()}": 1, "ONE": int(not gpu), **constants}
+    defines = {f"SCHEDULE_{entry.upper()}": 1, "ONE": int(takes_runs), **constants}
     image_dtype = dtypes.BY_NAME[slots[1 if entry == "places" else 0].dtype]
     defines["STRAIGHT"] = image_dtype.itemsize if entry != "input" and image_dtype.storage == element else 0
     defines["INDEX"] = "long" if element == "double" else "int"  # type: ignore[assignment]
     kernel = Instance(
-        "sampling", record.texts[request.device.driver.target].source, f"sampling_{entry}", element, lanes, slots,
+        "sampling", request.text.source, f"sampling_{entry}", element, lanes, slots,
         tuple((k, str(v)) for k, v in defines.items()), ("floor", "round"),
     )  # fmt: skip
     return Step(kernel, buffers, geometry, global_size, local_size, work)

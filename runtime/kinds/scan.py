@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, NotSupported, ShapeError
@@ -63,11 +64,7 @@ def plan(request: Request) -> Planned:
         return Planned(outputs)
     lines = _lines(request, shape, dim, outputs)
     element = "uchar" if state_dtype is dtypes.bool_ else state_dtype.compute
-    if request.capabilities.style == "triton":
-        from .triton.scan import steps as triton_steps  # lazy: Triton devices only
-
-        return Planned(outputs, *triton_steps(request, outputs, lines, element))
-    return Planned(outputs, *(_gpu if request.capabilities.style == "gpu" else _cpu)(request, outputs, lines, element))
+    return Planned(outputs, *_LAUNCHES[request.capabilities.style](request, outputs, lines, element))
 
 
 def _static(request: Request, name: str, default: object) -> object:
@@ -144,7 +141,7 @@ def _steps(
         The launches, and the bytes of each field of the totals.
     """
     record = request.record
-    text = record.texts[request.device.driver.target]
+    text = request.text
     inputs = tuple(slot(m, o.type) for o, m in request.tensors)
     results = tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
     states = tuple(state_slot(t, element) for t in record.detail["fields"])
@@ -311,3 +308,15 @@ def _gpu(
     defines = (("DEEP", str(threads_per_line)), ("GROUP", str(group)))
     launch = _Launch("group", (1, 0, share_size), shares, (groups * group,), (group, 1), 1, defines)
     return _steps(request, outputs, lines, element, launch)
+
+
+def _triton(
+    request: Request, outputs: tuple[Meta, ...], lines: Lines, element: str
+) -> tuple[tuple[Step, ...], tuple[int, ...]]:
+    """Build the launches for Triton."""
+    from .triton.scan import steps  # lazy: Triton devices only
+
+    return steps(request, outputs, lines, element)
+
+
+_LAUNCHES = ByStyle("scans", cpu=_cpu, gpu=_gpu, triton=_triton)

@@ -98,7 +98,7 @@ class Trials:
     def __init__(self, call: Call, planned: Planned):
         self.call, self.device = call, call.device
         self.driver: Any = call.device.driver
-        self.on_host = self.driver.capabilities.style == "cpu" or call.device.type in ("cpu", "interpreter")
+        self.on_host = self.driver.capabilities.takes_runs or call.device.type in ("cpu", "interpreter")
         self.driver.synchronize()  # the program's queued work must not be timed
         self.stream = self.driver.default_stream if self.on_host else self.driver.new_stream()
         self.inputs = [self._operand(i, m) for i, m in enumerate(call.operands) if isinstance(m, Meta)]
