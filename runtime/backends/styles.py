@@ -32,6 +32,7 @@ class Style:
         takes_runs: A work-item processes a run of elements with vector registers.
         has_work_groups: Work-items are launched in groups that share local memory.
         multiplies_half: Matrix units multiply half types as they are; other devices convert to float32 first.
+        has_blocks: A program processes a block of `Capabilities.block` elements.
         device_class: Return the name of a driver's class of devices in `schedules.yaml`, or `fallback`.
     """
 
@@ -42,6 +43,11 @@ class Style:
     takes_runs: bool = False
     has_work_groups: bool = False
     multiplies_half: bool = False
+    has_blocks: bool = False
+
+    def block_size(self, capabilities: Any) -> int:
+        """Return the elements per program of an elementwise kernel; 0 if the style has no blocks."""
+        return capabilities.block if self.has_blocks else 0  # type: ignore[no-any-return]
 
 
 _CPU_CLASSES = {"clang": "clang", "Portable": "pocl", "Intel": "intel_cpu"}  # by the beginning of a driver's identity
@@ -59,7 +65,7 @@ def _triton_class(driver: Any) -> str:
 
 CPU = Style("cpu", "opencl", "opencl-cpu", _cpu_class, takes_runs=True)
 GPU = Style("gpu", "opencl", "opencl-gpu", lambda driver: "opencl_gpu", has_work_groups=True)
-TRITON = Style("triton", "triton", "triton", _triton_class, multiplies_half=True)
+TRITON = Style("triton", "triton", "triton", _triton_class, multiplies_half=True, has_blocks=True)
 _styles = {style.name: style for style in (CPU, GPU, TRITON)}
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..errors import ArgumentError, ShapeError, UnsupportedDType
 from ..layout import pack_longs
@@ -35,16 +36,18 @@ def plan(request: Request) -> Planned:
     """
     layouts = {o.name: m for o, m in request.tensors}
     log_probs, states = _check_operands(request, layouts)
-    times, samples, classes = log_probs.shape
+    times, samples, _ = log_probs.shape
     forward = request.record.name == "ctc_alpha"
     shapes = [(samples,), (samples, times, states)] if forward else [log_probs.shape]
     results = tuple(meta(log_probs.dtype, shape, None, request.device) for shape in shapes)
     if not results[0].numel:
         return Planned(results)
-    if request.capabilities.style == "triton":
-        from .triton import ctc as triton  # lazy: Triton devices only
+    return _PLANS[request.capabilities.style](request, log_probs, states, results)
 
-        return triton.plan(request, log_probs, states, results)
+
+def _plan_opencl(request: Request, log_probs: Meta, states: int, results: tuple[Meta, ...]) -> Planned:
+    """Plan the launches in OpenCL; see `triton.ctc.plan` for the arguments."""
+    times, samples, classes = log_probs.shape
     sizes = (times, samples, classes, states, request.static("blank"), *log_probs.strides)
     geometry = pack_longs(sizes)  # type: ignore[arg-type]
     caps = request.capabilities
@@ -52,7 +55,7 @@ def plan(request: Request) -> Planned:
     value, integer = Slot(log_probs.dtype.name), Slot("int64", "index")
     nd_range = ((samples * group,), (group,))
     work = samples * times * states * 32
-    if forward:
+    if request.record.name == "ctc_alpha":
         step = _step(
             request, "alpha", "alpha", (0, 1, 2, 3, 4), (value, integer, integer, value, value), geometry, nd_range,
             work,
@@ -112,3 +115,12 @@ def _step(
     element = request.tensors[0][1].dtype.compute
     kernel = Instance("ctc", text.source, f"ctc_{entry}", element, 1, slots, defines, ("exp", "log"))
     return Step(kernel, buffers, geometry, *nd_range, work)
+
+
+def _plan_triton(request: Request, log_probs: Meta, states: int, results: tuple[Meta, ...]) -> Planned:
+    from .triton import ctc as triton  # lazy: Triton devices only
+
+    return triton.plan(request, log_probs, states, results)
+
+
+_PLANS = ByStyle("CTC", cpu=_plan_opencl, gpu=_plan_opencl, triton=_plan_triton)

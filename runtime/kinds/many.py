@@ -24,6 +24,7 @@ import numpy as np
 
 from .. import dtypes
 from ..backends.protocol import Capabilities, Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Device, meta
 from ..dtypes import DType
 from ..layout import pack_longs, split
@@ -86,7 +87,7 @@ def make_runs(sizes: Sequence[int], caps: Capabilities, params: Choice) -> Runs:
         share_size, items = split(total, elementwise_parts(total, caps.cores), 64)
         return _split_equally(np.array(sizes, np.int64), share_size, items, total)
     run_size = next_power(-(-total // (caps.cores * params["rows"])))
-    run_size = min(max(run_size, _MIN_RUN_ELEMENTS, caps.block if caps.style == "triton" else 0), params["most"])
+    run_size = min(max(run_size, _MIN_RUN_ELEMENTS, caps.kernel_style.block_size(caps)), params["most"])
     sizes_array = np.array(sizes, np.int64)
     pieces = -(-sizes_array // run_size)
     tensor = np.repeat(np.arange(len(sizes_array)), pieces)
@@ -127,14 +128,20 @@ def plan(record: OpRecord, types: Sequence[DType], device: Device, rows: Runs, i
     outputs = tuple(layouts[inputs[i].name] for i in record.detail["over"])
     buffers = operands_of(request, outputs, compute_dtype(request))
     element = compute_dtype(request).compute
-    if device.driver.target == "triton":
-        return _triton_step(request, buffers, types, element, rows, is_aligned, largest)
-    caps = request.capabilities
+    return _LAUNCHES[request.capabilities.style](request, buffers, types, element, rows, is_aligned, largest)
+
+
+def _opencl_step(
+    request: Request, buffers: Operands, types: Sequence[DType], element: str, rows: Runs, is_aligned: bool,
+    largest: int,
+) -> Step:  # fmt: skip
+    """Build the launch in OpenCL."""
+    caps, record = request.capabilities, request.record
     lanes = caps.elementwise_lanes(8 if element == "double" else 4)
     schedule = "many" if caps.takes_runs else "many_grid"
     classes = ((f"CLASS{k}", "1") for k in range(len(types)))
     defines = ((f"SCHEDULE_{schedule.upper()}", "1"), ("BASES", str(BASES)), *buffers.defines, *classes)
-    text = record.texts["opencl"]
+    text = request.text
     name = record.name
     instance = Instance(
         name, text.source, f"{name}_{schedule}", element, lanes, buffers.slots, defines, text.functions, BASES + 1
@@ -156,3 +163,6 @@ def _triton_step(
     )
     kernel = instance(request, "many", element, (Slot(dtypes.int64.name, "index"),), defines)
     return Step(kernel, (0,), (), (rows.items,), None, rows.numel, buffers.numbers, reaches=True)
+
+
+_LAUNCHES = ByStyle("ops of many tensors", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)

@@ -19,6 +19,7 @@ from math import prod
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..errors import ArgumentError, DTypeError, NotSupported, ShapeError
 from ..layout import pack_longs, split
@@ -87,12 +88,7 @@ def plan(request: Request) -> Planned:
     constants = {
         "DIMS": num_spatial, "MODE": mode, "PADDING": padding, "ALIGN": int(bool(request.static("align"))),
     }  # fmt: skip
-    if request.capabilities.style == "triton":
-        from .triton import sampling as triton  # lazy: Triton devices only
-
-        step = triton.step(request, entry, slots, buffers, sizes, constants, _TAPS[mode])
-    else:
-        step = _step(request, entry, slots, buffers, sizes, constants)
+    step = _LAUNCHES[request.capabilities.style](request, entry, slots, buffers, sizes, constants)
     if accumulator is out:
         return Planned((out,), (step,))
     rounding = pointwise_steps(request, "copy", accumulator, out, (dtype,), (len(slots), len(slots) - 1))
@@ -114,7 +110,7 @@ def _choice_index(request: Request, name: str, choices: tuple[str, ...]) -> int:
     return choices.index(choice)
 
 
-def _step(
+def _opencl_step(
     request: Request,
     entry: str,
     slots: tuple[Slot, ...],
@@ -157,3 +153,15 @@ def _step(
         tuple((k, str(v)) for k, v in defines.items()), ("floor", "round"),
     )  # fmt: skip
     return Step(kernel, buffers, geometry, global_size, local_size, work)
+
+
+def _triton_step(
+    request: Request, entry: str, slots: tuple[Slot, ...], buffers: tuple[int, ...], sizes: tuple[int, ...],
+    constants: dict[str, int],
+) -> Step:  # fmt: skip
+    from .triton import sampling as triton  # lazy: Triton devices only
+
+    return triton.step(request, entry, slots, buffers, sizes, constants, _TAPS[constants["MODE"]])
+
+
+_LAUNCHES = ByStyle("sampling", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)

@@ -101,7 +101,7 @@ def plan(request: Request) -> Planned:
         buffers.append(result)  # the kernel does not access it
         pitches.append(0)
     packed = result + len(request.into)
-    text = record.texts["opencl"]
+    text = request.text
     common = (("NV", str(nv)),)
 
     def instance(entry: str, types: tuple[Slot, ...], entry_defines: tuple[tuple[str, str], ...]) -> Instance:
