@@ -5,7 +5,8 @@
     triton   a program processes a block of elements
 
 A kind of op has a `ByStyle` table of the functions that plan its launches. A backend whose kernels fit a style uses its
-schedules. A backend with a style of its own registers the style, and adds its functions to the tables.
+schedules. A backend with a style of its own registers the style, and adds its functions to the tables; for other kinds
+the functions of its `fallback` serve.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Style:
         has_work_groups: Work-items are launched in groups that share local memory.
         multiplies_half: Matrix units multiply half types as they are; other devices convert to float32 first.
         has_blocks: A program processes a block of `Capabilities.block` elements.
+        fallback: The style whose functions serve where a table has none of this style; "" for none.
         device_class: Return the name of a driver's class of devices in `schedules.yaml`, or `fallback`.
     """
 
@@ -44,6 +46,7 @@ class Style:
     has_work_groups: bool = False
     multiplies_half: bool = False
     has_blocks: bool = False
+    fallback: str = ""
 
     def block_size(self, capabilities: Any) -> int:
         """Return the elements per program of an elementwise kernel; 0 if the style has no blocks."""
@@ -108,14 +111,17 @@ class ByStyle(Generic[Function]):
         self._functions = functions
 
     def __getitem__(self, style: str) -> Function:
-        function = self._functions.get(style)
+        function = self._find(style)
         if function is None:
             names = ", ".join(self._functions)
             raise NotSupported(f"{self.what}: no schedule for devices of style {style!r}; there are {names}")
         return function
 
-    def __contains__(self, style: object) -> bool:
-        return style in self._functions
+    def __contains__(self, style: str) -> bool:
+        return self._find(style) is not None
+
+    def _find(self, style: str) -> Function | None:
+        return self._functions.get(style) or self._functions.get(style_named(style).fallback)
 
     def add(self, style: str, function: Function) -> None:
         """Add the function of a style.

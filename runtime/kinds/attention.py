@@ -25,7 +25,7 @@ from ..records import Operand
 from ..schedules import choose
 from . import Planned, Request
 
-__all__ = ["Builder", "Sizes", "is_supported", "plan"]
+__all__ = ["FEATURE_LIMITS", "LAUNCHES", "Builder", "Sizes", "is_supported", "plan"]
 
 _KINDS = {"attention": "forward", "attention_query": "query", "attention_key_value": "key_value"}
 _MAX_FEATURES = 1024  # of the OpenCL kernels
@@ -42,7 +42,7 @@ def is_supported(query: Meta, key: Meta, value: Meta) -> bool:
 
 def _max_features(caps: Capabilities, dtype: DType) -> int:
     """Return how many features a position may have: a work-item or a program holds all of them."""
-    return _FEATURE_LIMITS[caps.style](caps, dtype.itemsize)
+    return FEATURE_LIMITS[caps.style](caps, dtype.itemsize)
 
 
 def _max_triton_features(caps: Capabilities, itemsize: int) -> int:
@@ -54,7 +54,7 @@ def _max_opencl_features(caps: Capabilities, itemsize: int) -> int:
     return _MAX_FEATURES
 
 
-_FEATURE_LIMITS = ByStyle("attention", cpu=_max_opencl_features, gpu=_max_opencl_features, triton=_max_triton_features)
+FEATURE_LIMITS = ByStyle("attention", cpu=_max_opencl_features, gpu=_max_opencl_features, triton=_max_triton_features)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def plan(request: Request) -> Planned:
     if not any(r.numel for r in results):
         return Planned(results)
     builder = Builder(request, sizes, results)
-    _LAUNCHES[builder.caps.style](builder)
+    LAUNCHES[builder.caps.style](builder)
     return Planned(results, tuple(builder.steps))
 
 
@@ -311,4 +311,4 @@ def _launch_triton(builder: Builder) -> None:
     launch(builder)
 
 
-_LAUNCHES = ByStyle("attention", cpu=_launch_cpu, gpu=_launch_gpu, triton=_launch_triton)
+LAUNCHES = ByStyle("attention", cpu=_launch_cpu, gpu=_launch_gpu, triton=_launch_triton)

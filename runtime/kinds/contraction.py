@@ -40,7 +40,7 @@ from .contraction_terms import (
 )
 from .elementwise import compute_dtype, elementwise_parts, result_dtype
 
-__all__ = ["plan"]
+__all__ = ["COPIES", "PRODUCTS", "plan"]
 
 _MAX_BATCH_DIMS = 4  # batch dimensions of a kernel, after merging
 _MAX_OUTER_DIMS = 6  # dimensions of a copy besides its rows and columns
@@ -114,7 +114,7 @@ class _Builder:
         if self._should_swap_operands(gemm):
             a, b = b, a
             gemm = self._to_gemm(a, b, c)
-        return _PRODUCTS[self.caps.style](self, gemm, a, b, c)
+        return PRODUCTS[self.caps.style](self, gemm, a, b, c)
 
     # Reduce the contraction to matrices.
 
@@ -252,7 +252,7 @@ class _Builder:
             part_step: Elements from one of these sources to the next.
             last: The step stores the op's result, through the epilogue.
         """
-        return _COPIES[self.caps.style](self, dims, source, target, parts, part_step, last)
+        return COPIES[self.caps.style](self, dims, source, target, parts, part_step, last)
 
     def add_opencl_copy(
         self, dims: Sequence[tuple[int, ...]], source: TensorView, target: TensorView, parts: int, part_step: int,
@@ -549,10 +549,10 @@ def _add_triton_copy(
     contraction.add_copy(builder, dims, source, target, parts, last)
 
 
-_PRODUCTS = ByStyle(
+PRODUCTS = ByStyle(
     "contractions", cpu=_Builder.add_cpu_product, gpu=_Builder.add_gpu_product, triton=_add_triton_product
 )
-_COPIES = ByStyle(
+COPIES = ByStyle(
     "copies of contractions", cpu=_Builder.add_opencl_copy, gpu=_Builder.add_opencl_copy, triton=_add_triton_copy
 )
 

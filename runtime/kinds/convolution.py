@@ -23,7 +23,7 @@ from . import Planned, Request, convolution_cpu, pointwise
 from .convolution_builder import Builder, Sizes, extend_to_triple
 from .elementwise import compute_dtype
 
-__all__ = ["plan"]
+__all__ = ["LAUNCHES", "plan"]
 
 
 
@@ -46,7 +46,7 @@ def plan(request: Request) -> Planned:
         return Planned((result,), _zero_steps(request, result))
     is_half = compute_type.is_floating_point and compute_type.itemsize == 2
     builder = Builder(request, sizes, dtypes.float32 if is_half else compute_type, result)
-    _LAUNCHES[builder.caps.style](builder)
+    LAUNCHES[builder.caps.style](builder)
     return Planned((result,), tuple(builder.steps), tuple(builder.scratch))
 
 
@@ -70,7 +70,7 @@ def _launch_triton(builder: Builder) -> None:
     launch(builder)
 
 
-_LAUNCHES = ByStyle("convolutions", cpu=_launch_cpu, gpu=_launch_gpu, triton=_launch_triton)
+LAUNCHES = ByStyle("convolutions", cpu=_launch_cpu, gpu=_launch_gpu, triton=_launch_triton)
 
 
 def _is_product(builder: Builder) -> bool:

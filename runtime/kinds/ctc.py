@@ -20,7 +20,7 @@ from ..errors import ArgumentError, ShapeError, UnsupportedDType
 from ..layout import pack_longs
 from . import Planned, Request
 
-__all__ = ["plan"]
+__all__ = ["PLANS", "plan"]
 
 
 def plan(request: Request) -> Planned:
@@ -42,7 +42,7 @@ def plan(request: Request) -> Planned:
     results = tuple(meta(log_probs.dtype, shape, None, request.device) for shape in shapes)
     if not results[0].numel:
         return Planned(results)
-    return _PLANS[request.capabilities.style](request, log_probs, states, results)
+    return PLANS[request.capabilities.style](request, log_probs, states, results)
 
 
 def _plan_opencl(request: Request, log_probs: Meta, states: int, results: tuple[Meta, ...]) -> Planned:
@@ -123,4 +123,4 @@ def _plan_triton(request: Request, log_probs: Meta, states: int, results: tuple[
     return triton.plan(request, log_probs, states, results)
 
 
-_PLANS = ByStyle("CTC", cpu=_plan_opencl, gpu=_plan_opencl, triton=_plan_triton)
+PLANS = ByStyle("CTC", cpu=_plan_opencl, gpu=_plan_opencl, triton=_plan_triton)

@@ -38,12 +38,12 @@ from .index_bags import plan_bag_sums, plan_bags
 from .index_masks import plan_mask_counts, plan_mask_positions
 from .triton import index as triton
 
-__all__ = ["plan", "pointwise_steps"]
+__all__ = ["READS", "WRITES", "plan", "pointwise_steps"]
 
 _READ_GROUP, _WRITE_GROUP = 128, 64  # work-items per GPU work-group
 # Styles whose kernels choose the division of work by themselves; the others share the OpenCL schedules below.
-_READS = ByStyle("reads by an index", triton=triton.read_step)
-_WRITES = ByStyle("writes by an index", triton=triton.write_step)
+READS = ByStyle("reads by an index", triton=triton.read_step)
+WRITES = ByStyle("writes by an index", triton=triton.write_step)
 _MISS_SLOT = Slot("int64", "index")
 _ROW_BUFFER_BYTES = 16384  # largest row that is built in private memory and then stored in one pass
 
@@ -81,9 +81,9 @@ def _read(request: Request, access: Access) -> Planned:
     inner, numel = sizes[-1], out.numel
     rows = numel // inner
     indexed_dims = merge_in_order(access.indexed_sizes, [access.indexed_strides])
-    if caps.style in _READS:
+    if caps.style in READS:
         position_dims = (indexed_dims[0], indexed_dims[1][0])
-        launch = _READS[caps.style]
+        launch = READS[caps.style]
         return Planned((out,), (launch(request, raw.compute, slots, sizes, strides, position_dims, access.total),))
     defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(indexed_dims[0])))]
     has_row_index = strides[1][-1] == 0
@@ -215,8 +215,8 @@ def _write(
         sizes, strides = (*sizes, 1), [(*s, 0) for s in strides]
     inner, rows, index_count = sizes[-1], prod(sizes[:-1]), prod(index_sizes)
     indexed_dims = merge_in_order(access.indexed_sizes, [access.indexed_strides])
-    if request.capabilities.style in _WRITES:
-        launch = _WRITES[request.capabilities.style]
+    if request.capabilities.style in WRITES:
+        launch = WRITES[request.capabilities.style]
         position_dims, index_dims = (
             (indexed_dims[0], indexed_dims[1][0]),
             (index_sizes, index_strides[0], index_strides[1]),

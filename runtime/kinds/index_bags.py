@@ -19,7 +19,7 @@ from .elementwise import elementwise_parts
 from .index_access import lanes_of, step
 from .triton import index as triton
 
-__all__ = ["plan_bag_sums", "plan_bags"]
+__all__ = ["BAG_INDICES", "BAG_SUMS", "plan_bag_sums", "plan_bags"]
 
 _GROUP = 64  # work-items per GPU work-group
 _FEATURE_VECTORS = 8  # vectors of features that a CPU work-item sums in registers at once
@@ -40,7 +40,7 @@ def plan_bags(request: Request) -> Planned:
     if not total:
         return Planned((out,))
     slots, stride = (slot(offsets, "index"), slot(out, "index")), offsets.strides[0]
-    launch = _BAG_INDICES[request.capabilities.style]
+    launch = BAG_INDICES[request.capabilities.style]
     return Planned((out,), (launch(request, slots, total, offsets.numel, stride),))
 
 
@@ -88,7 +88,7 @@ def plan_bag_sums(request: Request) -> Planned:
     slots = (slot(table, "value"), slot(index, "index"), slot(offsets, "index"), slot(out, "value"))
     strides = (*table.strides, *index.strides, *offsets.strides)
     counts = (rows, index.numel, offsets.numel, skipped)
-    launch = _BAG_SUMS[request.capabilities.style]
+    launch = BAG_SUMS[request.capabilities.style]
     return Planned((out,), (launch(request, element, slots, bags, features, counts, strides, bool(mean)),))
 
 
@@ -113,9 +113,9 @@ def _opencl_bag_sums_step(
     return step(request, "rows", element, lanes, slots, defines, geometry, (bag_items, items), (1, 1), work)
 
 
-_BAG_INDICES = ByStyle(
+BAG_INDICES = ByStyle(
     "bags", cpu=_opencl_bag_index_step, gpu=_opencl_bag_index_step, triton=triton.bag_index_step
 )
-_BAG_SUMS = ByStyle(
+BAG_SUMS = ByStyle(
     "sums of bags", cpu=_opencl_bag_sums_step, gpu=_opencl_bag_sums_step, triton=triton.bag_sums_step
 )

@@ -16,7 +16,7 @@ from .elementwise import elementwise_parts
 from .index_access import step
 from .triton import index as triton
 
-__all__ = ["plan_mask_counts", "plan_mask_positions"]
+__all__ = ["COUNTS", "LISTS", "plan_mask_counts", "plan_mask_positions"]
 
 _MIN_CHUNK = 4096  # elements of a mask per chunk, at least
 
@@ -47,7 +47,7 @@ def plan_mask_counts(request: Request) -> Planned:
     chunk, chunks = _chunks(request, layout)
     out = meta(dtypes.int64, (chunks + 1,), None, request.device)
     slots = (slot(layout, "mask"), slot(out, "index"))
-    return Planned((out,), _COUNTS[request.capabilities.style](request, slots, layout.numel, chunk, chunks))
+    return Planned((out,), COUNTS[request.capabilities.style](request, slots, layout.numel, chunk, chunks))
 
 
 def plan_mask_positions(request: Request) -> Planned:
@@ -66,7 +66,7 @@ def plan_mask_positions(request: Request) -> Planned:
     if not out.numel:
         return Planned((out,))
     slots = (slot(layout, "mask"), slot(offsets, "index"), slot(out, "index"))
-    return Planned((out,), (_LISTS[request.capabilities.style](request, slots, layout.numel, chunk, chunks),))
+    return Planned((out,), (LISTS[request.capabilities.style](request, slots, layout.numel, chunk, chunks),))
 
 
 def _opencl_count_steps(
@@ -82,7 +82,7 @@ def _opencl_list_step(request: Request, slots: tuple[Slot, ...], numel: int, chu
     return step(request, "list", "long", 1, slots, (), geometry, (chunks,), (1,), numel)
 
 
-_COUNTS = ByStyle(
+COUNTS = ByStyle(
     "counts of a mask", cpu=_opencl_count_steps, gpu=_opencl_count_steps, triton=triton.count_steps
 )
-_LISTS = ByStyle("positions of a mask", cpu=_opencl_list_step, gpu=_opencl_list_step, triton=triton.list_step)
+LISTS = ByStyle("positions of a mask", cpu=_opencl_list_step, gpu=_opencl_list_step, triton=triton.list_step)

@@ -18,7 +18,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import collapse, normalize_dim, pack_longs
 from . import Planned, Request
 
-__all__ = ["MAX_TENSORS", "plan"]
+__all__ = ["LAUNCHES", "MAX_TENSORS", "plan"]
 
 _KERNEL_INPUTS = (4, 16)  # numbers of tensors that kernels are compiled for
 MAX_TENSORS = _KERNEL_INPUTS[-1]
@@ -75,7 +75,7 @@ def _step(request: Request, tensors: Sequence[Meta], rows: int, stride: int) -> 
     raw = dtypes.bits_dtype(tensors[0].dtype)
     slots = (Slot(raw.name, "raw"),) * (inputs + 1)
     buffers = (count, *range(count), *(0,) * (inputs - count))
-    return _LAUNCHES[request.capabilities.style](request, raw, slots, buffers, rows, width, stride, inner)
+    return LAUNCHES[request.capabilities.style](request, raw, slots, buffers, rows, width, stride, inner)
 
 
 def _opencl_step(
@@ -101,4 +101,4 @@ def _triton_step(
     return triton.step(request, raw, slots, buffers, rows, width, stride, inner)
 
 
-_LAUNCHES = ByStyle("joins", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)
+LAUNCHES = ByStyle("joins", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)

@@ -34,7 +34,7 @@ from . import Request
 from .elementwise import Operands, compute_dtype, elementwise_parts, operands_of
 from .triton import Defines, instance, next_power
 
-__all__ = ["BASES", "Runs", "make_runs", "plan", "runs_for"]
+__all__ = ["BASES", "LAUNCHES", "Runs", "make_runs", "plan", "runs_for"]
 
 BASES = 32  # maximal number of buffers of a launch, as in the template
 _MIN_RUN_ELEMENTS = 1024  # elements of a row for GPUs
@@ -128,7 +128,7 @@ def plan(record: OpRecord, types: Sequence[DType], device: Device, rows: Runs, i
     outputs = tuple(layouts[inputs[i].name] for i in record.detail["over"])
     buffers = operands_of(request, outputs, compute_dtype(request))
     element = compute_dtype(request).compute
-    return _LAUNCHES[request.capabilities.style](request, buffers, types, element, rows, is_aligned, largest)
+    return LAUNCHES[request.capabilities.style](request, buffers, types, element, rows, is_aligned, largest)
 
 
 def _opencl_step(
@@ -165,4 +165,4 @@ def _triton_step(
     return Step(kernel, (0,), (), (rows.items,), None, rows.numel, buffers.numbers, reaches=True)
 
 
-_LAUNCHES = ByStyle("ops of many tensors", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)
+LAUNCHES = ByStyle("ops of many tensors", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)

@@ -22,7 +22,7 @@ from ..records import registry
 from . import Planned, Request, pointwise
 from .elementwise import elementwise_parts
 
-__all__ = ["MODES", "merge_dims", "plan"]
+__all__ = ["COPIES", "FOLDS", "MODES", "merge_dims", "plan"]
 
 MODES = ("constant", "reflect", "replicate", "circular")
 
@@ -102,7 +102,7 @@ def _copy(request: Request, source: Meta, mode: int) -> Planned:
     has_fill = isinstance(fill, Meta)
     buffers = (0, 1, 2) if has_fill else (0, 0, 1)  # without a fill, the kernel does not read its second buffer
     dims = merge_dims(list(zip(shape, source.shape, pads_before, source.strides, strict=True)))
-    launch = _COPIES[request.capabilities.style]
+    launch = COPIES[request.capabilities.style]
     return Planned((out,), (launch(request, bits_dtype, slots, buffers, dims, mode, has_fill, out.numel),))
 
 
@@ -156,7 +156,7 @@ def _fold(request: Request, source: Meta, mode: int) -> Planned:
         return Planned((out,), _fill_steps(request, out, None))
     dims = merge_dims(list(zip(size, source.shape, pads_before, source.strides, strict=True)))
     slots, element = (Slot(source.dtype.name),) * 2, source.dtype.compute
-    launch = _FOLDS[request.capabilities.style]
+    launch = FOLDS[request.capabilities.style]
     return Planned((out,), (launch(request, element, slots, dims, mode, out.numel),))
 
 
@@ -227,5 +227,5 @@ def _triton_fold_step(
     return triton.fold_step(request, element, slots, dims, mode, numel)
 
 
-_COPIES = ByStyle("padding", cpu=_opencl_copy_step, gpu=_opencl_copy_step, triton=_triton_copy_step)
-_FOLDS = ByStyle("padding's transpose", cpu=_opencl_fold_step, gpu=_opencl_fold_step, triton=_triton_fold_step)
+COPIES = ByStyle("padding", cpu=_opencl_copy_step, gpu=_opencl_copy_step, triton=_triton_copy_step)
+FOLDS = ByStyle("padding's transpose", cpu=_opencl_fold_step, gpu=_opencl_fold_step, triton=_triton_fold_step)

@@ -23,7 +23,7 @@ from ..schedules import choose
 from . import Planned, Request, pointwise
 from .elementwise import elementwise_parts
 
-__all__ = ["POWERS", "plan"]
+__all__ = ["LAUNCHES", "POWERS", "plan"]
 
 POWERS = {"0": 0, "1": 1, "2": 2, "any": 3, "count": 4, "max": 5}
 _DOTS_ROWS, _DOTS_VECTORS = 6, 2  # register tile of `dots`
@@ -100,7 +100,7 @@ class _Builder:
         self.steps: list[Step] = []
 
     def plan(self, batch: int, rows: int, columns: int, m: int) -> Planned:
-        _LAUNCHES[self.caps.style](self, batch, rows, columns, m)
+        LAUNCHES[self.caps.style](self, batch, rows, columns, m)
         return Planned((self.out,), tuple(self.steps), tuple(self.scratch))
 
     def add_triton(self, batch: int, rows: int, columns: int, m: int) -> None:
@@ -176,4 +176,4 @@ class _Builder:
         self.steps.append(Step(instance, buffers, pack_longs(geometry), size, local, work // 8, self.numbers))
 
 
-_LAUNCHES = ByStyle("distances of pairs", cpu=_Builder.add_vectors, gpu=_Builder.add_grid, triton=_Builder.add_triton)
+LAUNCHES = ByStyle("distances of pairs", cpu=_Builder.add_vectors, gpu=_Builder.add_grid, triton=_Builder.add_triton)

@@ -27,7 +27,7 @@ from ..schedules import Choice, choose
 from . import Planned, Request
 from .elementwise import COSTS, Operands, compute_dtype, elementwise_parts, operands_of, result_dtype
 
-__all__ = ["plan", "step"]
+__all__ = ["LAUNCHES", "plan", "step"]
 
 _MAX_PERIOD_VECTORS = 4  # longest row, in vectors, that is merged with its neighbours into one long row
 _BLOCK_ELEMENTS = 4096  # elements of rows that share cache lines, processed before the next block of rows
@@ -82,7 +82,7 @@ def step(request: Request, outputs: tuple[Meta, ...], shape: tuple[int, ...], co
         shape, [zero_strides if m is None else expand_strides(m, shape) for m in operands.layouts]
     )
     element = "uchar" if common_dtype is dtypes.bool_ else common_dtype.compute
-    return _LAUNCHES[request.capabilities.style](request, operands, sizes, strides, outputs, element, common_dtype)
+    return LAUNCHES[request.capabilities.style](request, operands, sizes, strides, outputs, element, common_dtype)
 
 
 def _opencl_step(
@@ -338,4 +338,4 @@ def _triton_step(
     return triton.step(request, operands, sizes, strides, element)
 
 
-_LAUNCHES = ByStyle("pointwise ops", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)
+LAUNCHES = ByStyle("pointwise ops", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)

@@ -20,7 +20,7 @@ from ..program import iota
 from . import Planned, Request
 from .elementwise import Operands, compute_dtype, elementwise_parts, operands_of, result_dtype
 
-__all__ = ["plan"]
+__all__ = ["LAUNCHES", "plan"]
 
 _DRAW_COST = 8  # cost of one draw, in additions
 
@@ -79,7 +79,7 @@ def _step(
     layouts = [zero_strides if m is None else expand_strides(m, shape) for m in operands.layouts]
     sizes, strides = collapse(shape, [contiguous_strides(shape), *layouts])
     position_strides, strides = strides[0], strides[1:]
-    launch = _LAUNCHES[caps.style]
+    launch = LAUNCHES[caps.style]
     return launch(request, operands, sizes, strides, position_strides, outputs, element_dtype, parts)
 
 
@@ -198,4 +198,4 @@ def _triton_step(
     )  # fmt: skip
 
 
-_LAUNCHES = ByStyle("random ops", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)
+LAUNCHES = ByStyle("random ops", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)

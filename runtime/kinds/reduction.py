@@ -45,7 +45,7 @@ from .reduction_states import (
     vector_defines,
 )
 
-__all__ = ["plan"]
+__all__ = ["LAUNCHES", "plan"]
 
 # A long sum adds blocks to a total, so that its rounding error stays small: elements per block.
 _ROW_BLOCK = 4096  # of a row
@@ -92,7 +92,7 @@ def plan(request: Request) -> Planned:
         return Planned(outputs)
     space = _iteration_space(request, shape, dims, outputs)
     element = "uchar" if state_dtype is dtypes.bool_ else state_dtype.compute
-    steps, scratch = _LAUNCHES[request.capabilities.style](request, outputs, space, element)
+    steps, scratch = LAUNCHES[request.capabilities.style](request, outputs, space, element)
     return Planned(outputs, steps, scratch)
 
 
@@ -478,4 +478,4 @@ def _triton(
     return steps(request, outputs, space, element)
 
 
-_LAUNCHES = ByStyle("reductions", cpu=_cpu, gpu=_gpu, triton=_triton)
+LAUNCHES = ByStyle("reductions", cpu=_cpu, gpu=_gpu, triton=_triton)

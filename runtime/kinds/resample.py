@@ -22,7 +22,7 @@ from ..schedules import choose
 from . import Planned, Request, slot
 from .elementwise import elementwise_parts
 
-__all__ = ["plan"]
+__all__ = ["LAUNCHES", "plan"]
 
 _UNROLLED_TAPS = 4  # weights per element up to which kernels are compiled without a loop
 
@@ -61,7 +61,7 @@ def plan(request: Request) -> Planned:
     slots = (slot(source, "value"), slot(starts, "index"), slot(weights, "value"), slot(out, "value"))
     element = weights.dtype.compute
     sizes = (outer, output_size, source_size, inner, taps)
-    return Planned((out,), (_LAUNCHES[request.capabilities.style](request, slots, element, sizes),))
+    return Planned((out,), (LAUNCHES[request.capabilities.style](request, slots, element, sizes),))
 
 
 def _opencl_step(
@@ -105,4 +105,4 @@ def _triton_step(
     return triton.step(request, slots, element, sizes)
 
 
-_LAUNCHES = ByStyle("resampling", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)
+LAUNCHES = ByStyle("resampling", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)

@@ -24,7 +24,7 @@ from ..schedules import choose
 from . import Planned, Request, slot
 from .elementwise import compute_dtype, elementwise_parts, result_dtype
 
-__all__ = ["RowPlanner", "plan"]
+__all__ = ["PLANS", "RowPlanner", "plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class RowPlanner:
 
     def plan(self) -> Planned:
         """Choose a schedule and build its launches."""
-        return _PLANS[self.caps.style](self)
+        return PLANS[self.caps.style](self)
 
     def plan_triton(self) -> Planned:
         """Build the launches for Triton."""
@@ -365,6 +365,6 @@ class RowPlanner:
         return Planned(self.outputs, (self._launch("group", 1, geometry, (self.rows * group,), (group,), 0, defines),))
 
 
-_PLANS = ByStyle(
+PLANS = ByStyle(
     "rowwise ops", cpu=RowPlanner.plan_rows, gpu=RowPlanner.plan_groups, triton=RowPlanner.plan_triton
 )

@@ -27,7 +27,7 @@ from . import Planned, Request, slot
 from .elementwise import elementwise_parts
 from .index import pointwise_steps
 
-__all__ = ["plan"]
+__all__ = ["LAUNCHES", "plan"]
 
 _MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
 _TAPS = (2, 1, 4)  # elements that a sample reads along each dimension; one entry per mode in _MODES
@@ -88,7 +88,7 @@ def plan(request: Request) -> Planned:
     constants = {
         "DIMS": num_spatial, "MODE": mode, "PADDING": padding, "ALIGN": int(bool(request.static("align"))),
     }  # fmt: skip
-    step = _LAUNCHES[request.capabilities.style](request, entry, slots, buffers, sizes, constants)
+    step = LAUNCHES[request.capabilities.style](request, entry, slots, buffers, sizes, constants)
     if accumulator is out:
         return Planned((out,), (step,))
     rounding = pointwise_steps(request, "copy", accumulator, out, (dtype,), (len(slots), len(slots) - 1))
@@ -164,4 +164,4 @@ def _triton_step(
     return triton.step(request, entry, slots, buffers, sizes, constants, _TAPS[constants["MODE"]])
 
 
-_LAUNCHES = ByStyle("sampling", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)
+LAUNCHES = ByStyle("sampling", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)

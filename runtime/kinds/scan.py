@@ -32,7 +32,7 @@ from .elementwise import DTYPE_KINDS, compute_dtype, elementwise_parts
 from .reduction_states import LIMITS, WIDE, is_bool, output_dtype, state_bytes, state_slot, vector_defines
 from .scan_lines import Lines, schedule
 
-__all__ = ["plan"]
+__all__ = ["LAUNCHES", "plan"]
 
 _SHORT_MAX_ELEMENTS, _SHORT_MIN_LINES = 8, 256  # longest line, and fewest lines, of the schedule `short`
 _LAST_LANE = {2: "s1", 4: "s3", 8: "s7", 16: "sf"}  # component of a vector's last lane
@@ -64,7 +64,7 @@ def plan(request: Request) -> Planned:
         return Planned(outputs)
     lines = _lines(request, shape, dim, outputs)
     element = "uchar" if state_dtype is dtypes.bool_ else state_dtype.compute
-    return Planned(outputs, *_LAUNCHES[request.capabilities.style](request, outputs, lines, element))
+    return Planned(outputs, *LAUNCHES[request.capabilities.style](request, outputs, lines, element))
 
 
 def _static(request: Request, name: str, default: object) -> object:
@@ -319,4 +319,4 @@ def _triton(
     return steps(request, outputs, lines, element)
 
 
-_LAUNCHES = ByStyle("scans", cpu=_cpu, gpu=_gpu, triton=_triton)
+LAUNCHES = ByStyle("scans", cpu=_cpu, gpu=_gpu, triton=_triton)

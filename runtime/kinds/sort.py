@@ -30,7 +30,7 @@ from . import Planned, Request, slot
 from .elementwise import elementwise_parts
 from .sort_rows import RANK_MAX, Rows, rank_levels
 
-__all__ = ["plan"]
+__all__ = ["LAUNCHES", "SEARCHES", "plan"]
 
 _MIN_PART = 16384  # elements of a row per core, at least
 _WHOLE_ROW_MAX = 4096  # longest row that one work-item sorts, even if there are few rows
@@ -79,7 +79,7 @@ def _order(request: Request) -> Planned:
     rows = Rows(
         request, prod(sizes), n, k, bool(descending), sizes, (strides[0], strides[1]), steps, source.dtype
     )  # fmt: skip
-    launches, scratch = _LAUNCHES[request.capabilities.style](rows)
+    launches, scratch = LAUNCHES[request.capabilities.style](rows)
     return Planned(outputs, tuple(launches), tuple(scratch))
 
 
@@ -251,7 +251,7 @@ def _search(request: Request) -> Planned:
     buffers = (0, 1, 2) if n else (1, 1, 2)  # an empty tensor has no memory to pass to a kernel
     steps = 2 if bins and caps.takes_runs else n.bit_length() + 1
     sizes = (out.numel, n, m, stride, steps)
-    return Planned((out,), (_SEARCHES[caps.style](request, slots, buffers, sizes, flags),))
+    return Planned((out,), (SEARCHES[caps.style](request, slots, buffers, sizes, flags),))
 
 
 def _search_step(
@@ -294,5 +294,5 @@ def _triton_search_step(
     return search_step(request, slots, buffers, sizes, flags)
 
 
-_LAUNCHES = ByStyle("sorting", cpu=_launch_cpu, gpu=_launch_gpu, triton=_launch_triton)
-_SEARCHES = ByStyle("searching", cpu=_search_step, gpu=_search_step, triton=_triton_search_step)
+LAUNCHES = ByStyle("sorting", cpu=_launch_cpu, gpu=_launch_gpu, triton=_launch_triton)
+SEARCHES = ByStyle("searching", cpu=_search_step, gpu=_search_step, triton=_triton_search_step)

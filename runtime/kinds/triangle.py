@@ -18,7 +18,7 @@ from ..layout import collapse, pack_longs, split
 from . import Planned, Request
 from .elementwise import elementwise_parts
 
-__all__ = ["plan"]
+__all__ = ["LAUNCHES", "plan"]
 
 
 def plan(request: Request) -> Planned:
@@ -47,7 +47,7 @@ def plan(request: Request) -> Planned:
     column_strides = (input.strides[-1], out.strides[-1])
     raw = dtypes.bits_dtype(input.dtype)
     slots = (Slot(raw.name, "raw"),) * 2
-    launch = _LAUNCHES[request.capabilities.style]
+    launch = LAUNCHES[request.capabilities.style]
     step = launch(request, raw, slots, sizes, n, row_strides, column_strides, diagonal, bool(lower))
     return Planned((out,), (step,))
 
@@ -85,4 +85,4 @@ def _triton_step(
     return triton.step(request, raw, slots, sizes, n, row_strides, column_strides, diagonal, lower)
 
 
-_LAUNCHES = ByStyle("triangles", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)
+LAUNCHES = ByStyle("triangles", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)

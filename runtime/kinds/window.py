@@ -31,7 +31,7 @@ from .elementwise import compute_dtype, elementwise_parts, result_dtype
 from .reduction_states import LIMITS, WIDE, vector_defines
 from .window_geometry import Sizes, Windows, choose_schedule
 
-__all__ = ["plan"]
+__all__ = ["LAUNCHES", "plan"]
 
 _MIN_LANES = 4
 _MAX_COLUMN_SUMS = 256  # sums of columns in a work-item's private memory
@@ -67,7 +67,7 @@ def plan(request: Request) -> Planned:
     # An empty tensor owns no memory. The kernel does not read it, so pass a result's buffer instead.
     inputs = tuple(range(len(layouts))) if all(m.numel for m in layouts) else (len(layouts),) * len(layouts)
     buffers = (*inputs, *range(len(layouts), len(slots)))
-    return Planned(outputs, (_LAUNCHES[request.capabilities.style](request, windows, element, slots, buffers),))
+    return Planned(outputs, (LAUNCHES[request.capabilities.style](request, windows, element, slots, buffers),))
 
 
 def _plan_scatter(request: Request, shape: tuple[int, ...]) -> Planned | None:
@@ -372,4 +372,4 @@ def _block(
     return step(request, windows, element, slots, buffers)
 
 
-_LAUNCHES = ByStyle("windows", cpu=_rows, gpu=_grid, triton=_block)
+LAUNCHES = ByStyle("windows", cpu=_rows, gpu=_grid, triton=_block)
