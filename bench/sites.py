@@ -190,4 +190,4 @@ class OurSite(Site):
 
 def is_gpu(device: Any) -> bool:
     """Return True if one of our devices is a GPU."""
-    return device.type not in ("cpu", "interpreter") and device.driver.capabilities.style != "cpu"
+    return device.type not in ("cpu", "interpreter") and not device.driver.capabilities.takes_runs

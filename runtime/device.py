@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Device",
     "Meta",
+    "add_device_type",
     "contiguous_strides",
     "current_of_type",
     "default_device",
@@ -36,7 +37,7 @@ __all__ = [
 
 _lock = threading.RLock()
 _devices: dict[str, Device] = {}
-_TYPES = ("cpu", "opencl", "cuda", "interpreter")
+_types = {"cpu": False, "opencl": True, "cuda": True, "interpreter": False}  # type of devices -> they have numbers
 _default: Device | None = None
 _open_driver: Callable[[Device], Driver]
 _find_best_device: Callable[[], Device]
@@ -113,9 +114,10 @@ def device(spec: Any = None, index: int | None = None) -> Device:
     if known_device is not None:
         return known_device
     device_type, _, number = name.partition(":")
-    if device_type not in _TYPES or (number and not number.isdecimal()) or name.endswith(":") or len(number) > 4:
-        raise UnknownDevice(f"unknown device {name!r}: there are cpu, opencl:<n>, cuda:<n> and interpreter")
-    if device_type in ("cpu", "interpreter"):
+    if device_type not in _types or (number and not number.isdecimal()) or name.endswith(":") or len(number) > 4:
+        names = [f"{type_name}:<n>" if is_numbered else type_name for type_name, is_numbered in _types.items()]
+        raise UnknownDevice(f"unknown device {name!r}: there are {', '.join(names[:-1])} and {names[-1]}")
+    if not _types[device_type]:
         if number not in ("", "0"):
             raise UnknownDevice(f"there is one {device_type} device; {name!r} does not exist")
         canonical, position = device_type, None
@@ -126,6 +128,24 @@ def device(spec: Any = None, index: int | None = None) -> Device:
         known_device = _devices.setdefault(canonical, Device(device_type, position))
         _devices[name] = known_device
     return known_device
+
+
+def add_device_type(name: str, *, is_numbered: bool) -> None:
+    """Let `device` accept names of a further type of devices, whose backend `backends.register_backend` registers.
+
+    Args:
+        name: The type: lower-case letters, digits and underscores.
+        is_numbered: There may be several devices of the type, `NAME:0`, `NAME:1` and so on.
+
+    Raises:
+        ValueError: The name is not of this form, or a type of this name exists.
+    """
+    if not (name.isidentifier() and name == name.lower()):
+        raise ValueError(f"{name!r} is no type of devices; use lower-case letters, digits and underscores")
+    with _lock:
+        if name in _types:
+            raise ValueError(f"devices of type {name!r} exist already; choose another name")
+        _types[name] = is_numbered
 
 
 def current_of_type(kind: str) -> Device:

@@ -17,6 +17,7 @@ import numpy as np
 
 from .backends.arguments import Base, Scratch
 from .backends.host import HostDriver
+from .backends.targets import target_named
 from .context import _local
 from .device import Device, Meta
 from .dispatch import call_into
@@ -77,7 +78,7 @@ class _Group:
         """Return (launcher, buffers) of each launch, for the current addresses. They hold no tensors."""
         group_lists = [[tensors[i] for i in self.indices] for tensors in lists]
         launches: list[tuple[Any, list[Any]]] = []
-        if self.driver.target == "triton":
+        if target_named(self.driver.target).follows_addresses:
             starts = np.array(
                 [[(t.storage.buffer or 0) + t.start for t in tensors] for tensors in group_lists], np.int64
             )
@@ -226,7 +227,7 @@ class MultiTensor:
             if hasattr(stream, "capture"):  # a table written during a capture is valid when the graph runs
                 self._captures.append((stream, stream.capture))
             reached_tensors: list[int] = []
-            if group.driver.target == "triton" and getattr(stream, "capture", self) is not None:
+            if target_named(group.driver.target).follows_addresses and getattr(stream, "capture", self) is not None:
                 # The tensors whose addresses the table contains: the interpreter reads them, a graph keeps them alive.
                 reached_tensors = [k * len(lists[0]) + i for k in range(len(lists)) for i in group.indices]
             self._launches += [(stream, *launch, reached_tensors) for launch in group.launches(lists, stream)]

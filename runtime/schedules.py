@@ -34,7 +34,6 @@ __all__ = [
 ]  # fmt: skip
 
 Choice = Mapping[str, Any]
-_STYLES = {"cpu": "opencl-cpu", "gpu": "opencl-gpu", "triton": "triton"}
 _BUILTINS = {"__builtins__": {}, "min": min, "max": max, "len": len}
 
 
@@ -141,7 +140,7 @@ def choose(request: Request, kind: str, sizes: Mapping[str, int], dtype: str, op
     """
     driver: Any = request.device.driver
     caps = driver.capabilities
-    space = spaces[f"{_STYLES[caps.style]}/{kind}"]
+    space = spaces[f"{caps.kernel_style.spaces}/{kind}"]
     session = _local.session
     class_name, device = _device(driver, caps)
     if session is not None:
@@ -179,14 +178,7 @@ def _key(space: Space, op: str, dtype: str, sizes: Mapping[str, int], layout: st
 
 def device_class(driver: Any) -> str:
     """Return the class of device whose shipped defaults apply, or `fallback` if there are none."""
-    caps = driver.capabilities
-    if caps.style == "triton":
-        return "sm_90" if caps.sm >= 90 else "sm_80" if caps.sm >= 80 else "fallback"
-    if caps.style == "gpu":
-        return "opencl_gpu"
-    identity = getattr(driver, "identity", "")
-    by_prefix = {"clang": "clang", "Portable": "pocl", "Intel": "intel_cpu"}
-    return next((name for prefix, name in by_prefix.items() if identity.startswith(prefix)), "fallback")
+    return driver.capabilities.kernel_style.device_class(driver)  # type: ignore[no-any-return]
 
 
 def _device_type(driver: Any) -> str:

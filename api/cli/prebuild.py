@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime import dtypes
+from ..runtime.backends.targets import target_named
 from ..runtime.device import Device
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError, WeftgradError
@@ -64,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     value_dtypes = [dtypes.parse(d) for d in options.dtypes]
     if device.type == "interpreter":
         raise ArgumentError("prebuild: the interpreter compiles nothing; `weftgrad compile` compiles for absent GPUs")
-    if device.driver.target == "triton":
+    if target_named(device.driver.target).compiles_geometry:
         return compile_ahead(device, options.ops, value_dtypes, options.jobs)
     kernels = instances(device, options.ops, value_dtypes)
     driver: Any = device.driver

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..runtime import dtypes, program
+from ..runtime.backends.targets import target_named
 from ..runtime.errors import ArgumentError
 from ..runtime.records import OpRecord, registry
 from ..runtime.triton import source as triton_source
@@ -145,7 +146,7 @@ def kernel_sections(record: OpRecord, options: argparse.Namespace, style: Style)
     for step in steps:
         text = kernel_text(step, device)
         size = " x ".join(map(str, step.global_size))
-        unit = "programs" if driver.target == "triton" else "work-items"
+        unit = target_named(driver.target).work_unit
         example = "" if options.schedule else f" for operands of {shape}"
         yield style("comment", f"{comment} {text.symbol} on {label}, {options.dtype}: {size} {unit}{example}")
         if text.constants:

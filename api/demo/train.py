@@ -32,6 +32,7 @@ from .. import (
 )  # fmt: skip
 from ..nn import functional as F
 from ..random import Generator, fork_rng
+from ..runtime.backends.targets import build_steps
 from ..runtime.device import Device
 from ..runtime.device import device as to_device
 from ..runtime.errors import format_bytes
@@ -101,7 +102,6 @@ def prepare(device: Device, images: Any, labels: Any, batch_size: int = BATCH_SI
     """
     from ..cli.samples import capture_steps
 
-    driver: Any = device.driver
     with fork_rng(), capture_steps(device) as steps:
         net = model(device)
         optimizer = optim.AdamW(net.parameters())
@@ -109,10 +109,7 @@ def prepare(device: Device, images: Any, labels: Any, batch_size: int = BATCH_SI
         _step(net, optimizer, *batch)
         with no_grad():
             net.eval()(zeros((len(labels) // 4, *images.shape[1:]), device=device)).argmax(1)
-    if driver.target == "triton":  # Triton compiles a kernel for a step's geometry
-        driver.build(list(dict.fromkeys(steps)))
-    else:
-        driver.build(list(dict.fromkeys(step.instance for step in steps)))
+    build_steps(device.driver, steps)
     empty_cache(device)
     reset_peak_memory_stats(device)
 

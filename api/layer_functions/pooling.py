@@ -287,7 +287,7 @@ def _adaptive_avg_pool(where: str, rank: int, input: Tensor, output_size: Any) -
         return ops.mean(input, tuple(range(-rank, 0)), True)
     statics = (size, *_equal_windows(input, size), (0,) * rank, False, 0)
     needs_grad = is_recorded(input) and 0 not in (*input.meta.shape, *size)
-    if needs_grad and input.meta.device.driver.capabilities.style == "cpu":
+    if needs_grad and input.meta.device.driver.capabilities.takes_runs:
         return _AdaptiveAverage.apply(input, statics)
     return call(registry["average_windows"], (input,), statics)  # type: ignore[no-any-return]
 

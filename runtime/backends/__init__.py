@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..device import Device, device
-from ..errors import DeviceError, DriverNotFound, NotSupported
+from ..device import Device, add_device_type, device
+from ..errors import DeviceError, DriverNotFound
 
 if TYPE_CHECKING:
     from .cuda_api import DeviceInfo
     from .protocol import Driver
 
-__all__ = ["available", "best_device", "cuda_devices", "open_driver"]
+__all__ = ["available", "best_device", "cuda_devices", "open_driver", "register_backend"]
 
 
 def open_driver(target: Device) -> Driver:
@@ -22,23 +23,55 @@ def open_driver(target: Device) -> Driver:
         DriverNotFound: its driver is not installed.
         UnknownDevice: there is no device of this index.
     """
-    if target.type == "cpu":
-        from .cpu import CpuDriver  # lazy: start-up
+    return _openers[target.type](target)
 
-        return CpuDriver(target)
-    if target.type == "opencl":
-        from .opencl import OpenCLDriver  # lazy: optional dependency (pyopencl)
 
-        return OpenCLDriver(target)
-    if target.type == "interpreter":
-        from .interpreter import InterpreterDriver  # lazy: start-up
+def register_backend(device_type: str, open_device: Callable[[Device], Driver], *, is_numbered: bool = True) -> None:
+    """Register a backend: `device(device_type)` then names devices that `open_device` opens at their first use.
 
-        return InterpreterDriver(target)
-    if target.type == "cuda":
-        from .cuda import CudaDriver  # lazy: optional dependency (cuda)
+        register_backend("npu", NpuDriver)
+        x = weftgrad.ones(3, device="npu:0")
 
-        return CudaDriver(target)
-    raise NotSupported(f"the {target.type} backend is not part of this version; use 'cpu', 'opencl:<n>' or 'cuda:<n>'")
+    Args:
+        device_type: The type of its devices, as in the names of devices.
+        open_device: Open a device: return its driver (see `protocol.Driver`). Capabilities name the style whose
+            schedules its kernels have, and `Driver.target` their language; see `styles` and `targets`.
+        is_numbered: There may be several devices.
+
+    Raises:
+        ValueError: There is a backend for this type already, or its name is not an identifier of lower-case letters.
+    """
+    add_device_type(device_type, is_numbered=is_numbered)
+    _openers[device_type] = open_device
+
+
+def _open_cpu(target: Device) -> Driver:
+    from .cpu import CpuDriver  # lazy: start-up
+
+    return CpuDriver(target)
+
+
+def _open_opencl(target: Device) -> Driver:
+    from .opencl import OpenCLDriver  # lazy: optional dependency (pyopencl)
+
+    return OpenCLDriver(target)
+
+
+def _open_interpreter(target: Device) -> Driver:
+    from .interpreter import InterpreterDriver  # lazy: start-up
+
+    return InterpreterDriver(target)
+
+
+def _open_cuda(target: Device) -> Driver:
+    from .cuda import CudaDriver  # lazy: optional dependency (cuda)
+
+    return CudaDriver(target)
+
+
+_openers: dict[str, Callable[[Device], Driver]] = {
+    "cpu": _open_cpu, "opencl": _open_opencl, "interpreter": _open_interpreter, "cuda": _open_cuda,
+}  # fmt: skip
 
 
 def available() -> list[Device]:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from .styles import Style, style_named
+
 if TYPE_CHECKING:
     from ..device import Device
     from ..pool import Budget, Pool
@@ -30,8 +32,8 @@ __all__ = ["Capabilities", "Driver", "Event", "Instance", "Slot", "Step", "Strea
 class Capabilities:
     """The device properties on which schedules depend.
 
-    style: `cpu` (explicit vectors, one work-item per run of elements, no local memory), `gpu` (one work-item per
-        element, tree reductions in work-groups) or `triton` (one program per block).
+    style: name of a style of `styles`: `cpu` (explicit vectors, one work-item per run of elements, no local memory),
+        `gpu` (one work-item per element, tree reductions in work-groups) or `triton` (one program per block).
     cores: CPU cores, compute units, or for Triton multiprocessors.
     lanes: 32-bit elements in a vector.
     local_memory: bytes of local memory, or for Triton shared memory, per work-group.
@@ -64,6 +66,37 @@ class Capabilities:
     stream_rows: int = 32 << 20
     ahead: bool = True
     registers: int = 32
+
+    @property
+    def kernel_style(self) -> Style:
+        """The style, with what planners need to know of it."""
+        return style_named(self.style)
+
+    @property
+    def takes_runs(self) -> bool:
+        """True if a work-item processes a run of elements with vector registers, as on CPUs."""
+        return style_named(self.style).takes_runs
+
+    def group_size(self, limit: int) -> int:
+        """Return the size of work-groups: up to `limit`; 1 on devices without work-groups."""
+        return min(limit, self.max_group) if style_named(self.style).has_work_groups else 1
+
+    def vector_lanes(self, itemsize: int) -> int:
+        """Return the elements of `itemsize` bytes in a vector register; 1 if a work-item processes one element."""
+        if not style_named(self.style).takes_runs:
+            return 1
+        return max(1, self.lanes // 2) if itemsize == 8 else self.lanes
+
+    def elementwise_lanes(self, itemsize: int, width: int | None = None) -> int:
+        """Return the elements of `itemsize` bytes per vector of elementwise kernels: at most 4 on GPUs.
+
+        Args:
+            width: 32-bit elements in a vector from a tuned schedule; None applies the rule of the device.
+        """
+        if not style_named(self.style).takes_runs:
+            return width or min(self.lanes, 4)
+        lanes = width or self.lanes
+        return lanes // 2 if itemsize == 8 else lanes
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from ..backends.protocol import Capabilities, Slot, Step
 from ..device import Device, Meta
 from ..dtypes import DType
-from ..records import Operand, OpRecord
+from ..errors import NotSupported
+from ..records import Operand, OpRecord, Text
 
 __all__ = ["Planned", "Request", "compute_element", "slot"]
 
@@ -38,6 +39,21 @@ class Request:
     @property
     def capabilities(self) -> Capabilities:
         return self.device.driver.capabilities
+
+    @property
+    def text(self) -> Text:
+        """The op's kernels in the language of the device.
+
+        Raises:
+            NotSupported: The op has none.
+        """
+        target = self.device.driver.target
+        text = self.record.texts.get(target)
+        if text is None:
+            raise NotSupported(
+                f"{self.where()}: {self.record.name} has no {target} kernel; move its operands with .to('cpu')"
+            )
+        return text
 
     def static(self, name: str) -> object:
         """Return the value of the static argument `name`."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from .. import dtypes
 from ..backends.protocol import Capabilities, Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import DTypeError, NotSupported, ShapeError
@@ -24,7 +25,7 @@ from ..records import Operand
 from ..schedules import choose
 from . import Planned, Request
 
-__all__ = ["Builder", "Sizes", "is_supported", "plan"]
+__all__ = ["FEATURE_LIMITS", "LAUNCHES", "Builder", "Sizes", "is_supported", "plan"]
 
 _KINDS = {"attention": "forward", "attention_query": "query", "attention_key_value": "key_value"}
 _MAX_FEATURES = 1024  # of the OpenCL kernels
@@ -41,9 +42,19 @@ def is_supported(query: Meta, key: Meta, value: Meta) -> bool:
 
 def _max_features(caps: Capabilities, dtype: DType) -> int:
     """Return how many features a position may have: a work-item or a program holds all of them."""
-    if caps.style == "triton":
-        return {2: 256 if caps.sm else 128, 4: 128, 8: 16}[dtype.itemsize]  # what registers hold without spilling
+    return FEATURE_LIMITS[caps.style](caps, dtype.itemsize)
+
+
+def _max_triton_features(caps: Capabilities, itemsize: int) -> int:
+    """Return what registers hold without spilling."""
+    return {2: 256 if caps.sm else 128, 4: 128, 8: 16}[itemsize]
+
+
+def _max_opencl_features(caps: Capabilities, itemsize: int) -> int:
     return _MAX_FEATURES
+
+
+FEATURE_LIMITS = ByStyle("attention", cpu=_max_opencl_features, gpu=_max_opencl_features, triton=_max_triton_features)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +106,7 @@ def plan(request: Request) -> Planned:
     if not any(r.numel for r in results):
         return Planned(results)
     builder = Builder(request, sizes, results)
-    if builder.caps.style == "triton":
-        from .triton.attention import launch  # lazy: Triton devices only
-
-        launch(builder)
-    elif request.record.name == "attention_delta":
-        builder.add_delta()
-    elif builder.caps.style == "gpu":
-        builder.add_grid()
-    else:
-        builder.add_vectors()
+    LAUNCHES[builder.caps.style](builder)
     return Planned(results, tuple(builder.steps))
 
 
@@ -214,7 +216,7 @@ class Builder:
         buffers, slots = self.buffers()
         all_defines = {f"SCHEDULE_{entry.upper()}": 1, "BUFFERS": len(buffers), **defines}
         define_strings = tuple((k, str(v)) for k, v in all_defines.items())
-        text = self.request.record.texts[self.request.device.driver.target]
+        text = self.request.text
         functions = ("exp2", "log2", "uniform") if self.has_dropout else ("exp2", "log2")
         # The name is that of the kind, not of the op: the ops share kernel source.
         instance = Instance(
@@ -281,11 +283,32 @@ class Builder:
         """Add the launch that computes the row sums of the gradient, on CPUs or GPUs."""
         s = self.sizes
         total = s.batch * s.heads * s.rows
-        if self.caps.style == "gpu":
-            group = min(64, self.caps.max_group)
-            size, local, task_rows, lanes = (-(-total // group) * group,), (group,), 1, 1
-        else:
-            task_rows, parts = split(total, max(1, min(4 * self.caps.cores, total * s.depth // 4096)))
-            size, local, lanes = (parts,), (1,), self.caps.lanes // (2 if self.element.itemsize == 8 else 1)
-        entry = "grid_delta" if self.caps.style == "gpu" else "delta"
-        self.add_step(entry, {}, self.geometry(task_rows), size, local, total * max(s.depth, 1), lanes)
+        group, lanes = self.caps.group_size(64), self.caps.vector_lanes(self.element.itemsize)
+        tasks = max(1, min(4 * self.caps.cores, total * s.depth // 4096)) if self.caps.takes_runs else total
+        task_rows, parts = split(total, tasks)
+        entry = "delta" if self.caps.takes_runs else "grid_delta"
+        size = -(-parts // group) * group
+        self.add_step(entry, {}, self.geometry(task_rows), (size,), (group,), total * max(s.depth, 1), lanes)
+
+
+def _launch_cpu(builder: Builder) -> None:
+    if builder.request.record.name == "attention_delta":
+        builder.add_delta()
+    else:
+        builder.add_vectors()
+
+
+def _launch_gpu(builder: Builder) -> None:
+    if builder.request.record.name == "attention_delta":
+        builder.add_delta()
+    else:
+        builder.add_grid()
+
+
+def _launch_triton(builder: Builder) -> None:
+    from .triton.attention import launch  # lazy: Triton devices only
+
+    launch(builder)
+
+
+LAUNCHES = ByStyle("attention", cpu=_launch_cpu, gpu=_launch_gpu, triton=_launch_triton)

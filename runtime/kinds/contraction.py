@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from types import ModuleType
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import ArgumentError, ShapeError
@@ -40,7 +40,7 @@ from .contraction_terms import (
 )
 from .elementwise import compute_dtype, elementwise_parts, result_dtype
 
-__all__ = ["plan"]
+__all__ = ["COPIES", "PRODUCTS", "plan"]
 
 _MAX_BATCH_DIMS = 4  # batch dimensions of a kernel, after merging
 _MAX_OUTER_DIMS = 6  # dimensions of a copy besides its rows and columns
@@ -80,7 +80,7 @@ def plan(request: Request) -> Planned:
         for term_labels, (i, layout) in zip(labels, buffers, strict=True)
     ]
     epilogue = epilogue_inputs(request, labels[2], out, sizes)
-    multiplies_half = request.capabilities.style == "triton"  # tensor cores take half types as they are
+    multiplies_half = request.capabilities.kernel_style.multiplies_half
     builder = _Builder(
         request, sizes, compute_type if multiplies_half else _ACCUMULATOR_TYPES.get(compute_type.name, compute_type),
         epilogue,
@@ -98,8 +98,7 @@ class _Builder:
         self.caps = request.capabilities
         self.sizes = sizes
         self.element = element
-        lanes = self.caps.lanes if self.caps.style == "cpu" else 1
-        self.lanes = max(1, lanes // 2) if element.itemsize == 8 else lanes
+        self.lanes = self.caps.vector_lanes(element.itemsize)
         self.steps: list[Step] = []
         self.scratch: list[int] = []
 
@@ -115,11 +114,7 @@ class _Builder:
         if self._should_swap_operands(gemm):
             a, b = b, a
             gemm = self._to_gemm(a, b, c)
-        if self.caps.style == "triton":
-            return _triton_planner().add_product(self, gemm, a, b, c)
-        if self.caps.style == "gpu":
-            return self._add_gpu_product(gemm, a, b, c)
-        return self._add_cpu_product(gemm, a, b, c)
+        return PRODUCTS[self.caps.style](self, gemm, a, b, c)
 
     # Reduce the contraction to matrices.
 
@@ -257,8 +252,13 @@ class _Builder:
             part_step: Elements from one of these sources to the next.
             last: The step stores the op's result, through the epilogue.
         """
-        if self.caps.style == "triton":
-            return _triton_planner().add_copy(self, dims, source, target, parts, last)
+        return COPIES[self.caps.style](self, dims, source, target, parts, part_step, last)
+
+    def add_opencl_copy(
+        self, dims: Sequence[tuple[int, ...]], source: TensorView, target: TensorView, parts: int, part_step: int,
+        last: bool,
+    ) -> None:  # fmt: skip
+        """Append the step of `add_copy` in OpenCL."""
         epilogue = self.epilogue if last else None
         width = 3 + len(epilogue.tensors if epilogue else ())
         sizes, strides = collapse(tuple(d[0] for d in dims), [tuple(d[i] for d in dims) for i in range(1, width)])
@@ -291,7 +291,7 @@ class _Builder:
         slots, buffers = tuple(Slot(v.dtype.name) for v in views), tuple(v.buffer for v in views)
         items: tuple[int, ...]
         local: tuple[int, ...]
-        if self.caps.style == "gpu":
+        if not self.caps.takes_runs:
             group = min(128, self.caps.max_group)
             instance = self._instance("spread", slots, (), epilogue, column[3:])
             items, local = (_ceil(total, group) * group,), (group,)
@@ -304,8 +304,9 @@ class _Builder:
     def text(self, epilogue: EpilogueInputs | None) -> Text:
         """Return the kernel source with the op's epilogue, or without one that which all contractions share."""
         plain = epilogue is None and self.epilogue is not None
-        record = registry["mm"] if plain else self.request.record
-        return record.texts[self.request.device.driver.target]
+        if not plain:
+            return self.request.text
+        return registry["mm"].texts[self.request.device.driver.target]
 
     def _instance(
         self, entry: str, slots: tuple[Slot, ...], defines: tuple[tuple[str, str], ...],
@@ -360,7 +361,7 @@ class _Builder:
         n, k = gemm.n, gemm.k
         return k[1] == 1 or k[0] == 1, (k[2] == 1 or k[0] == 1) and (n[1] != 1 or n[0] == 1)
 
-    def _add_cpu_product(self, gemm: Gemm, a: TensorView, b: TensorView, c: TensorView) -> None:
+    def add_cpu_product(self, gemm: Gemm, a: TensorView, b: TensorView, c: TensorView) -> None:
         if (points := self._points_schedule(gemm, a, b, c)) is not None:
             return self._add_cpu_launch(gemm, a, b, c, points, False, 1, 0)
         if gemm.n[0] > 1 and gemm.n[1] != 1 and (gemm.k[0] == 1 or gemm.k[2] != 1):
@@ -372,13 +373,13 @@ class _Builder:
         )
         if contraction_plan.should_repack_b(product, self.lanes):
             transposed_gemm, b = self._repack_a(gemm.transposed(), b)
-            return self._add_cpu_product(transposed_gemm.transposed(), a, b, c)
+            return self.add_cpu_product(transposed_gemm.transposed(), a, b, c)
         params = self._schedule_params(product)
         schedule = contraction_plan.choose(product, self.caps, self.lanes, params)
         if contraction_plan.should_transpose_result(product, self.caps, self.lanes, params):
             transposed = gemm.transposed()
             if not schedule.packed_ahead or (self.epilogue is None and not self._rows_share_cache_set(transposed)):
-                return self._add_cpu_product(transposed, b, a, c)  # it copies its result instead of A
+                return self.add_cpu_product(transposed, b, a, c)  # it copies its result instead of A
         repacks_a = not a_along_k if schedule.packed_ahead else schedule.block and not a_along_k and gemm.m[1] != 1
         if schedule.transpose_a or repacks_a or (schedule.packed_ahead and self._rows_share_cache_set(gemm)):
             gemm, a = self._repack_a(gemm, a)
@@ -484,7 +485,7 @@ class _Builder:
         size = (columns, _ceil(gemm.m[0], schedule.rows), _ceil(entries, schedule.entries))
         self._add_step(schedule.name, defines, (a, b, c), geometry, size, (1, 1, 1), gemm, part_step)
 
-    def _add_gpu_product(self, gemm: Gemm, a: TensorView, b: TensorView, c: TensorView) -> None:
+    def add_gpu_product(self, gemm: Gemm, a: TensorView, b: TensorView, c: TensorView) -> None:
         a_along_k, b_along_k = self._contiguity_along_k(gemm)
         product = contraction_plan.Product(gemm.m[0], gemm.n[0], gemm.k[0], gemm.entries, a_along_k, b_along_k)
         tile = contraction_plan.choose_tile(product, self.caps, self.element.itemsize, self._schedule_params(product))
@@ -533,10 +534,27 @@ def _scalar_positions(epilogue: EpilogueInputs | None) -> tuple[int, ...]:
     return tuple(range(epilogue.scalars)) if epilogue is not None else ()
 
 
-def _triton_planner() -> ModuleType:
+def _add_triton_product(builder: _Builder, gemm: Gemm, a: TensorView, b: TensorView, c: TensorView) -> None:
     from .triton import contraction  # lazy: Triton devices only
 
-    return contraction
+    contraction.add_product(builder, gemm, a, b, c)
+
+
+def _add_triton_copy(
+    builder: _Builder, dims: Sequence[tuple[int, ...]], source: TensorView, target: TensorView, parts: int,
+    part_step: int, last: bool,
+) -> None:  # fmt: skip
+    from .triton import contraction  # lazy: Triton devices only
+
+    contraction.add_copy(builder, dims, source, target, parts, last)
+
+
+PRODUCTS = ByStyle(
+    "contractions", cpu=_Builder.add_cpu_product, gpu=_Builder.add_gpu_product, triton=_add_triton_product
+)
+COPIES = ByStyle(
+    "copies of contractions", cpu=_Builder.add_opencl_copy, gpu=_Builder.add_opencl_copy, triton=_add_triton_copy
+)
 
 
 def _ceil(a: int, b: int) -> int:

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from .. import dtypes
 from ..backends.protocol import Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..records import registry
@@ -22,7 +23,7 @@ from . import Planned, Request, convolution_cpu, pointwise
 from .convolution_builder import Builder, Sizes, extend_to_triple
 from .elementwise import compute_dtype
 
-__all__ = ["plan"]
+__all__ = ["LAUNCHES", "plan"]
 
 
 
@@ -45,17 +46,36 @@ def plan(request: Request) -> Planned:
         return Planned((result,), _zero_steps(request, result))
     is_half = compute_type.is_floating_point and compute_type.itemsize == 2
     builder = Builder(request, sizes, dtypes.float32 if is_half else compute_type, result)
-    if builder.caps.style == "triton":
-        from .triton.convolution import launch  # lazy: Triton devices only
+    LAUNCHES[builder.caps.style](builder)
+    return Planned((result,), tuple(builder.steps), tuple(builder.scratch))
 
-        launch(builder)
-    elif sizes.is_matrix_product and (builder.bias is None or result.dtype is builder.element):
+
+def _launch_cpu(builder: Builder) -> None:
+    if _is_product(builder):
         builder.add_matrix_product()
-    elif builder.caps.style == "gpu":
-        builder.add_grid()
     else:
         convolution_cpu.launch(builder)
-    return Planned((result,), tuple(builder.steps), tuple(builder.scratch))
+
+
+def _launch_gpu(builder: Builder) -> None:
+    if _is_product(builder):
+        builder.add_matrix_product()
+    else:
+        builder.add_grid()
+
+
+def _launch_triton(builder: Builder) -> None:
+    from .triton.convolution import launch  # lazy: Triton devices only
+
+    launch(builder)
+
+
+LAUNCHES = ByStyle("convolutions", cpu=_launch_cpu, gpu=_launch_gpu, triton=_launch_triton)
+
+
+def _is_product(builder: Builder) -> bool:
+    """Return True if the convolution is a matrix product, and a bias needs no conversion of the result."""
+    return builder.sizes.is_matrix_product and (builder.bias is None or builder.result.dtype is builder.element)
 
 
 def _zero_steps(request: Request, result: Meta) -> tuple[Step, ...]:

@@ -76,7 +76,7 @@ class Builder:
         self.layouts = [m for _, m in request.tensors]
         self.kind = request.record.name.removeprefix("convolution").removeprefix("_") or "forward"
         self.bias = 2 if len(self.layouts) > 2 else None  # position of the operand
-        self.lanes = self.caps.lanes // (2 if element.itemsize == 8 else 1) if self.caps.style == "cpu" else 1
+        self.lanes = self.caps.vector_lanes(element.itemsize)
         self.steps: list[Step] = []
         self.scratch: list[int] = []
 
@@ -120,18 +120,17 @@ class Builder:
         """
         element, lanes = self.element.compute, self.lanes
         all_defines = ((f"SCHEDULE_{entry.upper()}", "1"), *((k, str(v)) for k, v in defines.items()))
-        if self.caps.style == "cpu":
+        if self.caps.takes_runs:
             all_defines += (("VU", f"{element}{lanes}_u" if lanes > 1 else element),)
             if lanes >= 8 and types[0] is self.element:  # elements are copied without conversion
                 all_defines += (("HALF", f"{element}{lanes // 2}_u"), ("QUARTER", f"{element}{lanes // 4}_u"))
-        text = self.request.record.texts[self.request.device.driver.target]
+        text = self.request.text
         slots = tuple(Slot(t.name, "raw" if t is dtypes.int64 else "value") for t in types)
         # The name is that of the kind, not of the op: the three ops share kernels.
         instance = Instance("convolution", text.source, f"convolution_{entry}", element, lanes, slots, all_defines)
-        local = (1,) * len(size)
-        if self.caps.style == "gpu":
-            local = (min(self.params["group"], self.caps.max_group),)
-            size = (-(-size[0] // local[0]) * local[0],)
+        group = 1 if self.caps.takes_runs else self.caps.group_size(self.params["group"])
+        local = (group, *(1,) * (len(size) - 1))
+        size = (-(-size[0] // group) * group, *size[1:])
         self.steps.append(Step(instance, buffers, pack_longs(geometry), size, local, work))
 
     def add_grid(self) -> None:
@@ -207,7 +206,7 @@ class Builder:
     def add_sum(self, source: int, parts: int) -> None:
         """Add the launch that sums `parts` results, stored one after the other."""
         total = self.result.numel
-        target_tasks = elementwise_parts(total * parts, self.caps.cores) if self.caps.style == "cpu" else total
+        target_tasks = elementwise_parts(total * parts, self.caps.cores) if self.caps.takes_runs else total
         task_size, tasks = split(total, target_tasks, self.lanes)
         self.launch(
             "sum", (source, self.target), (self.element, self.result.dtype), (parts, total, task_size), (tasks,),
@@ -220,7 +219,7 @@ class Builder:
         area = self.sizes.out[0] * self.sizes.out[1] * self.sizes.out[2]
         channels = self.sizes.groups * self.sizes.outs
         types = (self.layouts[self.bias].dtype, self.result.dtype)
-        parts = 1 if self.caps.style == "cpu" else area
+        parts = 1 if self.caps.takes_runs else area
         planes = self.sizes.batch * channels
         self.launch(
             "bias", (self.bias, self.target), types, (planes, channels, area, area // parts), (planes * parts,),

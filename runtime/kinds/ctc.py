@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..errors import ArgumentError, ShapeError, UnsupportedDType
 from ..layout import pack_longs
 from . import Planned, Request
 
-__all__ = ["plan"]
+__all__ = ["PLANS", "plan"]
 
 
 def plan(request: Request) -> Planned:
@@ -35,24 +36,26 @@ def plan(request: Request) -> Planned:
     """
     layouts = {o.name: m for o, m in request.tensors}
     log_probs, states = _check_operands(request, layouts)
-    times, samples, classes = log_probs.shape
+    times, samples, _ = log_probs.shape
     forward = request.record.name == "ctc_alpha"
     shapes = [(samples,), (samples, times, states)] if forward else [log_probs.shape]
     results = tuple(meta(log_probs.dtype, shape, None, request.device) for shape in shapes)
     if not results[0].numel:
         return Planned(results)
-    if request.capabilities.style == "triton":
-        from .triton import ctc as triton  # lazy: Triton devices only
+    return PLANS[request.capabilities.style](request, log_probs, states, results)
 
-        return triton.plan(request, log_probs, states, results)
+
+def _plan_opencl(request: Request, log_probs: Meta, states: int, results: tuple[Meta, ...]) -> Planned:
+    """Plan the launches in OpenCL; see `triton.ctc.plan` for the arguments."""
+    times, samples, classes = log_probs.shape
     sizes = (times, samples, classes, states, request.static("blank"), *log_probs.strides)
     geometry = pack_longs(sizes)  # type: ignore[arg-type]
     caps = request.capabilities
-    group = min(64, caps.max_group) if caps.style == "gpu" else 1
+    group = caps.group_size(64)
     value, integer = Slot(log_probs.dtype.name), Slot("int64", "index")
     nd_range = ((samples * group,), (group,))
     work = samples * times * states * 32
-    if forward:
+    if request.record.name == "ctc_alpha":
         step = _step(
             request, "alpha", "alpha", (0, 1, 2, 3, 4), (value, integer, integer, value, value), geometry, nd_range,
             work,
@@ -64,13 +67,10 @@ def plan(request: Request) -> Planned:
     )
     slots = (value, value, integer, integer, value, value, value, value)
     rows = times * samples
-    if caps.style == "gpu":
-        local = min(128, caps.max_group)
-        nd_range = (-(-rows * classes // local) * local,), (local,)
-    else:
-        nd_range = (rows,), (1,)
+    local, schedule = caps.group_size(128), "rows" if caps.takes_runs else "grid"
+    nd_range = (rows if caps.takes_runs else -(-rows * classes // local) * local,), (local,)
     gradient = _step(
-        request, "gradient", "grid" if caps.style == "gpu" else "rows", (0, 1, 2, 3, 4, 5, 6, scratch_buffer), slots,
+        request, "gradient", schedule, (0, 1, 2, 3, 4, 5, 6, scratch_buffer), slots,
         geometry, nd_range, rows * (classes + states) * 8,
     )  # fmt: skip
     return Planned(results, (beta, gradient), (rows * states * log_probs.dtype.itemsize,))
@@ -110,8 +110,17 @@ def _step(
     nd_range: tuple[tuple[int, ...], tuple[int, ...]], work: int,
 ) -> Step:  # fmt: skip
     """Build the launch of the kernel `entry`."""
-    text = request.record.texts[request.device.driver.target]
+    text = request.text
     defines = ((f"SCHEDULE_{schedule.upper()}", "1"), ("BUFFERS", str(len(buffers))))
     element = request.tensors[0][1].dtype.compute
     kernel = Instance("ctc", text.source, f"ctc_{entry}", element, 1, slots, defines, ("exp", "log"))
     return Step(kernel, buffers, geometry, *nd_range, work)
+
+
+def _plan_triton(request: Request, log_probs: Meta, states: int, results: tuple[Meta, ...]) -> Planned:
+    from .triton import ctc as triton  # lazy: Triton devices only
+
+    return triton.plan(request, log_probs, states, results)
+
+
+PLANS = ByStyle("CTC", cpu=_plan_opencl, gpu=_plan_opencl, triton=_plan_triton)

@@ -23,6 +23,7 @@ from math import prod
 
 from .. import dtypes
 from ..backends.protocol import Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, ShapeError
@@ -37,9 +38,12 @@ from .index_bags import plan_bag_sums, plan_bags
 from .index_masks import plan_mask_counts, plan_mask_positions
 from .triton import index as triton
 
-__all__ = ["plan", "pointwise_steps"]
+__all__ = ["READS", "WRITES", "plan", "pointwise_steps"]
 
 _READ_GROUP, _WRITE_GROUP = 128, 64  # work-items per GPU work-group
+# Styles whose kernels choose the division of work by themselves; the others share the OpenCL schedules below.
+READS = ByStyle("reads by an index", triton=triton.read_step)
+WRITES = ByStyle("writes by an index", triton=triton.write_step)
 _MISS_SLOT = Slot("int64", "index")
 _ROW_BUFFER_BYTES = 16384  # largest row that is built in private memory and then stored in one pass
 
@@ -77,18 +81,17 @@ def _read(request: Request, access: Access) -> Planned:
     inner, numel = sizes[-1], out.numel
     rows = numel // inner
     indexed_dims = merge_in_order(access.indexed_sizes, [access.indexed_strides])
-    if caps.style == "triton":
+    if caps.style in READS:
         position_dims = (indexed_dims[0], indexed_dims[1][0])
-        return Planned(
-            (out,), (triton.read_step(request, raw.compute, slots, sizes, strides, position_dims, access.total),)
-        )
+        launch = READS[caps.style]
+        return Planned((out,), (launch(request, raw.compute, slots, sizes, strides, position_dims, access.total),))
     defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(indexed_dims[0])))]
     has_row_index = strides[1][-1] == 0
     lanes = lanes_of(request, raw.compute)
     vector = has_row_index and strides[0][-1] == strides[2][-1] == 1 and inner >= lanes > 1
     reports_misses = _reports_misses(request)
     defines.append(("MISSES", str(int(reports_misses))))
-    if caps.style == "cpu":
+    if caps.takes_runs:
         source_stride = strides[0][-1]
         is_adjacent = strides[1][-1] == strides[2][-1] == 1 and source_stride in (0, 1)
         streams = is_adjacent and _should_stream(request, out, inner, lanes)
@@ -106,7 +109,7 @@ def _read(request: Request, access: Access) -> Planned:
             direct_bytes = 0 if streams else raw.itemsize  # vector gathers beside streaming stores take 5 x as long
             defines += [("TOGETHER", "1"), ("STRAIGHT", str(direct_bytes)), ("IOTA", iota("L", lanes))]
     tables = [*indexed_dims[0], *indexed_dims[1][0], *(s for row in strides for s in row), *sizes[:-1]]
-    if caps.style == "gpu":
+    if not caps.takes_runs:
         params = _schedule(request, raw, numel, access.total)
         local = min(params["group"] or _READ_GROUP, caps.max_group)
         geometry = pack_longs((rows, inner, 1, 1, access.total, *tables))
@@ -128,7 +131,7 @@ def _read(request: Request, access: Access) -> Planned:
 def _reports_misses(request: Request) -> bool:
     """Return True if work-items report an index out of range: on CPUs, if the call sets `misses`."""
     statics = dict(zip(request.record.statics, request.statics, strict=False))
-    return bool(statics.get("misses")) and request.capabilities.style == "cpu"
+    return bool(statics.get("misses")) and request.capabilities.takes_runs
 
 
 def _miss_flags(request: Request, items: int) -> tuple[Meta, ...]:
@@ -212,13 +215,14 @@ def _write(
         sizes, strides = (*sizes, 1), [(*s, 0) for s in strides]
     inner, rows, index_count = sizes[-1], prod(sizes[:-1]), prod(index_sizes)
     indexed_dims = merge_in_order(access.indexed_sizes, [access.indexed_strides])
-    if request.capabilities.style == "triton":
+    if request.capabilities.style in WRITES:
+        launch = WRITES[request.capabilities.style]
         position_dims, index_dims = (
             (indexed_dims[0], indexed_dims[1][0]),
             (index_sizes, index_strides[0], index_strides[1]),
         )
         return [
-            triton.write_step(request, element, slots, sizes, strides, position_dims, index_dims, access.total, buffers)
+            launch(request, element, slots, sizes, strides, position_dims, index_dims, access.total, buffers)
         ]
     has_row_index = strides[0][-1] == 0
     lanes = lanes_of(request, element)
@@ -227,12 +231,12 @@ def _write(
     )
     defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(indexed_dims[0]))), ("STEPS", str(len(index_sizes)))]
     defines.append(("MISSES", str(int(_reports_misses(request)))))
-    if request.capabilities.style == "gpu":
+    if not request.capabilities.takes_runs:
         defines.append(("PREPARE", "0"))
     tables = [*indexed_dims[0], *indexed_dims[1][0], *(s for row in strides for s in row), *index_sizes,
               *(s for row in index_strides for s in row), *sizes[:-1]]  # fmt: skip
     caps, total, numel = request.capabilities, access.total, source.numel
-    if caps.style == "gpu":
+    if not caps.takes_runs:
         params = _schedule(request, dtype, numel, total)
         local = min(params["group"] or _WRITE_GROUP, caps.max_group)
         target_ranges = caps.cores * params["items"] // max(rows * inner, 1)
@@ -267,7 +271,7 @@ def _can_prepare_rows(request: Request, out: Meta, access: Access, source: Meta,
     This saves a separate pass over the result: a row is filled and written while it is in the cache. Rows must be
     contiguous and cover the whole result. For a single row there is nothing to gain.
     """
-    if request.capabilities.style != "cpu" or not out.contiguous or not (initial is None or initial.contiguous):
+    if not request.capabilities.takes_runs or not out.contiguous or not (initial is None or initial.contiguous):
         return False
     rows = prod(n for d, n in enumerate(access.shape) if d not in access.index_dims)
     is_in_order = len(access.index_dims) == 1 and access.indexed_strides == (1,) and source.numel > 0

@@ -103,10 +103,7 @@ def check_total(request: Request, access: Access) -> None:
 
 def lanes_of(request: Request, element: str) -> int:
     """Return the vector width in elements; 1 on GPUs, which use one work-item per element."""
-    caps = request.capabilities
-    if caps.style == "gpu":
-        return 1
-    return caps.lanes // 2 if element in ("long", "double") else caps.lanes
+    return request.capabilities.vector_lanes(8 if element in ("long", "double") else 4)
 
 
 def step(
@@ -130,7 +127,7 @@ def step(
         buffers: positions of the buffers of `slots`; None means 0, 1, 2, …
     """
     name = request.record.name
-    text = request.record.texts[request.device.driver.target]
+    text = request.text
     all_defines = ((f"SCHEDULE_{entry.upper()}", "1"), *defines)
     instance = Instance(name, text.source, f"{name}_{entry}", element, lanes, slots, all_defines, text.functions)
     return Step(instance, buffers or tuple(range(len(slots))), geometry, size, local, work)

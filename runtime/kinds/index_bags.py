@@ -9,6 +9,8 @@ computes one element of the result. A Triton program computes a block of the fea
 from __future__ import annotations
 
 from .. import dtypes
+from ..backends.protocol import Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..errors import ShapeError, UnsupportedDType
 from ..layout import pack_longs, split
@@ -17,7 +19,7 @@ from .elementwise import elementwise_parts
 from .index_access import lanes_of, step
 from .triton import index as triton
 
-__all__ = ["plan_bag_sums", "plan_bags"]
+__all__ = ["BAG_INDICES", "BAG_SUMS", "plan_bag_sums", "plan_bags"]
 
 _GROUP = 64  # work-items per GPU work-group
 _FEATURE_VECTORS = 8  # vectors of features that a CPU work-item sums in registers at once
@@ -38,14 +40,20 @@ def plan_bags(request: Request) -> Planned:
     if not total:
         return Planned((out,))
     slots, stride = (slot(offsets, "index"), slot(out, "index")), offsets.strides[0]
+    launch = BAG_INDICES[request.capabilities.style]
+    return Planned((out,), (launch(request, slots, total, offsets.numel, stride),))
+
+
+def _opencl_bag_index_step(
+    request: Request, slots: tuple[Slot, ...], total: int, bags: int, offset_stride: int
+) -> Step:
+    """Build the launch in OpenCL; see `triton.index.bag_index_step`."""
     caps = request.capabilities
-    if caps.style == "triton":
-        return Planned((out,), (triton.bag_index_step(request, slots, total, offsets.numel, stride),))
-    local = min(_GROUP, caps.max_group) if caps.style == "gpu" else 1
-    chunk, items = (1, total) if caps.style == "gpu" else split(total, elementwise_parts(total, caps.cores))
-    geometry = pack_longs((total, offsets.numel, stride, chunk))
+    local = caps.group_size(_GROUP)
+    chunk, items = split(total, elementwise_parts(total, caps.cores) if caps.takes_runs else total)
+    geometry = pack_longs((total, bags, offset_stride, chunk))
     size = (-(-items // local) * local,)
-    return Planned((out,), (step(request, "bags", "long", 1, slots, (), geometry, size, (local,), total),))
+    return step(request, "bags", "long", 1, slots, (), geometry, size, (local,), total)
 
 
 def plan_bag_sums(request: Request) -> Planned:
@@ -76,24 +84,38 @@ def plan_bag_sums(request: Request) -> Planned:
     out = meta(table.dtype, (bags, features), None, request.device)
     if not out.numel:
         return Planned((out,))
-    caps, element = request.capabilities, table.dtype.compute
+    element = table.dtype.compute
     slots = (slot(table, "value"), slot(index, "index"), slot(offsets, "index"), slot(out, "value"))
     strides = (*table.strides, *index.strides, *offsets.strides)
     counts = (rows, index.numel, offsets.numel, skipped)
-    if caps.style == "triton":
-        launch = triton.bag_sums_step(request, element, slots, bags, features, counts, strides, bool(mean))
-        return Planned((out,), (launch,))
+    launch = BAG_SUMS[request.capabilities.style]
+    return Planned((out,), (launch(request, element, slots, bags, features, counts, strides, bool(mean)),))
+
+
+def _opencl_bag_sums_step(
+    request: Request, element: str, slots: tuple[Slot, ...], bags: int, features: int,
+    counts: tuple[int, int, int, int], strides: tuple[int, ...], mean: bool,
+) -> Step:  # fmt: skip
+    """Build the launch that sums bags in OpenCL; see `triton.index.bag_sums_step`."""
+    caps, numel = request.capabilities, bags * features
     lanes = lanes_of(request, element) if strides[1] == 1 and features >= lanes_of(request, element) else 1
-    defines = (("MEAN", str(int(bool(mean)))), ("NV", str(_FEATURE_VECTORS)))
-    work = max(out.numel, index.numel * features)
-    if caps.style == "gpu":
+    defines = (("MEAN", str(int(mean))), ("NV", str(_FEATURE_VECTORS)))
+    work = max(numel, counts[1] * features)
+    if not caps.takes_runs:
         local = min(_GROUP, caps.max_group)
         geometry = pack_longs((bags, features, *counts, 1, features, *strides))
-        size = (-(-out.numel // local) * local,)
-        return Planned((out,), (step(request, "grid", element, lanes, slots, defines, geometry, size, (local,), work),))
+        size = (-(-numel // local) * local,)
+        return step(request, "grid", element, lanes, slots, defines, geometry, size, (local,), work)
     parts = elementwise_parts(work, caps.cores)
     bag_chunk, bag_items = split(bags, parts)
     chunk, items = split(features, -(-parts // bag_items), 64)
     geometry = pack_longs((bags, features, *counts, bag_chunk, chunk, *strides))
-    launch = step(request, "rows", element, lanes, slots, defines, geometry, (bag_items, items), (1, 1), work)
-    return Planned((out,), (launch,))
+    return step(request, "rows", element, lanes, slots, defines, geometry, (bag_items, items), (1, 1), work)
+
+
+BAG_INDICES = ByStyle(
+    "bags", cpu=_opencl_bag_index_step, gpu=_opencl_bag_index_step, triton=triton.bag_index_step
+)
+BAG_SUMS = ByStyle(
+    "sums of bags", cpu=_opencl_bag_sums_step, gpu=_opencl_bag_sums_step, triton=triton.bag_sums_step
+)

@@ -6,6 +6,8 @@ The caller reads the total between the two calls, because it is the size of the 
 from __future__ import annotations
 
 from .. import dtypes
+from ..backends.protocol import Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..errors import ShapeError
 from ..layout import pack_longs, split
@@ -14,7 +16,7 @@ from .elementwise import elementwise_parts
 from .index_access import step
 from .triton import index as triton
 
-__all__ = ["plan_mask_counts", "plan_mask_positions"]
+__all__ = ["COUNTS", "LISTS", "plan_mask_counts", "plan_mask_positions"]
 
 _MIN_CHUNK = 4096  # elements of a mask per chunk, at least
 
@@ -22,7 +24,7 @@ _MIN_CHUNK = 4096  # elements of a mask per chunk, at least
 def _chunks(request: Request, layout: Meta) -> tuple[int, int]:
     """Return the number of elements per chunk, and the number of chunks."""
     caps = request.capabilities
-    parts = elementwise_parts(layout.numel, caps.cores) if caps.style == "cpu" else caps.cores * 64
+    parts = elementwise_parts(layout.numel, caps.cores) if caps.takes_runs else caps.cores * 64
     return split(layout.numel, max(1, min(parts, layout.numel // _MIN_CHUNK)))
 
 
@@ -45,11 +47,7 @@ def plan_mask_counts(request: Request) -> Planned:
     chunk, chunks = _chunks(request, layout)
     out = meta(dtypes.int64, (chunks + 1,), None, request.device)
     slots = (slot(layout, "mask"), slot(out, "index"))
-    if request.capabilities.style == "triton":
-        return Planned((out,), triton.count_steps(request, slots, layout.numel, chunk, chunks))
-    geometry = pack_longs((layout.numel, chunk, chunks))
-    count = step(request, "count", "long", 1, slots, (), geometry, (chunks,), (1,), layout.numel)
-    return Planned((out,), (count, step(request, "sum", "long", 1, slots, (), geometry, (1,), (1,), chunks)))
+    return Planned((out,), COUNTS[request.capabilities.style](request, slots, layout.numel, chunk, chunks))
 
 
 def plan_mask_positions(request: Request) -> Planned:
@@ -68,7 +66,23 @@ def plan_mask_positions(request: Request) -> Planned:
     if not out.numel:
         return Planned((out,))
     slots = (slot(layout, "mask"), slot(offsets, "index"), slot(out, "index"))
-    if request.capabilities.style == "triton":
-        return Planned((out,), (triton.list_step(request, slots, layout.numel, chunk, chunks),))
-    geometry = pack_longs((layout.numel, chunk))
-    return Planned((out,), (step(request, "list", "long", 1, slots, (), geometry, (chunks,), (1,), layout.numel),))
+    return Planned((out,), (LISTS[request.capabilities.style](request, slots, layout.numel, chunk, chunks),))
+
+
+def _opencl_count_steps(
+    request: Request, slots: tuple[Slot, ...], numel: int, chunk: int, chunks: int
+) -> tuple[Step, Step]:
+    geometry = pack_longs((numel, chunk, chunks))
+    count = step(request, "count", "long", 1, slots, (), geometry, (chunks,), (1,), numel)
+    return count, step(request, "sum", "long", 1, slots, (), geometry, (1,), (1,), chunks)
+
+
+def _opencl_list_step(request: Request, slots: tuple[Slot, ...], numel: int, chunk: int, chunks: int) -> Step:
+    geometry = pack_longs((numel, chunk))
+    return step(request, "list", "long", 1, slots, (), geometry, (chunks,), (1,), numel)
+
+
+COUNTS = ByStyle(
+    "counts of a mask", cpu=_opencl_count_steps, gpu=_opencl_count_steps, triton=triton.count_steps
+)
+LISTS = ByStyle("positions of a mask", cpu=_opencl_list_step, gpu=_opencl_list_step, triton=triton.list_step)

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
+from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import collapse, normalize_dim, pack_longs
 from . import Planned, Request
 
-__all__ = ["MAX_TENSORS", "plan"]
+__all__ = ["LAUNCHES", "MAX_TENSORS", "plan"]
 
 _KERNEL_INPUTS = (4, 16)  # numbers of tensors that kernels are compiled for
 MAX_TENSORS = _KERNEL_INPUTS[-1]
@@ -70,19 +72,33 @@ def _step(request: Request, tensors: Sequence[Meta], rows: int, stride: int) -> 
     inputs = next(n for n in _KERNEL_INPUTS if n >= count)
     inner = tuple(layout.numel // rows for layout in tensors) + (0,) * (inputs - count)
     width = sum(inner)
-    numel = rows * width
     raw = dtypes.bits_dtype(tensors[0].dtype)
     slots = (Slot(raw.name, "raw"),) * (inputs + 1)
     buffers = (count, *range(count), *(0,) * (inputs - count))
-    if request.capabilities.style == "triton":
-        from .triton import join as triton  # lazy: Triton devices only
+    return LAUNCHES[request.capabilities.style](request, raw, slots, buffers, rows, width, stride, inner)
 
-        return triton.step(request, raw, slots, buffers, rows, width, stride, inner)
-    gpu = request.capabilities.style == "gpu"
-    entry, local = ("grid", min(128, request.capabilities.max_group)) if gpu else ("pieces", 1)
-    lanes = 1 if gpu else request.capabilities.lanes // (2 if raw.itemsize == 8 else 1)
+
+def _opencl_step(
+    request: Request, raw: DType, slots: tuple[Slot, ...], buffers: tuple[int, ...], rows: int, width: int,
+    stride: int, inner: tuple[int, ...],
+) -> Step:  # fmt: skip
+    """Build the launch in OpenCL; see `triton.join.step` for the arguments."""
+    caps, inputs, numel = request.capabilities, len(slots) - 1, rows * width
+    entry, local, lanes = "pieces" if caps.takes_runs else "grid", caps.group_size(128), caps.vector_lanes(raw.itemsize)
     defines = ((f"SCHEDULE_{entry.upper()}", "1"), ("INPUTS", str(inputs)))
-    text = request.record.texts[request.device.driver.target]
+    text = request.text
     kernel = Instance("join", text.source, f"join_{entry}", raw.compute, lanes, slots, defines, text.functions)
-    size = -(-numel // local) * local if gpu else 1
+    size = 1 if caps.takes_runs else -(-numel // local) * local
     return Step(kernel, buffers, pack_longs((rows, width, stride, *inner)), (size,), (local,), numel)
+
+
+def _triton_step(
+    request: Request, raw: DType, slots: tuple[Slot, ...], buffers: tuple[int, ...], rows: int, width: int,
+    stride: int, inner: tuple[int, ...],
+) -> Step:  # fmt: skip
+    from .triton import join as triton  # lazy: Triton devices only
+
+    return triton.step(request, raw, slots, buffers, rows, width, stride, inner)
+
+
+LAUNCHES = ByStyle("joins", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)

@@ -24,6 +24,7 @@ import numpy as np
 
 from .. import dtypes
 from ..backends.protocol import Capabilities, Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Device, meta
 from ..dtypes import DType
 from ..layout import pack_longs, split
@@ -33,7 +34,7 @@ from . import Request
 from .elementwise import Operands, compute_dtype, elementwise_parts, operands_of
 from .triton import Defines, instance, next_power
 
-__all__ = ["BASES", "Runs", "make_runs", "plan", "runs_for"]
+__all__ = ["BASES", "LAUNCHES", "Runs", "make_runs", "plan", "runs_for"]
 
 BASES = 32  # maximal number of buffers of a launch, as in the template
 _MIN_RUN_ELEMENTS = 1024  # elements of a row for GPUs
@@ -67,7 +68,7 @@ class Runs:
 def runs_for(record: OpRecord, types: Sequence[DType], device: Device, sizes: Sequence[int]) -> Runs:
     """Divide tensors of `sizes` elements, all above 0, into rows, with the schedule in force for the device."""
     caps, total = device.driver.capabilities, sum(sizes)
-    if caps.style == "cpu":
+    if caps.takes_runs:
         return make_runs(sizes, caps, {})
     request = Request(record, (), (), device, None)
     return make_runs(sizes, caps, choose(request, "many", {"numel": total, "tensors": len(sizes)}, types[0].name))
@@ -82,11 +83,11 @@ def make_runs(sizes: Sequence[int], caps: Capabilities, params: Choice) -> Runs:
         params: Schedule parameters of the space `many`; not used on CPUs.
     """
     total = sum(sizes)
-    if caps.style == "cpu":
+    if caps.takes_runs:
         share_size, items = split(total, elementwise_parts(total, caps.cores), 64)
         return _split_equally(np.array(sizes, np.int64), share_size, items, total)
     run_size = next_power(-(-total // (caps.cores * params["rows"])))
-    run_size = min(max(run_size, _MIN_RUN_ELEMENTS, caps.block if caps.style == "triton" else 0), params["most"])
+    run_size = min(max(run_size, _MIN_RUN_ELEMENTS, caps.kernel_style.block_size(caps)), params["most"])
     sizes_array = np.array(sizes, np.int64)
     pieces = -(-sizes_array // run_size)
     tensor = np.repeat(np.arange(len(sizes_array)), pieces)
@@ -127,16 +128,20 @@ def plan(record: OpRecord, types: Sequence[DType], device: Device, rows: Runs, i
     outputs = tuple(layouts[inputs[i].name] for i in record.detail["over"])
     buffers = operands_of(request, outputs, compute_dtype(request))
     element = compute_dtype(request).compute
-    if device.driver.target == "triton":
-        return _triton_step(request, buffers, types, element, rows, is_aligned, largest)
-    caps = request.capabilities
-    lanes = caps.lanes if caps.style == "cpu" or caps.lanes <= 4 else 4
-    if element == "double" and caps.style == "cpu":
-        lanes //= 2
-    schedule = "many" if caps.style == "cpu" else "many_grid"
+    return LAUNCHES[request.capabilities.style](request, buffers, types, element, rows, is_aligned, largest)
+
+
+def _opencl_step(
+    request: Request, buffers: Operands, types: Sequence[DType], element: str, rows: Runs, is_aligned: bool,
+    largest: int,
+) -> Step:  # fmt: skip
+    """Build the launch in OpenCL."""
+    caps, record = request.capabilities, request.record
+    lanes = caps.elementwise_lanes(8 if element == "double" else 4)
+    schedule = "many" if caps.takes_runs else "many_grid"
     classes = ((f"CLASS{k}", "1") for k in range(len(types)))
     defines = ((f"SCHEDULE_{schedule.upper()}", "1"), ("BASES", str(BASES)), *buffers.defines, *classes)
-    text = record.texts["opencl"]
+    text = request.text
     name = record.name
     instance = Instance(
         name, text.source, f"{name}_{schedule}", element, lanes, buffers.slots, defines, text.functions, BASES + 1
@@ -158,3 +163,6 @@ def _triton_step(
     )
     kernel = instance(request, "many", element, (Slot(dtypes.int64.name, "index"),), defines)
     return Step(kernel, (0,), (), (rows.items,), None, rows.numel, buffers.numbers, reaches=True)
+
+
+LAUNCHES = ByStyle("ops of many tensors", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)

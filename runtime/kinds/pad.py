@@ -13,14 +13,16 @@ from dataclasses import replace
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
+from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import pack_longs, split
 from ..records import registry
 from . import Planned, Request, pointwise
 from .elementwise import elementwise_parts
 
-__all__ = ["MODES", "merge_dims", "plan"]
+__all__ = ["COPIES", "FOLDS", "MODES", "merge_dims", "plan"]
 
 MODES = ("constant", "reflect", "replicate", "circular")
 
@@ -100,27 +102,30 @@ def _copy(request: Request, source: Meta, mode: int) -> Planned:
     has_fill = isinstance(fill, Meta)
     buffers = (0, 1, 2) if has_fill else (0, 0, 1)  # without a fill, the kernel does not read its second buffer
     dims = merge_dims(list(zip(shape, source.shape, pads_before, source.strides, strict=True)))
-    if request.capabilities.style == "triton":
-        from .triton import pad as triton  # lazy: Triton devices only
+    launch = COPIES[request.capabilities.style]
+    return Planned((out,), (launch(request, bits_dtype, slots, buffers, dims, mode, has_fill, out.numel),))
 
-        step = triton.copy_step(request, bits_dtype, slots, buffers, dims, mode, has_fill, out.numel)
-        return Planned((out,), (step,))
+
+def _opencl_copy_step(
+    request: Request, bits_dtype: DType, slots: tuple[Slot, ...], buffers: tuple[int, ...], dims: Sequence[Dim],
+    mode: int, has_fill: bool, numel: int,
+) -> Step:  # fmt: skip
+    """Build the launch that pads in OpenCL; see `triton.pad.copy_step` for the arguments."""
     *outer, (row_size, source_size, lead, stride) = dims
-    rows = out.numel // row_size
+    rows = numel // row_size
     defines = {"MODE": mode, "FILLED": int(has_fill), "OUTER": len(outer)}
     caps = request.capabilities
-    if caps.style == "gpu":
+    if not caps.takes_runs:
         geometry = (rows, row_size, 1, 1, source_size, lead, stride, *_tables(outer))
-        step = _grid(request, "grid", bits_dtype.compute, slots, defines, buffers, geometry, out.numel)
-        return Planned((out,), (step,))
-    parts = elementwise_parts(out.numel, caps.cores)
+        return _grid(request, "grid", bits_dtype.compute, slots, defines, buffers, geometry, numel)
+    parts = elementwise_parts(numel, caps.cores)
     row_chunk, row_items = split(rows, parts)
     chunk, items = split(row_size, -(-parts // row_items), 64)
     geometry = (rows, row_size, row_chunk, chunk, source_size, lead, stride, *_tables(outer))
     lanes = caps.lanes // 2 if bits_dtype.itemsize == 8 else caps.lanes
     defines["UNIT"] = int(stride == 1 and source_size >= lanes)
     kernel = _instance(request, "rows", bits_dtype.compute, lanes, slots, defines)
-    return Planned((out,), (Step(kernel, buffers, pack_longs(geometry), (row_items, items), (1, 1), out.numel),))
+    return Step(kernel, buffers, pack_longs(geometry), (row_items, items), (1, 1), numel)
 
 
 def _fill_steps(request: Request, out: Meta, fill: object) -> tuple[Step, ...]:
@@ -151,23 +156,27 @@ def _fold(request: Request, source: Meta, mode: int) -> Planned:
         return Planned((out,), _fill_steps(request, out, None))
     dims = merge_dims(list(zip(size, source.shape, pads_before, source.strides, strict=True)))
     slots, element = (Slot(source.dtype.name),) * 2, source.dtype.compute
-    if request.capabilities.style == "triton":
-        from .triton import pad as triton  # lazy: Triton devices only
+    launch = FOLDS[request.capabilities.style]
+    return Planned((out,), (launch(request, element, slots, dims, mode, out.numel),))
 
-        return Planned((out,), (triton.fold_step(request, element, slots, dims, mode, out.numel),))
+
+def _opencl_fold_step(
+    request: Request, element: str, slots: tuple[Slot, ...], dims: Sequence[Dim], mode: int, numel: int
+) -> Step:
+    """Build the launch of the transpose in OpenCL; see `triton.pad.fold_step` for the arguments."""
     *outer, (row_size, source_size, lead, stride) = dims
-    rows = out.numel // row_size
+    rows = numel // row_size
     defines = {"MODE": mode, "OUTER": len(outer)}
     caps = request.capabilities
-    if caps.style == "gpu":
+    if not caps.takes_runs:
         geometry = (rows, row_size, 1, source_size, lead, stride, *_tables(outer))
-        return Planned((out,), (_grid(request, "fold_grid", element, slots, defines, (0, 1), geometry, out.numel),))
-    row_chunk, row_items = split(rows, elementwise_parts(out.numel, caps.cores))
-    lanes = caps.lanes // 2 if source.dtype.itemsize == 8 else caps.lanes
+        return _grid(request, "fold_grid", element, slots, defines, (0, 1), geometry, numel)
+    row_chunk, row_items = split(rows, elementwise_parts(numel, caps.cores))
+    lanes = caps.vector_lanes(dtypes.BY_NAME[slots[0].dtype].itemsize)
     defines["UNIT"] = int(stride == 1)
     kernel = _instance(request, "fold", element, lanes, slots, defines)
     geometry = (rows, row_size, row_chunk, source_size, lead, stride, *_tables(outer))
-    return Planned((out,), (Step(kernel, (0, 1), pack_longs(geometry), (row_items,), (1,), out.numel),))
+    return Step(kernel, (0, 1), pack_longs(geometry), (row_items,), (1,), numel)
 
 
 def _tables(outer: Sequence[Dim]) -> list[int]:
@@ -179,7 +188,7 @@ def _instance(
     request: Request, entry: str, element: str, lanes: int, slots: tuple[Slot, ...], defines: dict[str, int]
 ) -> Instance:
     """Return the kernel of the schedule `entry`."""
-    text = request.record.texts[request.device.driver.target]
+    text = request.text
     all_defines = ((f"SCHEDULE_{entry.upper()}", "1"), *((k, str(v)) for k, v in defines.items()))
     # Named after the kind and not the op, because both ops share one kernel source.
     return Instance("pad", text.source, f"pad_{entry}", element, lanes, slots, all_defines, text.functions)
@@ -199,3 +208,24 @@ def _grid(
     group_size = min(128, request.capabilities.max_group)
     kernel = _instance(request, entry, element, 1, slots, defines)
     return Step(kernel, buffers, pack_longs(geometry), (-(-numel // group_size) * group_size,), (group_size,), numel)
+
+
+def _triton_copy_step(
+    request: Request, bits_dtype: DType, slots: tuple[Slot, ...], buffers: tuple[int, ...], dims: Sequence[Dim],
+    mode: int, has_fill: bool, numel: int,
+) -> Step:  # fmt: skip
+    from .triton import pad as triton  # lazy: Triton devices only
+
+    return triton.copy_step(request, bits_dtype, slots, buffers, dims, mode, has_fill, numel)
+
+
+def _triton_fold_step(
+    request: Request, element: str, slots: tuple[Slot, ...], dims: Sequence[Dim], mode: int, numel: int
+) -> Step:
+    from .triton import pad as triton  # lazy: Triton devices only
+
+    return triton.fold_step(request, element, slots, dims, mode, numel)
+
+
+COPIES = ByStyle("padding", cpu=_opencl_copy_step, gpu=_opencl_copy_step, triton=_triton_copy_step)
+FOLDS = ByStyle("padding's transpose", cpu=_opencl_fold_step, gpu=_opencl_fold_step, triton=_triton_fold_step)

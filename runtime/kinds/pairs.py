@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, ShapeError
@@ -22,7 +23,7 @@ from ..schedules import choose
 from . import Planned, Request, pointwise
 from .elementwise import elementwise_parts
 
-__all__ = ["POWERS", "plan"]
+__all__ = ["LAUNCHES", "POWERS", "plan"]
 
 POWERS = {"0": 0, "1": 1, "2": 2, "any": 3, "count": 4, "max": 5}
 _DOTS_ROWS, _DOTS_VECTORS = 6, 2  # register tile of `dots`
@@ -99,29 +100,37 @@ class _Builder:
         self.steps: list[Step] = []
 
     def plan(self, batch: int, rows: int, columns: int, m: int) -> Planned:
-        if self.caps.style == "triton":
-            from .triton import pairs as triton  # lazy: Triton devices only
-
-            step = triton.step(
-                self.request, self.kind, self.element.compute, self.slots(), tuple(self.buffers), self.flags,
-                self.numbers, (batch, rows, columns, m),
-            )  # fmt: skip
-            return Planned((self.out,), (step,))
-        work = batch * rows * columns * m
-        if self.caps.style == "gpu":
-            params = choose(self.request, "pairs", {"rows": rows, "columns": columns, "m": m}, self.dtype.name)
-            local = min(params["group"], self.caps.max_group)
-            size = (-(-self.out.numel // local) * local,)
-            self.launch(f"grid_{self.kind}", 1, (batch, rows, columns, m, 1, 1), size, (local,), work)
-        elif self.kind == "dots":
-            self.dots(batch, rows, columns, m, work)
-        else:
-            parts = max(1, elementwise_parts(work // 4, self.caps.cores) // batch)
-            self.flags["MR"] = 1 if self.power == 3 else _SUM_ROWS
-            chunk, items = split(rows, parts, self.flags["MR"])
-            geometry = (batch, rows, columns, m, chunk, 1)
-            self.launch("sums", self.lanes(), geometry, (items, batch), (1, 1), work)
+        LAUNCHES[self.caps.style](self, batch, rows, columns, m)
         return Planned((self.out,), tuple(self.steps), tuple(self.scratch))
+
+    def add_triton(self, batch: int, rows: int, columns: int, m: int) -> None:
+        """Add the launch for Triton."""
+        from .triton import pairs as triton  # lazy: Triton devices only
+
+        step = triton.step(
+            self.request, self.kind, self.element.compute, self.slots(), tuple(self.buffers), self.flags,
+            self.numbers, (batch, rows, columns, m),
+        )  # fmt: skip
+        self.steps.append(step)
+
+    def add_grid(self, batch: int, rows: int, columns: int, m: int) -> None:
+        """Add the launch on GPUs: one work-item for each element of the result."""
+        params = choose(self.request, "pairs", {"rows": rows, "columns": columns, "m": m}, self.dtype.name)
+        local = min(params["group"], self.caps.max_group)
+        size, work = (-(-self.out.numel // local) * local,), batch * rows * columns * m
+        self.launch(f"grid_{self.kind}", 1, (batch, rows, columns, m, 1, 1), size, (local,), work)
+
+    def add_vectors(self, batch: int, rows: int, columns: int, m: int) -> None:
+        """Add the launch on CPUs: `dots` or `sums`."""
+        work = batch * rows * columns * m
+        if self.kind == "dots":
+            self.dots(batch, rows, columns, m, work)
+            return
+        parts = max(1, elementwise_parts(work // 4, self.caps.cores) // batch)
+        self.flags["MR"] = 1 if self.power == 3 else _SUM_ROWS
+        chunk, items = split(rows, parts, self.flags["MR"])
+        geometry = (batch, rows, columns, m, chunk, 1)
+        self.launch("sums", self.lanes(), geometry, (items, batch), (1, 1), work)
 
     def dots(self, batch: int, rows: int, columns: int, m: int, work: int) -> None:
         """Add the launch of `dots` on CPUs.
@@ -156,7 +165,7 @@ class _Builder:
         work: int, slots: tuple[Slot, ...] | None = None,
     ) -> None:  # fmt: skip
         buffers, slots = tuple(self.buffers), slots or self.slots()
-        text = self.request.record.texts[self.request.device.driver.target]
+        text = self.request.text
         defines = {"BUFFERS": len(buffers), "NUMBERS": len(self.numbers), **self.flags}
         functions = {"abs", *(("pow",) if self.power == 3 else ()), *(("sqrt",) if self.flags["ROOT"] == 1 else ())}
         all_defines = ((f"SCHEDULE_{entry.upper()}", "1"), *((k, str(v)) for k, v in defines.items()))
@@ -165,3 +174,6 @@ class _Builder:
             tuple(sorted(functions)),
         )
         self.steps.append(Step(instance, buffers, pack_longs(geometry), size, local, work // 8, self.numbers))
+
+
+LAUNCHES = ByStyle("distances of pairs", cpu=_Builder.add_vectors, gpu=_Builder.add_grid, triton=_Builder.add_triton)

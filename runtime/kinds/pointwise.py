@@ -18,6 +18,7 @@ import math
 
 from .. import dtypes
 from ..backends.protocol import Instance, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
@@ -26,7 +27,7 @@ from ..schedules import Choice, choose
 from . import Planned, Request
 from .elementwise import COSTS, Operands, compute_dtype, elementwise_parts, operands_of, result_dtype
 
-__all__ = ["plan", "step"]
+__all__ = ["LAUNCHES", "plan", "step"]
 
 _MAX_PERIOD_VECTORS = 4  # longest row, in vectors, that is merged with its neighbours into one long row
 _BLOCK_ELEMENTS = 4096  # elements of rows that share cache lines, processed before the next block of rows
@@ -75,21 +76,23 @@ def _new_output_strides(request: Request, shape: tuple[int, ...]) -> tuple[int, 
 
 def step(request: Request, outputs: tuple[Meta, ...], shape: tuple[int, ...], common_dtype: DType) -> Step:
     """Choose a schedule and build the launch that computes `outputs` of the broadcast `shape`."""
-    caps = request.capabilities
     operands = operands_of(request, outputs, common_dtype)
     zero_strides = (0,) * len(shape)
     sizes, strides = collapse(
         shape, [zero_strides if m is None else expand_strides(m, shape) for m in operands.layouts]
     )
     element = "uchar" if common_dtype is dtypes.bool_ else common_dtype.compute
-    if caps.style == "triton":
-        from .triton import pointwise as triton  # lazy: Triton devices only
+    return LAUNCHES[request.capabilities.style](request, operands, sizes, strides, outputs, element, common_dtype)
 
-        return triton.step(request, operands, sizes, strides, element)
+
+def _opencl_step(
+    request: Request, operands: Operands, sizes: tuple[int, ...], strides: list[tuple[int, ...]],
+    outputs: tuple[Meta, ...], element: str, common_dtype: DType,
+) -> Step:  # fmt: skip
+    """Choose an OpenCL schedule, and build its launch."""
+    caps = request.capabilities
     params = choose(request, "pointwise", {"numel": outputs[0].numel}, common_dtype.name)
-    lanes = params["width"] or (caps.lanes if caps.style == "cpu" or caps.lanes <= 4 else 4)
-    if element in ("double", "long") and caps.style == "cpu":
-        lanes //= 2
+    lanes = caps.elementwise_lanes(8 if element in ("double", "long") else 4, params["width"])
     is_flat = len(sizes) <= 1 and all(s in ((), (0,), (1,)) for s in strides)
     if is_flat and all(s in ((), (1,)) for s in strides[-len(outputs) :]):
         return _flat(request, operands, strides, outputs, element, lanes, params)
@@ -100,7 +103,7 @@ def _instance(
     request: Request, operands: Operands, entry: str, element: str, lanes: int, defines: tuple[tuple[str, str], ...]
 ) -> Instance:
     """Return the kernel of a schedule."""
-    text = request.record.texts[request.device.driver.target]
+    text = request.text
     name = request.record.name
     value_layouts = [
         m for m, o in zip(operands.layouts, request.record.operands, strict=False) if o.type == "value" and m
@@ -114,7 +117,7 @@ def _instance(
 
 def _work(request: Request, numel: int, element: str) -> int:
     """Estimate the work (see `Step`) of computing `numel` elements with vectorised code, from the functions' costs."""
-    functions = request.record.texts[request.device.driver.target].functions
+    functions = request.text.functions
     width_factor = 2 if element in ("double", "long") else 1
     return numel * width_factor * (1 + sum(COSTS.get(name, 4) for name in functions)) // 4
 
@@ -152,7 +155,7 @@ def _flat(
     """Build the launch of `contiguous` or `grid`."""
     caps, numel = request.capabilities, outputs[0].numel
     classes = _stride_classes(operands, strides)
-    if caps.style == "gpu":
+    if not caps.takes_runs:
         local, items = min(params["group"], caps.max_group), -(-numel // lanes)
         instance = _instance(request, operands, "grid", element, lanes, classes)
         size = (-(-items // local) * local,)
@@ -180,7 +183,7 @@ def _strided(
     if not sizes:
         sizes, strides = (1,), [(0,)] * len(strides)
     rank, inner = len(sizes) - 1, sizes[-1]
-    if caps.style == "gpu":
+    if not caps.takes_runs:
         local = min(params["group"], caps.max_group)
         defines = (("OUTER", str(rank)), *_stride_classes(operands, strides))
         instance = _instance(request, operands, "grid_strided", element, 1, defines)
@@ -315,7 +318,7 @@ def _tiles(
     chunk, items = split(blocks, parts)
     columns, column_items = split(inner, -(-parts // items), block)
     transpose_defines = tuple((f"TURN{i}", "1") for i, s in enumerate(strides) if s[-2] == 1 and s[-1] not in (0, 1))
-    functions = request.record.texts[request.device.driver.target].functions
+    functions = request.text.functions
     light_define = (("LIGHT", "1"),) if sum(COSTS.get(name, 4) for name in functions) <= 1 else ()
     defines = (("OUTER", str(rank)), *_stride_classes(operands, strides), *transpose_defines, *light_define)
     instance = _instance(request, operands, "tiles", element, lanes, defines)
@@ -323,3 +326,16 @@ def _tiles(
     geometry = pack_longs((sizes[-2], inner, blocks, chunk, columns, *table))
     work = max(numel, _work(request, numel, element))
     return Step(instance, operands.buffers, geometry, (items, column_items), (1, 1), work, operands.numbers)
+
+
+def _triton_step(
+    request: Request, operands: Operands, sizes: tuple[int, ...], strides: list[tuple[int, ...]],
+    outputs: tuple[Meta, ...], element: str, common_dtype: DType,
+) -> Step:  # fmt: skip
+    """Build the launch for Triton."""
+    from .triton import pointwise as triton  # lazy: Triton devices only
+
+    return triton.step(request, operands, sizes, strides, element)
+
+
+LAUNCHES = ByStyle("pointwise ops", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)

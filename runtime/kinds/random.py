@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from .. import dtypes
 from ..backends.protocol import Instance, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, contiguous_strides, meta
 from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
@@ -19,7 +20,7 @@ from ..program import iota
 from . import Planned, Request
 from .elementwise import Operands, compute_dtype, elementwise_parts, operands_of, result_dtype
 
-__all__ = ["plan"]
+__all__ = ["LAUNCHES", "plan"]
 
 _DRAW_COST = 8  # cost of one draw, in additions
 
@@ -78,21 +79,21 @@ def _step(
     layouts = [zero_strides if m is None else expand_strides(m, shape) for m in operands.layouts]
     sizes, strides = collapse(shape, [contiguous_strides(shape), *layouts])
     position_strides, strides = strides[0], strides[1:]
-    if caps.style == "triton":
-        from .triton import pointwise as triton  # lazy: Triton devices only
+    launch = LAUNCHES[caps.style]
+    return launch(request, operands, sizes, strides, position_strides, outputs, element_dtype, parts)
 
-        seed_positions = _seed_positions(request, operands)
-        return triton.step(
-            request, operands, sizes, strides, element_dtype.compute, position_strides=position_strides,
-            integers=seed_positions,
-        )  # fmt: skip
-    lanes = caps.lanes if caps.style == "cpu" or caps.lanes <= 4 else 4
-    if element_dtype.itemsize == 8 and caps.style == "cpu":
-        lanes //= 2
+
+def _opencl_step(
+    request: Request, operands: Operands, sizes: tuple[int, ...], strides: list[tuple[int, ...]],
+    position_strides: tuple[int, ...], outputs: tuple[Meta, ...], element_dtype: DType, parts: int,
+) -> Step:  # fmt: skip
+    """Choose an OpenCL schedule, and build its launch."""
+    caps, numel = request.capabilities, outputs[0].numel
+    lanes = caps.elementwise_lanes(element_dtype.itemsize)
     is_flat = len(sizes) <= 1 and position_strides in ((), (1,)) and all(s in ((), (0,), (1,)) for s in strides)
     classes = _stride_classes(operands, strides)
     if is_flat and all(s in ((), (1,)) for s in strides[-len(outputs) :]):
-        if caps.style == "gpu":
+        if not caps.takes_runs:
             return _launch(
                 request, operands, "grid", element_dtype, lanes, classes, (numel, lanes), (-(-numel // lanes),)
             )
@@ -103,7 +104,7 @@ def _step(
     rows = numel // sizes[-1]
     table = [*sizes[:-1], *(x for s in (*strides, position_strides) for x in s)]
     classes = (("OUTER", str(len(sizes) - 1)), *classes)
-    if caps.style == "gpu":
+    if not caps.takes_runs:
         return _launch(
             request, operands, "grid_strided", element_dtype, 1, classes, (rows, sizes[-1], *table), (numel,)
         )
@@ -145,16 +146,15 @@ def _launch(
         size: Work-items per dimension; on GPUs rounded up to whole work-groups.
     """
     caps, record = request.capabilities, request.record
-    local = (1,) * len(size)
-    if caps.style == "gpu":
-        local = (min(128, caps.max_group),)
-        size = (-(-size[0] // local[0]) * local[0],)
+    group = caps.group_size(128)
+    local = (group, *(1,) * (len(size) - 1))
+    size = (-(-size[0] // group) * group, *size[1:])
     index = "ulong" if lanes == 1 else f"ulong{lanes}"
     defines = (
         (f"SCHEDULE_{entry.upper()}", "1"), *operands.defines, *classes, ("INDEX", index),
             ("IOTA", iota(index, lanes)),
     )  # fmt: skip
-    text = record.texts[request.device.driver.target]
+    text = request.text
     instance = Instance(
         record.name,
         text.source,
@@ -183,3 +183,19 @@ def _seed_positions(request: Request, operands: Operands) -> tuple[int, ...]:
     """Return the positions of seed and offset among the call's numbers; empty for an op that does not draw."""
     first = len(operands.numbers)
     return (first, first + 1) if request.record.detail["draws"] else ()
+
+
+def _triton_step(
+    request: Request, operands: Operands, sizes: tuple[int, ...], strides: list[tuple[int, ...]],
+    position_strides: tuple[int, ...], outputs: tuple[Meta, ...], element_dtype: DType, parts: int,
+) -> Step:  # fmt: skip
+    """Build the launch for Triton, which divides the work itself."""
+    from .triton import pointwise as triton  # lazy: Triton devices only
+
+    return triton.step(
+        request, operands, sizes, strides, element_dtype.compute, position_strides=position_strides,
+        integers=_seed_positions(request, operands),
+    )  # fmt: skip
+
+
+LAUNCHES = ByStyle("random ops", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)

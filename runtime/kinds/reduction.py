@@ -26,6 +26,7 @@ from math import prod
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, IndexShapeError, ShapeError
@@ -44,7 +45,7 @@ from .reduction_states import (
     vector_defines,
 )
 
-__all__ = ["plan"]
+__all__ = ["LAUNCHES", "plan"]
 
 # A long sum adds blocks to a total, so that its rounding error stays small: elements per block.
 _ROW_BLOCK = 4096  # of a row
@@ -91,11 +92,7 @@ def plan(request: Request) -> Planned:
         return Planned(outputs)
     space = _iteration_space(request, shape, dims, outputs)
     element = "uchar" if state_dtype is dtypes.bool_ else state_dtype.compute
-    if request.capabilities.style == "triton":
-        from .triton.reduction import steps as of_triton  # lazy: Triton devices only
-
-        return Planned(outputs, *of_triton(request, outputs, space, element))
-    steps, scratch = (_gpu if request.capabilities.style == "gpu" else _cpu)(request, outputs, space, element)
+    steps, scratch = LAUNCHES[request.capabilities.style](request, outputs, space, element)
     return Planned(outputs, steps, scratch)
 
 
@@ -189,7 +186,7 @@ def _steps(
         The launches, and the bytes of each field of the partial states.
     """
     record = request.record
-    text = record.texts[request.device.driver.target]
+    text = request.text
     inputs = tuple(slot(m, o.type) for o, m in request.tensors)
     results = tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
     states = tuple(state_slot(t, element) for t in record.detail["fields"])
@@ -256,7 +253,7 @@ def _work(request: Request, space: IterationSpace, entry: str) -> int:
     """Estimate the work (see `Step`) of the reduction: vectorised code takes 1/5 of it for each field of the state."""
     work = max(space.results * space.count, space.results)
     record = request.record
-    is_cheap = all(COSTS.get(name, 4) <= 2 for name in record.texts[request.device.driver.target].functions)
+    is_cheap = all(COSTS.get(name, 4) <= 2 for name in request.text.functions)
     is_adjacent = entry in ("columns", "abreast") or (
         entry == "rows" and space.reduced_strides[space.main_input][-1] == 1
     )
@@ -470,3 +467,15 @@ def _results_per_group(results: int, count: int, group: int, min_results: int) -
     ):
         per_group *= 2
     return per_group
+
+
+def _triton(
+    request: Request, outputs: tuple[Meta, ...], space: IterationSpace, element: str
+) -> tuple[tuple[Step, ...], tuple[int, ...]]:
+    """Build the launches for Triton."""
+    from .triton.reduction import steps  # lazy: Triton devices only
+
+    return steps(request, outputs, space, element)
+
+
+LAUNCHES = ByStyle("reductions", cpu=_cpu, gpu=_gpu, triton=_triton)

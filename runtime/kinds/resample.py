@@ -13,7 +13,8 @@ from __future__ import annotations
 from math import prod
 
 from .. import dtypes
-from ..backends.protocol import Instance, Step
+from ..backends.protocol import Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import normalize_dim, pack_longs, split
@@ -21,7 +22,7 @@ from ..schedules import choose
 from . import Planned, Request, slot
 from .elementwise import elementwise_parts
 
-__all__ = ["plan"]
+__all__ = ["LAUNCHES", "plan"]
 
 _UNROLLED_TAPS = 4  # weights per element up to which kernels are compiled without a loop
 
@@ -59,18 +60,23 @@ def plan(request: Request) -> Planned:
     outer, source_size, inner = prod(source.shape[:dim]), source.shape[dim], prod(source.shape[dim + 1 :])
     slots = (slot(source, "value"), slot(starts, "index"), slot(weights, "value"), slot(out, "value"))
     element = weights.dtype.compute
-    caps, record = request.capabilities, request.record
-    text = record.texts[request.device.driver.target]
-    if caps.style == "triton":
-        from .triton import resample as triton  # lazy: Triton devices only
+    sizes = (outer, output_size, source_size, inner, taps)
+    return Planned((out,), (LAUNCHES[request.capabilities.style](request, slots, element, sizes),))
 
-        return Planned((out,), (triton.step(request, slots, element, (outer, output_size, source_size, inner, taps)),))
+
+def _opencl_step(
+    request: Request, slots: tuple[Slot, ...], element: str, sizes: tuple[int, int, int, int, int]
+) -> Step:
+    """Build the launch in OpenCL; see `triton.resample.step` for the arguments."""
+    outer, output_size, source_size, inner, taps = sizes
+    numel, source_dtype = outer * output_size * inner, dtypes.BY_NAME[slots[0].dtype]
+    caps, record, text = request.capabilities, request.record, request.text
     lanes = caps.lanes // 2 if element == "double" else caps.lanes
-    parts = elementwise_parts(out.numel, caps.cores)
-    if caps.style == "gpu":
-        params = choose(request, "resample", {"numel": out.numel, "taps": taps}, source.dtype.name)
+    parts = elementwise_parts(numel, caps.cores)
+    if not caps.takes_runs:
+        params = choose(request, "resample", {"numel": numel, "taps": taps}, source_dtype.name)
         entry, lanes, chunk, local = "grid", 1, 0, min(params["group"], caps.max_group)
-        size = -(-out.numel // local) * local
+        size = -(-numel // local) * local
     elif inner == 1:
         entry, local = "line", 1
         chunk, size = split(outer, parts)
@@ -81,11 +87,22 @@ def plan(request: Request) -> Planned:
         chunk, size = split(outer * output_size, parts)
         while lanes > max(inner, 2):
             lanes //= 2
-    direct_bytes = source.dtype.itemsize if source.dtype.storage == element else 0
+    direct_bytes = source_dtype.itemsize if source_dtype.storage == element else 0
     defines = (
         (f"SCHEDULE_{entry.upper()}", "1"), ("TAPS", str(taps if taps <= _UNROLLED_TAPS and entry != "grid" else 0)),
         ("STRAIGHT", str(direct_bytes)),
     )  # fmt: skip
     kernel = Instance(record.name, text.source, f"resample_{entry}", element, lanes, slots, defines, text.functions)
     geometry = pack_longs((outer, output_size, source_size, inner, taps, chunk))
-    return Planned((out,), (Step(kernel, (0, 1, 2, 3), geometry, (size,), (local,), out.numel * taps),))
+    return Step(kernel, (0, 1, 2, 3), geometry, (size,), (local,), numel * taps)
+
+
+def _triton_step(
+    request: Request, slots: tuple[Slot, ...], element: str, sizes: tuple[int, int, int, int, int]
+) -> Step:
+    from .triton import resample as triton  # lazy: Triton devices only
+
+    return triton.step(request, slots, element, sizes)
+
+
+LAUNCHES = ByStyle("resampling", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..backends.protocol import Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, contiguous_strides, meta
 from ..dtypes import DType
 from ..errors import ArgumentError, ShapeError, UnsupportedDType
@@ -23,7 +24,7 @@ from ..schedules import choose
 from . import Planned, Request, slot
 from .elementwise import compute_dtype, elementwise_parts, result_dtype
 
-__all__ = ["RowPlanner", "plan"]
+__all__ = ["PLANS", "RowPlanner", "plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +205,16 @@ class RowPlanner:
 
     def plan(self) -> Planned:
         """Choose a schedule and build its launches."""
-        if self.caps.style == "triton":
-            from .triton.rowwise import plan as plan_triton  # lazy: Triton devices only
+        return PLANS[self.caps.style](self)
 
-            return plan_triton(self)
-        if self.caps.style == "gpu":
-            return self._plan_groups()
+    def plan_triton(self) -> Planned:
+        """Build the launches for Triton."""
+        from .triton.rowwise import plan  # lazy: Triton devices only
+
+        return plan(self)
+
+    def plan_rows(self) -> Planned:
+        """Choose a CPU schedule and build its launches."""
         if self._should_vectorise_across_rows():
             return self._plan_across_rows()
         return self._plan_along_rows()
@@ -238,7 +243,7 @@ class RowPlanner:
     ) -> Step:
         """Build the launch of the kernel `entry`. scratch: number of buffers in scratch memory."""
         record = self.request.record
-        text = record.texts[self.request.device.driver.target]
+        text = self.request.text
         all_defines = (
             (f"SCHEDULE_{entry.upper()}", "1"), ("OUTER", str(len(self.outer_sizes))),
             ("INNER", str(len(self.inner_sizes))), ("SCRATCH", str(scratch)), ("NUMBERS", str(len(self.numbers))),
@@ -273,9 +278,8 @@ class RowPlanner:
         steps = []
         if parts:
             steps.append(self._launch(entry, lanes, geometry, (parts * local,), (local,), count, **launch_args))  # type: ignore[arg-type]
-        width, items, group = self.n, 1, 1
-        if self.caps.style == "gpu":
-            group = min(64, self.caps.max_group)
+        width, items, group = self.n, 1, self.caps.group_size(64)
+        if not self.caps.takes_runs:
             width, items = 1, -(-self.n // group) * group
         elif self.n * parts > 32 * 1024:
             width, items = split(self.n, self.caps.cores, 64)
@@ -347,7 +351,7 @@ class RowPlanner:
 
     # GPU
 
-    def _plan_groups(self) -> Planned:
+    def plan_groups(self) -> Planned:
         """Plan `group`: one work-group per row; if a result is a sum over rows, one work-group per run of rows."""
         max_group = min(self.caps.max_group, self.params["group"], self.caps.local_memory // (2 * self.scratch_bytes))
         group = 1
@@ -359,3 +363,8 @@ class RowPlanner:
             return self._plan_with_sums("group", 1, parts, chunk, group, defines=defines)
         geometry = self._geometry(self.rows, 1, self.rows, self.outer_sizes, self.outer_strides)
         return Planned(self.outputs, (self._launch("group", 1, geometry, (self.rows * group,), (group,), 0, defines),))
+
+
+PLANS = ByStyle(
+    "rowwise ops", cpu=RowPlanner.plan_rows, gpu=RowPlanner.plan_groups, triton=RowPlanner.plan_triton
+)

@@ -19,6 +19,7 @@ from math import prod
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..errors import ArgumentError, DTypeError, NotSupported, ShapeError
 from ..layout import pack_longs, split
@@ -26,7 +27,7 @@ from . import Planned, Request, slot
 from .elementwise import elementwise_parts
 from .index import pointwise_steps
 
-__all__ = ["plan"]
+__all__ = ["LAUNCHES", "plan"]
 
 _MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
 _TAPS = (2, 1, 4)  # elements that a sample reads along each dimension; one entry per mode in _MODES
@@ -87,12 +88,7 @@ def plan(request: Request) -> Planned:
     constants = {
         "DIMS": num_spatial, "MODE": mode, "PADDING": padding, "ALIGN": int(bool(request.static("align"))),
     }  # fmt: skip
-    if request.capabilities.style == "triton":
-        from .triton import sampling as triton  # lazy: Triton devices only
-
-        step = triton.step(request, entry, slots, buffers, sizes, constants, _TAPS[mode])
-    else:
-        step = _step(request, entry, slots, buffers, sizes, constants)
+    step = LAUNCHES[request.capabilities.style](request, entry, slots, buffers, sizes, constants)
     if accumulator is out:
         return Planned((out,), (step,))
     rounding = pointwise_steps(request, "copy", accumulator, out, (dtype,), (len(slots), len(slots) - 1))
@@ -114,7 +110,7 @@ def _choice_index(request: Request, name: str, choices: tuple[str, ...]) -> int:
     return choices.index(choice)
 
 
-def _step(
+def _opencl_step(
     request: Request,
     entry: str,
     slots: tuple[Slot, ...],
@@ -126,34 +122,46 @@ def _step(
 
     `sizes` are batch, channels, points per image, and the spatial sizes from the innermost to the outermost.
     """
-    caps, record = request.capabilities, request.record
+    caps = request.capabilities
     batch, channels, points, *spatial = sizes
     plane, taps = prod(spatial), _TAPS[constants["MODE"]] ** constants["DIMS"]
     element = dtypes.BY_NAME[slots[0].dtype].compute
     work = batch * channels * (points * taps + (plane if entry == "input" else 0))
-    gpu = caps.style == "gpu"
-    lanes = 1 if gpu else caps.lanes // 2 if element == "double" else caps.lanes
+    takes_runs, group_size = caps.takes_runs, caps.group_size(_GROUP)
+    lanes = caps.vector_lanes(8 if element == "double" else 4)
     while lanes > max(points, 2):
         lanes //= 2
-    parts, group_size = (1, min(_GROUP, caps.max_group)) if gpu else (elementwise_parts(work, caps.cores), 1)
+    parts = elementwise_parts(work, caps.cores)
     blocks, range_size = -(-points // lanes), plane
     if entry == "input":
         planes = batch * channels
-        chunk, items = (1, planes) if gpu else split(planes, min(parts, caps.cores))
-        range_size, ranges = split(plane, max(1, caps.cores * group_size // planes)) if gpu else (plane, 1)
+        chunk, items = split(planes, min(parts, caps.cores) if takes_runs else planes)
+        range_size, ranges = split(plane, 1 if takes_runs else max(1, caps.cores * group_size // planes))
         global_size, local_size = (-(-items // group_size) * group_size, ranges), (group_size, 1)
     else:
-        chunk, items = (1, batch * blocks) if gpu else split(batch * blocks, parts)
+        chunk, items = split(batch * blocks, parts if takes_runs else batch * blocks)
         global_size, local_size = (-(-items // group_size) * group_size,), (group_size,)  # type: ignore[assignment]
     geometry = pack_longs(
         (batch, channels, points, plane, blocks, chunk, range_size, *spatial, *(1,) * (3 - len(spatial)))
     )
-    defines = {f"SCHEDULE_{entry.upper()}": 1, "ONE": int(not gpu), **constants}
+    defines = {f"SCHEDULE_{entry.upper()}": 1, "ONE": int(takes_runs), **constants}
     image_dtype = dtypes.BY_NAME[slots[1 if entry == "places" else 0].dtype]
     defines["STRAIGHT"] = image_dtype.itemsize if entry != "input" and image_dtype.storage == element else 0
     defines["INDEX"] = "long" if element == "double" else "int"  # type: ignore[assignment]
     kernel = Instance(
-        "sampling", record.texts[request.device.driver.target].source, f"sampling_{entry}", element, lanes, slots,
+        "sampling", request.text.source, f"sampling_{entry}", element, lanes, slots,
         tuple((k, str(v)) for k, v in defines.items()), ("floor", "round"),
     )  # fmt: skip
     return Step(kernel, buffers, geometry, global_size, local_size, work)
+
+
+def _triton_step(
+    request: Request, entry: str, slots: tuple[Slot, ...], buffers: tuple[int, ...], sizes: tuple[int, ...],
+    constants: dict[str, int],
+) -> Step:  # fmt: skip
+    from .triton import sampling as triton  # lazy: Triton devices only
+
+    return triton.step(request, entry, slots, buffers, sizes, constants, _TAPS[constants["MODE"]])
+
+
+LAUNCHES = ByStyle("sampling", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, NotSupported, ShapeError
@@ -31,7 +32,7 @@ from .elementwise import DTYPE_KINDS, compute_dtype, elementwise_parts
 from .reduction_states import LIMITS, WIDE, is_bool, output_dtype, state_bytes, state_slot, vector_defines
 from .scan_lines import Lines, schedule
 
-__all__ = ["plan"]
+__all__ = ["LAUNCHES", "plan"]
 
 _SHORT_MAX_ELEMENTS, _SHORT_MIN_LINES = 8, 256  # longest line, and fewest lines, of the schedule `short`
 _LAST_LANE = {2: "s1", 4: "s3", 8: "s7", 16: "sf"}  # component of a vector's last lane
@@ -63,11 +64,7 @@ def plan(request: Request) -> Planned:
         return Planned(outputs)
     lines = _lines(request, shape, dim, outputs)
     element = "uchar" if state_dtype is dtypes.bool_ else state_dtype.compute
-    if request.capabilities.style == "triton":
-        from .triton.scan import steps as triton_steps  # lazy: Triton devices only
-
-        return Planned(outputs, *triton_steps(request, outputs, lines, element))
-    return Planned(outputs, *(_gpu if request.capabilities.style == "gpu" else _cpu)(request, outputs, lines, element))
+    return Planned(outputs, *LAUNCHES[request.capabilities.style](request, outputs, lines, element))
 
 
 def _static(request: Request, name: str, default: object) -> object:
@@ -144,7 +141,7 @@ def _steps(
         The launches, and the bytes of each field of the totals.
     """
     record = request.record
-    text = record.texts[request.device.driver.target]
+    text = request.text
     inputs = tuple(slot(m, o.type) for o, m in request.tensors)
     results = tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
     states = tuple(state_slot(t, element) for t in record.detail["fields"])
@@ -311,3 +308,15 @@ def _gpu(
     defines = (("DEEP", str(threads_per_line)), ("GROUP", str(group)))
     launch = _Launch("group", (1, 0, share_size), shares, (groups * group,), (group, 1), 1, defines)
     return _steps(request, outputs, lines, element, launch)
+
+
+def _triton(
+    request: Request, outputs: tuple[Meta, ...], lines: Lines, element: str
+) -> tuple[tuple[Step, ...], tuple[int, ...]]:
+    """Build the launches for Triton."""
+    from .triton.scan import steps  # lazy: Triton devices only
+
+    return steps(request, outputs, lines, element)
+
+
+LAUNCHES = ByStyle("scans", cpu=_cpu, gpu=_gpu, triton=_triton)

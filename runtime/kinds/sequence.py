@@ -56,7 +56,7 @@ def should_fuse_steps(device: Device, weight: Meta, rows: int) -> bool:
         rows: Rows of the batch.
     """
     caps = device.driver.capabilities
-    if caps.style != "cpu" or weight.dtype.name not in ("float32", "float64") or caps.lanes < 8:
+    if not caps.takes_runs or weight.dtype.name not in ("float32", "float64") or caps.lanes < 8:
         return False
     return rows >= _MIN_ROWS_PER_CORE * caps.cores or weight.numel * weight.dtype.itemsize <= _MAX_CACHED_WEIGHT_BYTES
 
@@ -101,7 +101,7 @@ def plan(request: Request) -> Planned:
         buffers.append(result)  # the kernel does not access it
         pitches.append(0)
     packed = result + len(request.into)
-    text = record.texts["opencl"]
+    text = request.text
     common = (("NV", str(nv)),)
 
     def instance(entry: str, types: tuple[Slot, ...], entry_defines: tuple[tuple[str, str], ...]) -> Instance:

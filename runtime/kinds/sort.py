@@ -22,6 +22,7 @@ from math import prod
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError
 from ..layout import collapse, normalize_dim, pack_longs, split
@@ -29,7 +30,7 @@ from . import Planned, Request, slot
 from .elementwise import elementwise_parts
 from .sort_rows import RANK_MAX, Rows, rank_levels
 
-__all__ = ["plan"]
+__all__ = ["LAUNCHES", "SEARCHES", "plan"]
 
 _MIN_PART = 16384  # elements of a row per core, at least
 _WHOLE_ROW_MAX = 4096  # longest row that one work-item sorts, even if there are few rows
@@ -78,13 +79,7 @@ def _order(request: Request) -> Planned:
     rows = Rows(
         request, prod(sizes), n, k, bool(descending), sizes, (strides[0], strides[1]), steps, source.dtype
     )  # fmt: skip
-    style = request.capabilities.style
-    if style == "triton":
-        from .triton.sort import launch  # lazy: Triton devices only
-
-        launches, scratch = launch(rows)
-    else:
-        launches, scratch = (_Cpu if style == "cpu" else _Gpu)(rows).launches()
+    launches, scratch = LAUNCHES[request.capabilities.style](rows)
     return Planned(outputs, tuple(launches), tuple(scratch))
 
 
@@ -124,7 +119,7 @@ class _Launches:
         ))  # fmt: skip
         slots = (Slot(r.raw.name, "raw"), Slot(r.raw.name, "raw"), Slot("int64", "raw"), Slot("int64", "raw"),
                  Slot("int64", "raw"))  # fmt: skip
-        text = r.request.record.texts[r.request.device.driver.target]
+        text = r.request.text
         define_pairs = tuple((name, str(value)) for name, value in all_defines.items())
         # Named after the kind and not the op, because the ops share kernels.
         instance = Instance("sort", text.source, f"sort_{entry}", r.raw.compute, 1, slots, define_pairs)
@@ -254,17 +249,50 @@ def _search(request: Request) -> Planned:
     right, total = (True, False) if bins else (bool(request.static("right")), bool(request.static("total")))
     flags = {"RIGHT": int(right), "TOTAL": int(total), "BINS": int(bins)}
     buffers = (0, 1, 2) if n else (1, 1, 2)  # an empty tensor has no memory to pass to a kernel
-    steps = 2 if bins and caps.style == "cpu" else n.bit_length() + 1
-    if caps.style == "triton":
-        from .triton.sort import search_step  # lazy: Triton devices only
+    steps = 2 if bins and caps.takes_runs else n.bit_length() + 1
+    sizes = (out.numel, n, m, stride, steps)
+    return Planned((out,), (SEARCHES[caps.style](request, slots, buffers, sizes, flags),))
 
-        return Planned((out,), (search_step(request, slots, buffers, (out.numel, n, m, stride, steps), flags),))
-    text = record.texts[request.device.driver.target]
-    group = 1 if caps.style == "cpu" else min(128, caps.max_group)
-    parts = elementwise_parts(out.numel * steps, caps.cores) if group == 1 else out.numel
-    chunk, items = split(out.numel, parts)
+
+def _search_step(
+    request: Request, slots: tuple[Slot, ...], buffers: tuple[int, ...], sizes: tuple[int, int, int, int, int],
+    flags: dict[str, int],
+) -> Step:  # fmt: skip
+    """Build the launch of a search in OpenCL; see `triton.sort.search_step` for the arguments."""
+    caps, text = request.capabilities, request.text
+    numel, n, m, stride, steps = sizes
+    group = caps.group_size(128)
+    chunk, items = split(numel, elementwise_parts(numel * steps, caps.cores) if caps.takes_runs else numel)
     defines = (("GROUP", str(group)), *((k, str(v)) for k, v in flags.items()))
-    instance = Instance("search", text.source, "search", sequence.dtype.compute, 1, slots, defines, text.functions)
-    geometry = pack_longs((out.numel, n, m, stride, chunk))
+    element = dtypes.BY_NAME[slots[0].dtype].compute
+    instance = Instance("search", text.source, "search", element, 1, slots, defines, text.functions)
+    geometry = pack_longs((numel, n, m, stride, chunk))
     size = (-(-items // group) * group,)
-    return Planned((out,), (Step(instance, buffers, geometry, size, (group,), out.numel * steps),))
+    return Step(instance, buffers, geometry, size, (group,), numel * steps)
+
+
+def _launch_cpu(rows: Rows) -> tuple[list[Step], list[int]]:
+    return _Cpu(rows).launches()
+
+
+def _launch_gpu(rows: Rows) -> tuple[list[Step], list[int]]:
+    return _Gpu(rows).launches()
+
+
+def _launch_triton(rows: Rows) -> tuple[list[Step], list[int]]:
+    from .triton.sort import launch  # lazy: Triton devices only
+
+    return launch(rows)
+
+
+def _triton_search_step(
+    request: Request, slots: tuple[Slot, ...], buffers: tuple[int, ...], sizes: tuple[int, int, int, int, int],
+    flags: dict[str, int],
+) -> Step:  # fmt: skip
+    from .triton.sort import search_step  # lazy: Triton devices only
+
+    return search_step(request, slots, buffers, sizes, flags)
+
+
+LAUNCHES = ByStyle("sorting", cpu=_launch_cpu, gpu=_launch_gpu, triton=_launch_triton)
+SEARCHES = ByStyle("searching", cpu=_search_step, gpu=_search_step, triton=_triton_search_step)

@@ -10,13 +10,15 @@ from math import prod
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
+from ..dtypes import DType
 from ..errors import ArgumentError, ShapeError
 from ..layout import collapse, pack_longs, split
 from . import Planned, Request
 from .elementwise import elementwise_parts
 
-__all__ = ["plan"]
+__all__ = ["LAUNCHES", "plan"]
 
 
 def plan(request: Request) -> Planned:
@@ -43,30 +45,44 @@ def plan(request: Request) -> Planned:
         (*batch_strides, layout.strides[-2]) for batch_strides, layout in zip(strides, (input, out), strict=True)
     ]
     column_strides = (input.strides[-1], out.strides[-1])
-    rows, caps = prod(sizes), request.capabilities
     raw = dtypes.bits_dtype(input.dtype)
     slots = (Slot(raw.name, "raw"),) * 2
-    if caps.style == "triton":
-        from .triton import triangle as triton  # lazy: Triton devices only
+    launch = LAUNCHES[request.capabilities.style]
+    step = launch(request, raw, slots, sizes, n, row_strides, column_strides, diagonal, bool(lower))
+    return Planned((out,), (step,))
 
-        return Planned(
-            (out,), (triton.step(request, raw, slots, sizes, n, row_strides, column_strides, diagonal, bool(lower)),)
-        )
-    lanes = 1 if caps.style == "gpu" else caps.lanes // 2 if raw.itemsize == 8 else caps.lanes
-    entry = "grid" if caps.style == "gpu" else "rows"
-    row_chunk, items = split(rows, elementwise_parts(out.numel, caps.cores))
+
+def _opencl_step(
+    request: Request, raw: DType, slots: tuple[Slot, ...], sizes: tuple[int, ...], n: int,
+    row_strides: list[tuple[int, ...]], column_strides: tuple[int, int], diagonal: int, lower: bool,
+) -> Step:  # fmt: skip
+    """Build the launch in OpenCL; see `triton.triangle.step` for the arguments."""
+    caps, rows = request.capabilities, prod(sizes)
+    numel = rows * n
+    lanes = caps.vector_lanes(raw.itemsize)
+    entry = "rows" if caps.takes_runs else "grid"
+    row_chunk, items = split(rows, elementwise_parts(numel, caps.cores))
     defines = (
         (f"SCHEDULE_{entry.upper()}", "1"), ("LOWER", str(int(bool(lower)))), ("OUTER", str(len(sizes))),
         ("UNIT", str(int(column_strides == (1, 1)))),
     )  # fmt: skip
-    text = request.record.texts[request.device.driver.target]
+    text = request.text
     kernel = Instance("triangle", text.source, f"triangle_{entry}", raw.compute, lanes, slots, defines, text.functions)
     geometry = pack_longs((
         rows, n, row_chunk, diagonal, *column_strides, *sizes, *(s for strides in row_strides for s in strides)
     ))  # fmt: skip
-    if caps.style == "gpu":
-        local = min(128, caps.max_group)
-        size, group = (-(-out.numel // local) * local,), (local,)
-    else:
-        size, group = (items,), (1,)
-    return Planned((out,), (Step(kernel, (0, 1), geometry, size, group, out.numel),))
+    local = caps.group_size(128)
+    size = items if caps.takes_runs else -(-numel // local) * local
+    return Step(kernel, (0, 1), geometry, (size,), (local,), numel)
+
+
+def _triton_step(
+    request: Request, raw: DType, slots: tuple[Slot, ...], sizes: tuple[int, ...], n: int,
+    row_strides: list[tuple[int, ...]], column_strides: tuple[int, int], diagonal: int, lower: bool,
+) -> Step:  # fmt: skip
+    from .triton import triangle as triton  # lazy: Triton devices only
+
+    return triton.step(request, raw, slots, sizes, n, row_strides, column_strides, diagonal, lower)
+
+
+LAUNCHES = ByStyle("triangles", cpu=_opencl_step, gpu=_opencl_step, triton=_triton_step)

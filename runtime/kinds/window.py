@@ -21,6 +21,7 @@ from math import prod
 from typing import cast
 
 from ..backends.protocol import Instance, Slot, Step
+from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import pack_longs, split
@@ -30,7 +31,7 @@ from .elementwise import compute_dtype, elementwise_parts, result_dtype
 from .reduction_states import LIMITS, WIDE, vector_defines
 from .window_geometry import Sizes, Windows, choose_schedule
 
-__all__ = ["plan"]
+__all__ = ["LAUNCHES", "plan"]
 
 _MIN_LANES = 4
 _MAX_COLUMN_SUMS = 256  # sums of columns in a work-item's private memory
@@ -66,12 +67,7 @@ def plan(request: Request) -> Planned:
     # An empty tensor owns no memory. The kernel does not read it, so pass a result's buffer instead.
     inputs = tuple(range(len(layouts))) if all(m.numel for m in layouts) else (len(layouts),) * len(layouts)
     buffers = (*inputs, *range(len(layouts), len(slots)))
-    if request.capabilities.style == "triton":
-        from .triton.window import step  # lazy: Triton devices only
-
-        return Planned(outputs, (step(request, windows, element, slots, buffers),))
-    launch = (_grid if request.capabilities.style == "gpu" else _rows)(request, windows, element, slots, buffers)
-    return Planned(outputs, (launch,))
+    return Planned(outputs, (LAUNCHES[request.capabilities.style](request, windows, element, slots, buffers),))
 
 
 def _plan_scatter(request: Request, shape: tuple[int, ...]) -> Planned | None:
@@ -80,7 +76,7 @@ def _plan_scatter(request: Request, shape: tuple[int, ...]) -> Planned | None:
     Each window has the index of the one element that it adds to, so a scatter visits each window once. It adds in the
     order of the windows, like the gather.
     """
-    if request.record.detail["gradient"] != "gather" or request.capabilities.style != "cpu":
+    if request.record.detail["gradient"] != "gather" or not request.capabilities.takes_runs:
         return None
     grad, indices = (m for _, m in request.tensors)
     rank = len(cast(tuple[int, ...], request.static("size")))
@@ -235,7 +231,7 @@ def _step(
 ) -> Step:
     """Build the launch of the kernel `entry`."""
     name = request.record.name
-    text = request.record.texts[request.device.driver.target]
+    text = request.text
     lowest, highest = LIMITS[element]
     max_count = max(
         abs(windows.divisor), prod(i + 2 * p for i, p in zip(windows.source_size, windows.padding, strict=True))
@@ -365,3 +361,15 @@ def _vector_range(request: Request, windows: Windows) -> tuple[int, int]:
         first = -(-(padding - counted_padding) // stride)
         last = min(last, (windows.output_size[2] + counted_padding - 1 - reach + padding) // stride + 1)
     return max(-(-padding // stride), first + reach // stride), min((windows.output_size[2] + padding) // stride, last)
+
+
+def _block(
+    request: Request, windows: Windows, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]
+) -> Step:
+    """Build the launch for Triton."""
+    from .triton.window import step  # lazy: Triton devices only
+
+    return step(request, windows, element, slots, buffers)
+
+
+LAUNCHES = ByStyle("windows", cpu=_rows, gpu=_grid, triton=_block)

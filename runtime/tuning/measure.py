@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from .. import schedules
+from ..backends.targets import build_steps
 from ..device import Device, Meta
 from ..dtypes import DType
 from ..errors import WeftgradError
@@ -98,7 +99,7 @@ class Trials:
     def __init__(self, call: Call, planned: Planned):
         self.call, self.device = call, call.device
         self.driver: Any = call.device.driver
-        self.on_host = self.driver.capabilities.style == "cpu" or call.device.type in ("cpu", "interpreter")
+        self.on_host = self.driver.capabilities.takes_runs or call.device.type in ("cpu", "interpreter")
         self.driver.synchronize()  # the program's queued work must not be timed
         self.stream = self.driver.default_stream if self.on_host else self.driver.new_stream()
         self.inputs = [self._operand(i, m) for i, m in enumerate(call.operands) if isinstance(m, Meta)]
@@ -173,10 +174,7 @@ class Trials:
         """Build the kernels of all plans in one program, in a quarter of the time. `prepare` raises build errors."""
         steps = [step for planned in plans for step in planned.steps]
         with contextlib.suppress(WeftgradError):
-            if self.driver.target == "triton":
-                self.driver.build(steps)
-            else:
-                self.driver.build([step.instance for step in steps])
+            build_steps(self.driver, steps)
 
     def calls_per_sample(self, run: Callable[..., None]) -> int:
         """Return the number of calls per sample, so that a sample is long enough for the clock."""

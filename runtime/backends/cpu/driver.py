@@ -141,7 +141,7 @@ class CpuDriver(HostDriver):
 
     def _open(self) -> Any:
         notes: list[str] = []
-        if self.capabilities.style == "cpu":
+        if self.capabilities.takes_runs:
             store = open_store(self.capabilities, notes)
             if store is not None:
                 return ClangExecutor(store, self.counter)

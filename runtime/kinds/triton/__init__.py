@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ...backends.protocol import Instance, Slot
-from ...errors import NotSupported
 from .. import Request
 
 __all__ = ["Defines", "Geometry", "index_type", "instance", "next_power", "strided_extent"]
@@ -44,7 +43,5 @@ def instance(
         NotSupported: if the op has no Triton kernel.
     """
     name = request.record.name
-    text = request.record.texts.get(request.device.driver.target)
-    if text is None:
-        raise NotSupported(f"{request.where()}: {name} has no Triton kernel; move its operands with .to('cpu')")
+    text = request.text
     return Instance(name, text.source, f"{name}_{entry}", element, 1, slots, tuple(defines.items()), text.functions)

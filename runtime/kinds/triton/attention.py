@@ -86,7 +86,7 @@ def _add(
     builder: Builder, geometry: Geometry, grid: tuple[int, ...], defines: Defines, numbers: tuple[int, ...],
     integers: tuple[int, ...],
 ) -> None:  # fmt: skip
-    text = builder.request.record.texts[builder.request.device.driver.target]
+    text = builder.request.text
     buffers, slots = builder.buffers()
     # The name is that of the kind, not of the op: the ops share kernel source.
     instance = Instance(

@@ -95,7 +95,7 @@ def _add(
     work: int,
     defines: Defines,
 ) -> None:
-    text = builder.request.record.texts[builder.request.device.driver.target]
+    text = builder.request.text
     slots = tuple(Slot(d.name) for d in dtypes)
     # The name is that of the kind, not of the op: the three ops share kernels.
     instance = Instance(

@@ -35,7 +35,7 @@ def plan(request: Request, log_probs: Meta, states: int, results: tuple[Meta, ..
     state_defines: Defines = {"INDEX": index, "STATES": block, "num_warps": warps}
     sizes: Geometry = (times, states, blank, *log_probs.strides)
     work = samples * times * states * 32
-    text = request.record.texts[request.device.driver.target]
+    text = request.text
 
     def step(
         entry: str, buffers: tuple[int, ...], slots: tuple[Slot, ...], defines: Defines, geometry: Geometry,

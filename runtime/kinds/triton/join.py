@@ -31,7 +31,7 @@ def step(
     numel = rows * width
     block = min(request.capabilities.block, max(_MIN_BLOCK, next_power(numel)))
     defines: Defines = {"INDEX": index_type([rows * max(stride, width)]), "BLOCK": block}
-    text = request.record.texts[request.device.driver.target]
+    text = request.text
     entry = f"join_{len(inner)}"
     kernel = Instance("join", text.source, entry, raw.compute, 1, slots, tuple(defines.items()), text.functions)
     return Step(kernel, buffers, (numel, width, stride, inner), (-(-numel // block),), None, numel)

@@ -36,7 +36,7 @@ def _launch(
         "RANK": len(dims),
         "BLOCK": block,
     }
-    text = request.record.texts[request.device.driver.target]
+    text = request.text
     kernel = Instance("pad", text.source, entry, element, 1, slots, tuple(all_defines.items()), text.functions)
     return Step(
         kernel, buffers, (numel, outs, sizes, leads, strides, *extra_geometry), (-(-numel // block),), None, numel

@@ -39,7 +39,7 @@ def step(
     defines: Defines = {"INDEX": index_type([batch * max(rows, columns) * m, batch * rows * columns, 2 * max(sizes)])}
     defines |= {k: v for k, v in flags.items() if kind == "dots" or k not in ("ROOT", "LEFT")}
     defines |= {"BM": block_rows, "BN": block_columns}
-    text = request.record.texts[request.device.driver.target]
+    text = request.text
     instance = Instance(
         "pairs", text.source, f"pairs_{kind}", element, 1, slots, tuple(defines.items()), text.functions
     )

@@ -58,7 +58,7 @@ def step(
     block = min(params["block"] or request.capabilities.block, max(_MIN_BLOCK, next_power(numel)))
     if params["warps"] != 4:  # Triton's own default
         defines["num_warps"] = params["warps"]
-    if params["block"] is None and _HEAVY_FUNCTIONS & set(request.record.texts[request.device.driver.target].functions):
+    if params["block"] is None and _HEAVY_FUNCTIONS & set(request.text.functions):
         block = min(block, _HEAVY_BLOCK)
     if len(sizes) <= 1 and all(outputs_are_contiguous) and all(s in ((), (0,), (1,)) for s in strides):
         defines.update(INDEX=index_type([numel]), BLOCK=block)

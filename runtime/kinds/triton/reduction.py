@@ -47,7 +47,7 @@ def steps(
     output_slots = tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
     states = tuple(state_slot(t, element) for t in record.detail["fields"])
     numbers = tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
-    heavy = set(record.texts[request.device.driver.target].functions) - LIGHT_FUNCTIONS
+    heavy = set(request.text.functions) - LIGHT_FUNCTIONS
     params = schedule(request, space)
     light_block = params["elements"] * caps.block
     tile_results, tile_elements = _tile(space, (caps.block // 2 if heavy else light_block) // max(1, len(states) // 2))

@@ -22,7 +22,7 @@ def step(request: Request, slots: tuple[Slot, ...], element: str, sizes: tuple[i
     block = min(params["block"] or request.capabilities.block, next_power(total))
     defines: Defines = {"INDEX": index_type([total, outer * source_size * inner, taps * output_size]), "BLOCK": block}
     geometry: Geometry = (total, output_size, source_size, inner, taps)
-    text = request.record.texts[request.device.driver.target]
+    text = request.text
     kernel = Instance(
         request.record.name, text.source, "resample_taps", element, 1, slots, tuple(defines.items()), text.functions
     )

@@ -55,7 +55,7 @@ def step(
         "INDEX": index_type([planes * plane, planes * points, total * constants["DIMS"]]), **constants, "TAPS": taps,
         "ALL": taps_per_point, "BLOCK": block,
     }  # fmt: skip
-    text = request.record.texts[request.device.driver.target]
+    text = request.text
     kernel = Instance(
         "sampling", text.source, f"sampling_{entry}", BY_NAME[slots[0].dtype].compute, 1, slots,
         tuple(defines.items()), text.functions,

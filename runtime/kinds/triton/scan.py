@@ -36,7 +36,7 @@ def steps(
     results = tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
     states = tuple(state_slot(t, element) for t in record.detail["fields"])
     numbers = tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
-    heavy = set(record.texts[request.device.driver.target].functions) - LIGHT_FUNCTIONS
+    heavy = set(request.text.functions) - LIGHT_FUNCTIONS
     tile_lines, tile_elements = _tile(lines, (caps.block // 2 if heavy else caps.block) // max(1, len(states) // 2))
     programs = -(-lines.number // tile_lines)
     params = schedule(request, lines)

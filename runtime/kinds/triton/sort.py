@@ -42,7 +42,7 @@ def _step(
     key, index = str(defines.get("KEY", "int64")), str(defines["INDEX"])
     types = (rows.raw.name, rows.raw.name, "int64", key, index, index)
     slots = tuple(Slot(types[b], "raw") for b in buffers)
-    text = rows.request.record.texts[rows.request.device.driver.target]
+    text = rows.request.text
     # Named after the kind and not the op, because the ops share kernels.
     kernel = Instance(
         "sort", text.source, f"sort_{entry}", rows.raw.compute, 1, slots, tuple(defines.items()), text.functions
@@ -125,7 +125,7 @@ def search_step(
     rows = -(-total // geometry[2])
     block = min(request.capabilities.block, 1024)
     defines: Defines = {**flags, "INDEX": index_type([total, n * 2, rows * stride]), "BLOCK": block}
-    text = request.record.texts[request.device.driver.target]
+    text = request.text
     kernel = Instance(
         "search", text.source, "search", request.operands[0].dtype.compute, 1, slots, tuple(defines.items()),  # type: ignore[union-attr]
         text.functions,

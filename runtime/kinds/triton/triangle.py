@@ -55,7 +55,7 @@ def step(
     geometry: Geometry = (
         rows, n, column_blocks, max(-limit, min(limit, diagonal)), sizes, *row_strides, *column_strides
     )  # fmt: skip
-    text = request.record.texts[request.device.driver.target]
+    text = request.text
     instance = Instance(
         "triangle", text.source, "triangle_copy", raw.compute, 1, slots, tuple(defines.items()), text.functions
     )

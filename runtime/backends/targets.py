@@ -1,0 +1,63 @@
+"""Targets: the languages of kernels, and what compiling and launching depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .protocol import Step
+
+__all__ = ["OPENCL", "TRITON", "Target", "build_steps", "register_target", "target_named"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One language of kernels.
+
+    Attributes:
+        name: The value of `Driver.target`, and the key of `OpRecord.texts`.
+        work_unit: What a launch has many of: work-items, or programs.
+        compiles_geometry: A kernel is compiled for a step's geometry, so drivers build steps and not instances.
+        follows_addresses: Kernels of many tensors read their addresses from a table; otherwise buffers are bound.
+    """
+
+    name: str
+    work_unit: str
+    compiles_geometry: bool = False
+    follows_addresses: bool = False
+
+
+OPENCL = Target("opencl", "work-items")
+TRITON = Target("triton", "programs", compiles_geometry=True, follows_addresses=True)
+_targets = {target.name: target for target in (OPENCL, TRITON)}
+
+
+def register_target(target: Target) -> Target:
+    """Register a backend's own kernel language, and return it.
+
+    Raises:
+        ValueError: Another target has this name.
+    """
+    if _targets.setdefault(target.name, target) is not target:
+        raise ValueError(f"a target named {target.name!r} exists already; choose another name")
+    return target
+
+
+def target_named(name: str) -> Target:
+    """Return the target of a name.
+
+    Raises:
+        ValueError: There is none; the message lists all names.
+    """
+    target = _targets.get(name)
+    if target is None:
+        raise ValueError(f"no target is named {name!r}; there are {', '.join(_targets)}")
+    return target
+
+
+def build_steps(driver: Any, steps: Sequence[Step]) -> int:
+    """Build the kernels of `steps`, each once, and return their number."""
+    if target_named(driver.target).compiles_geometry:
+        return driver.build(list(dict.fromkeys(steps)))  # type: ignore[no-any-return]
+    return driver.build(list(dict.fromkeys(step.instance for step in steps)))  # type: ignore[no-any-return]
