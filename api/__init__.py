@@ -21,7 +21,10 @@ from .linear_algebra import products as _products
 from .linear_algebra import special_products as _special_products
 from .linear_algebra import triangles as _triangles
 from .pointwise import functions as _functions
-from .pointwise import numeric as _numeric
+from .linear_algebra import matrix_updates as _matrix_updates
+from .pointwise import floating_point as _floating_point
+from .reductions import nan_reductions as _nan_reductions
+from .reductions import softmax as _softmax
 from .reductions import counting as _counting
 from .reductions import scans as _scans
 from .reductions import sorting as _sorting
@@ -43,7 +46,8 @@ from .tensor_methods.generated_methods import install_ops as _install_ops
 _methods.install()
 for _source in (
     _functions, _products, _statistics, _reshaping, _gathering, _subscripts, _joining, _scans, _scattering, _sorting,
-    _counting, _numeric, _assembling, _splitting, _special_products, _repeating, _triangles,
+    _counting, _nan_reductions, _softmax, _floating_point, _matrix_updates,
+    _assembling, _splitting, _special_products, _repeating, _triangles,
 ):  # fmt: skip
     for _name, _function in _source.METHODS.items():
         setattr(Tensor, _name, _function)
@@ -86,7 +90,11 @@ from .pointwise.complex_functions import *
 from .pointwise.composites import *
 from .pointwise.composites import install as _install_composed
 from .pointwise.functions import *
-from .pointwise.numeric import *
+from .linear_algebra.matrix_updates import *
+from .linear_algebra.vandermonde import vander
+from .pointwise.floating_point import *
+from .reductions.nan_reductions import *
+from .reductions.softmax import *
 from .random import *
 from .random import install as _install_random
 from .reductions.counting import *

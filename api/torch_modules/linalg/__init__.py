@@ -10,7 +10,7 @@ from ..arguments.out import copy_to_out
 from ..linear_algebra.products import matmul
 from ..linear_algebra.special_products import cross as _cross
 from ..linear_algebra.special_products import multi_dot
-from ..pointwise.numeric import powers_of
+from ..linear_algebra.vandermonde import powers_of
 from ..reductions.statistics import norm as _norm
 from ..runtime import dtypes, layout, views
 from ..runtime.errors import DomainError, DTypeError, NotSupported, ShapeError

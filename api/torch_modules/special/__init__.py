@@ -17,7 +17,7 @@ from .._generated.ops import lgamma as gammaln
 from .._generated.ops import sigmoid as expit
 from ..pointwise.composites import logit
 from ..pointwise.functions import polygamma, round
-from ..pointwise.numeric import log_softmax, softmax
+from ..reductions.softmax import log_softmax, softmax
 from ..reductions.statistics import logsumexp
 
 psi = digamma

@@ -1,0 +1,165 @@
+"""Functions of floating-point numbers composed of other ops: exponents, neighbours, steps, and norms of slices.
+
+They do not read values on the host, and their gradients follow from the ops they call.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from .._generated import ops
+from ..arguments.out import copy_to_out
+from ..reductions import statistics
+from ..runtime import dtypes, layout
+from ..runtime.errors import DomainError, DTypeError, GradientError, ShapeError, UnsupportedDType
+from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
+from ..tensor_methods.in_place import in_place_method
+
+__all__ = ["frexp", "heaviside", "ldexp", "nextafter", "renorm"]
+
+# For each floating dtype: the integer dtype of the same width, and the bit pattern of infinity.
+_FLOAT_BITS = {
+    "float16": (dtypes.int16, 0x7C00), "bfloat16": (dtypes.int16, 0x7F80), "float32": (dtypes.int32, 0x7F800000),
+    "float64": (dtypes.int64, 0x7FF0000000000000),
+}  # fmt: skip
+
+
+class FrexpResult(NamedTuple):
+    """The mantissas and the exponents that `frexp` returns."""
+
+    mantissa: Tensor
+    exponent: Tensor
+
+
+def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Return 0 where `input` is negative or NaN, 1 where it is positive, and `values` where it is 0; shapes broadcast.
+
+    Raises:
+        DTypeError: The dtypes differ (a `RuntimeError`).
+        GradientError: An operand requires grad; the function has no derivative.
+    """
+    only_tensors("heaviside", input, values)
+    if input.meta.dtype is not values.meta.dtype:
+        raise DTypeError(
+            f"heaviside: input is {input.meta.dtype.name} and values {values.meta.dtype.name}; convert one with .to()"
+        )
+    from ..autograd import is_grad_enabled
+
+    if is_grad_enabled() and (input.requires_grad or values.requires_grad):  # type: ignore[attr-defined]
+        raise GradientError("heaviside: has no derivative; call it under no_grad() or of .detach()")
+    positive = ops.gt(input, 0).to(input.meta.dtype)  # type: ignore[attr-defined]
+    output = ops.where(ops.eq(input, 0), values, positive)
+    return output if out is None else copy_to_out(output, out, "heaviside")
+
+
+def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Return `input * 2 ** other`; integers give the default floating dtype, as in PyTorch."""
+    only_tensors("ldexp", input, other)
+    power = ops.exp2(other)
+    if input.meta.dtype.kind == "f" and other.meta.dtype.kind != "f":
+        power = power.to(dtypes.promote(input.meta.dtype, dtypes.default_dtype()))  # type: ignore[attr-defined]
+    output = ops.mul(input, power)
+    return output if out is None else copy_to_out(output, out, "ldexp")
+
+
+def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Return the next representable number after `input` in the direction of `other`.
+
+    The result is `other` where both are equal, and NaN where either is NaN. Bit patterns of floating numbers, read as
+    sign-magnitude integers, are ordered as the numbers are, so that neighbours differ by 1.
+
+    Raises:
+        UnsupportedDType: The dtype is not floating.
+        GradientError: An operand requires grad; the function has no derivative.
+    """
+    from ..autograd import is_grad_enabled
+    from .functions import result_type
+
+    only_tensors("nextafter", input, other)
+    result_dtype = result_type(input, other)
+    if result_dtype.name not in _FLOAT_BITS:
+        raise UnsupportedDType(f"nextafter: takes floating dtypes, not {result_dtype.name}; convert with .to()")
+    if is_grad_enabled() and (input.requires_grad or other.requires_grad):  # type: ignore[attr-defined]
+        raise GradientError("nextafter: has no derivative; call it under no_grad() or of .detach()")
+    integers, infinity_bits = _FLOAT_BITS[result_dtype.name]
+    int_min = -(1 << (8 * integers.itemsize - 1))
+    start_bits, end_bits = (x.to(result_dtype).contiguous().view(integers) for x in (input, other))  # type: ignore[attr-defined]
+
+    def to_ordinal(bits: Any) -> Any:  # a two's complement integer in the order of the numbers; 0 for 0.0 and -0.0
+        return ops.where(ops.lt(bits, 0), ops.sub(int_min, bits), bits)
+
+    start_ordinal, end_ordinal = to_ordinal(start_bits), to_ordinal(end_bits)
+    is_ascending, is_negative = ops.lt(start_ordinal, end_ordinal), ops.lt(start_bits, 0)
+    moves_from_zero = ops.logical_xor(is_ascending, is_negative)
+    neighbour_bits = ops.where(moves_from_zero, ops.add(start_bits, 1), ops.sub(start_bits, 1))
+    smallest_bits = ops.where(is_ascending, ops.add(start_ordinal, 1), int_min + 1)
+    output: Any = ops.where(
+        ops.eq(start_ordinal, end_ordinal), end_bits, ops.where(ops.eq(start_ordinal, 0), smallest_bits, neighbour_bits)
+    )
+    for bits in (end_bits, start_bits):  # without its sign bit, NaN is greater than infinity
+        output = ops.where(ops.gt(ops.bitwise_and(bits, -1 - int_min), infinity_bits), bits, output)
+    output = output.view(result_dtype)
+    return output if out is None else copy_to_out(output, out, "nextafter")
+
+
+def frexp(input: Tensor, *, out: Any = None) -> FrexpResult:
+    """Split numbers into mantissa and exponent: `input = mantissa * 2 ** exponent`.
+
+    Mantissas have a magnitude in [0.5, 1); 0, infinities and NaN are their own mantissas, with exponent 0. The result
+    is exact, because `input` is only multiplied by powers of two.
+
+    Returns:
+        `(mantissa, exponent)`: the mantissa in the dtype of `input`, the exponent in int32.
+
+    Raises:
+        DTypeError: The dtype is not floating (a `RuntimeError`).
+    """
+    only_tensors("frexp", input)
+    if input.meta.dtype.kind != "f":
+        raise DTypeError(f"frexp: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
+    widened = input.to(dtypes.float32) if input.meta.dtype.itemsize == 2 else input  # type: ignore[attr-defined]
+    magnitude = ops.abs(widened.detach())  # type: ignore[attr-defined]
+    is_finite_nonzero = ops.logical_and(ops.gt(magnitude, 0), ops.lt(magnitude, math.inf))
+    # exponent - 1, with an error of at most 1, which is corrected below
+    approx_log2 = ops.where(is_finite_nonzero, ops.floor(ops.log2(ops.where(is_finite_nonzero, magnitude, 1))), -1)
+    exponent = ops.add(approx_log2, 1)
+    # Multiply by 2 ** -exponent in two steps, because this power may be out of range.
+    half_exponent = ops.floor(ops.mul(exponent, 0.5))
+    scaled = ops.mul(ops.mul(widened, ops.exp2(ops.neg(half_exponent))), ops.exp2(ops.sub(half_exponent, exponent)))
+    too_large, too_small = ops.ge(ops.abs(scaled.detach()), 1), ops.lt(ops.abs(scaled.detach()), 0.5)  # type: ignore[attr-defined]
+    too_large, too_small = ops.logical_and(is_finite_nonzero, too_large), ops.logical_and(is_finite_nonzero, too_small)
+    scaled = ops.where(too_large, ops.mul(scaled, 0.5), ops.where(too_small, ops.mul(scaled, 2), scaled))
+    exponent = ops.where(too_large, ops.add(exponent, 1), ops.where(too_small, ops.sub(exponent, 1), exponent))
+    result = FrexpResult(scaled.to(input.meta.dtype), exponent.to(dtypes.int32))  # type: ignore[attr-defined]
+    if out is None:
+        return result
+    return FrexpResult(*(copy_to_out(value, target, "frexp") for value, target in zip(result, out, strict=True)))
+
+
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | None = None) -> Tensor:
+    """Scale every slice `input.select(dim, i)` whose p-norm exceeds `maxnorm` down to the norm `maxnorm`.
+
+    Raises (all of them `RuntimeError`s):
+        ShapeError: Fewer than 2 dimensions.
+        DomainError: `p` is not positive, or `maxnorm` is negative.
+        DTypeError: The dtype is not floating.
+    """
+    only_tensors("renorm", input)
+    if input.meta.ndim < 2:
+        raise ShapeError(f"renorm: needs at least 2 dimensions, not shape {list(input.meta.shape)}")
+    if p <= 0 or maxnorm < 0:
+        raise DomainError(f"renorm: p must be positive and maxnorm not negative, but they are {p} and {maxnorm}")
+    axis = layout.normalize_dim(dim, input.meta.ndim, "renorm")
+    norms = statistics.norm(input, p, tuple(d for d in range(input.meta.ndim) if d != axis), True)
+    factors = ops.where(ops.gt(norms, maxnorm), ops.true_divide(maxnorm, ops.add(norms, 1e-7)), 1.0)
+    output = ops.mul(input, factors)
+    return output if out is None else copy_to_out(output, out, "renorm")
+
+
+METHODS = {
+    "frexp": frexp, "heaviside": heaviside, "heaviside_": in_place_method(heaviside), "ldexp": ldexp,
+    "ldexp_": in_place_method(ldexp), "nextafter": nextafter, "nextafter_": in_place_method(nextafter),
+    "renorm": renorm, "renorm_": in_place_method(renorm),
+}  # fmt: skip

@@ -1,0 +1,54 @@
+"""Reductions that treat NaN as missing. Their gradients follow from the ops they call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import ops
+from ..arguments.aliases import resolve_axis_aliases
+from ..arguments.out import copy_to_out
+from ..runtime import dtypes
+from ..runtime.errors import DTypeError
+from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
+
+__all__ = ["nanmean", "nansum"]
+
+
+def nansum(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
+    axis: Any = None, keepdims: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """Sum along `dim`, treating NaN as 0. Integers and bool are summed in int64. The gradient of a NaN element is 0."""
+    only_tensors("nansum", input)
+    dim, keepdim = resolve_axis_aliases("nansum", dim, None, axis, keepdim, keepdims)
+    output = ops.sum(_nan_to_zero(input), dim, keepdim, dtype=dtype)
+    return output if out is None else copy_to_out(output, out, "nansum")
+
+
+def nanmean(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
+    axis: Any = None, keepdims: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """Return the mean along `dim` of the elements that are not NaN; NaN where all are NaN.
+
+    Raises `DTypeError`, a `RuntimeError`, if the input or `dtype` is not floating.
+    """
+    only_tensors("nanmean", input)
+    dim, keepdim = resolve_axis_aliases("nanmean", dim, None, axis, keepdim, keepdims)
+    result_dtype = None if dtype is None else dtypes.parse(dtype)
+    for checked_dtype in (input.meta.dtype, result_dtype):
+        if checked_dtype is not None and checked_dtype.kind != "f":
+            raise DTypeError(
+                f"nanmean: takes and gives floating dtypes, not {checked_dtype.name}; convert with .float()"
+            )
+    total = ops.sum(_nan_to_zero(input), dim, keepdim, dtype=result_dtype)
+    output = ops.true_divide(total, ops.sum(ops.eq(input, input), dim, keepdim))
+    return output if out is None else copy_to_out(output, out, "nanmean")
+
+
+def _nan_to_zero(input: Tensor) -> Tensor:
+    return ops.where(ops.isnan(input), 0, input) if input.meta.dtype.kind == "f" else input
+
+
+METHODS = {"nanmean": nanmean, "nansum": nansum}
