@@ -1,5 +1,6 @@
-"""Check that the demo learns, needs no memory after the first epoch, and draws a valid PNG."""
+"""Check that the demo learns, needs no memory after the first epoch, and draws what it learned, by two ways."""
 
+import importlib.util
 import json
 import struct
 import subprocess
@@ -7,8 +8,11 @@ import sys
 import zlib
 
 import numpy as np
+import pytest
 
-from weftgrad.demo import digits, picture, train
+from weftgrad.cli import main
+from weftgrad.demo import digits, figure, picture, train
+from weftgrad.runtime.errors import ArgumentError
 
 
 def decode(data):
@@ -54,16 +58,16 @@ SEEDS = 5
 RUN = f"""
 import json, sys
 from pathlib import Path
-from weftgrad.demo import train
+from weftgrad.demo import figure, train
 reports = [train.train(seed=seed, device="cpu", progress=lambda *at: None) for seed in range({SEEDS})]
-train.draw(reports[0], Path(sys.argv[1]))
+figure.draw_on_canvas(reports[0], Path(sys.argv[1]))
 print(json.dumps([vars(report) for report in reports]))
 """
 
 
 def test_learns_without_further_memory(tmp_path):
     """Run in a separate process, because other tests leave memory in the pool."""
-    path = tmp_path / "new" / "demo.png"
+    path = tmp_path / "demo.png"
     process = subprocess.run([sys.executable, "-c", RUN, str(path)], capture_output=True, text=True, check=True)
     reports = json.loads(process.stdout)
     assert len(reports) == SEEDS
@@ -89,4 +93,59 @@ def test_the_command(tmp_path):
     process = subprocess.run(command, capture_output=True, text=True, check=True)
     for word in ("test accuracy", "samples/s", "kernels launched", "reserved", "driver allocations", "device"):
         assert word in process.stdout
-    assert decode(path.read_bytes()).any()
+    assert path.read_bytes().startswith(b"\x89PNG")
+    if importlib.util.find_spec("matplotlib") is None:
+        assert decode(path.read_bytes()).any()
+
+
+@pytest.fixture
+def report():
+    """Return a report with two mistakes."""
+    labels = digits.load()[3].tolist()
+    guesses = [(label + 1) % 10 if i in (3, 200) else label for i, label in enumerate(labels)]
+    losses = np.geomspace(2.3, 0.2, 44).tolist()
+    return train.Report("a device", 358 / 360, losses, guesses, 1234.0, driver_allocations=[5, 0])
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+def test_the_picture_by_matplotlib(tmp_path, report, suffix):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / f"demo{suffix}"
+    figure.check_output(path)
+    figure.draw(report, path)
+    assert path.read_bytes().startswith({".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[suffix])
+    if suffix == ".svg":
+        text = path.read_text(encoding="utf-8")
+        title = "Handwritten digits: 99.4 % of 360 test images right"
+        for words in (title, "Training loss", "cross-entropy", "a device, 1,234 samples/s"):
+            assert f"<!-- {words} -->" in text
+        assert text.count("<image") == 24
+        assert text.count("stroke: #c92a2a") == 2 * 4  # the frames of the two mistakes
+
+
+def test_the_picture_without_matplotlib(tmp_path, report, monkeypatch):
+    monkeypatch.setattr(figure.importlib.util, "find_spec", lambda name: None)
+    path = tmp_path / "demo.png"
+    figure.check_output(path)
+    figure.draw(report, path)
+    assert (decode(path.read_bytes()) == picture.RED).all(2).any()
+    with pytest.raises(ArgumentError, match=r"must end with \.png .*need matplotlib"):
+        figure.check_output(tmp_path / "demo.svg")
+
+
+def test_output_is_checked_before_training(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(train, "train", lambda *_, **__: pytest.fail("trained first"))
+    (tmp_path / "folder.png").mkdir()
+    for name, words in [
+        ("demo.txt", "must end with .png"),
+        ("demo", "must end with .png"),
+        ("missing/demo.png", "there is no folder"),
+        ("folder.png", "it is a folder"),
+    ]:
+        assert main(["demo", "--output", str(tmp_path / name)]) != 0
+        (line,) = capsys.readouterr().err.splitlines()
+        assert words in line
+        assert name in line
+    monkeypatch.setattr(figure.os, "access", lambda path, mode: path != tmp_path)
+    assert main(["demo", "--output", str(tmp_path / "demo.png")]) != 0
+    assert "no permission to write there" in capsys.readouterr().err

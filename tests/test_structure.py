@@ -55,7 +55,7 @@ THIRD_PARTY = {
     ),
     "cuda": AllowedUse(("runtime/backends/*.py",)),
     # Optional.
-    "matplotlib": AllowedUse(("bench/**",), lazy=True),
+    "matplotlib": AllowedUse(("bench/**", "api/demo/figure.py"), lazy=True),
     "torch": AllowedUse(("bench/**",), lazy=True),
     "cupy": AllowedUse(("bench/**",), lazy=True),
     "jax": AllowedUse(("bench/**",), lazy=True),

@@ -24,7 +24,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of weights, order and dropout (default: 0)")
     parser.add_argument("--device", default=None, help="cpu, opencl:0, … (default: the default device)")
     parser.add_argument(
-        "--output", default="weftgrad-demo.png", help="the picture to write; '' for none (default: weftgrad-demo.png)"
+        "--output",
+        default="weftgrad-demo.png",
+        help="the picture to write, .png (with matplotlib also .svg, .pdf); '' for none (default: weftgrad-demo.png)",
     )
 
 

@@ -135,7 +135,6 @@ class Canvas:
 
     def save(self, path: Path) -> None:
         """Write a PNG file."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(png(self.pixels()))
 
 

@@ -38,6 +38,7 @@ from ..runtime.device import device as to_device
 from ..runtime.errors import format_bytes
 from ..utils.data import DataLoader, TensorDataset
 from . import digits
+from .figure import check_output, draw
 
 __all__ = ["Report", "model", "train"]
 
@@ -224,47 +225,15 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"driver allocations  {' '.join(map(str, report.driver_allocations))} by epoch ({later} after the first)"
 
 
-def draw(report: Report, path: Path) -> None:
-    """Draw the loss curve and some predictions, wrong ones first, into a PNG file."""
-    import numpy as np
-
-    from .picture import Canvas, chart, gallery
-
-    _, _, images, labels = digits.load()
-    guesses = np.array(report.guesses)
-    order = np.argsort(guesses == labels, kind="stable")
-    order = np.concatenate([order[:6], order[len(order) // 2 :][:18]])
-    canvas = Canvas(1010, 470)
-    canvas.text(
-        505,
-        22,
-        f"Handwritten digits: {100 * report.accuracy:.1f} % of {len(labels)} test images right",
-        anchor="middle",
-    )
-    epochs = len(report.driver_allocations)
-    chart(canvas, (90, 80, 430, 300), report.losses, epochs, "Training loss")
-    gallery(
-        canvas,
-        575,
-        80,
-        images[order, 0],
-        guesses[order].tolist(),
-        labels[order].tolist(),
-        6,
-        "Predictions, mistakes first",
-    )
-    canvas.text(
-        505, 452, f"{report.device}, {report.samples_per_second:,.0f} samples/s", (134, 142, 150), anchor="middle"
-    )
-    canvas.save(path)
-
-
 def run(options: Any) -> int:
-    """Run the command: train, print the report, draw. Return the exit status 0."""
+    """Run the command: check where the picture goes, train, print the report, draw. Return the exit status 0."""
+    path = Path(options.output) if options.output else None
+    if path:
+        check_output(path)
     report = train(options.epochs, options.seed, options.device, _Bar(options.epochs, sys.stdout), steps=options.steps)
     for line in _lines(report):
         print(line)
-    if options.output:
-        draw(report, Path(options.output))
-        print(f"picture             {options.output}")
+    if path:
+        draw(report, path)
+        print(f"picture             {path}")
     return 0
