@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from .effects import collisions, effect_errors
 from .kind_modules import kind_module
 from .model import AUTOCAST, AUTOCAST_LISTS, DTYPES, KINDS, RESULT_DTYPES, RESULTS, Op, SpecError, SpecErrors
 from .signature import c_names, check_name, parse_signature
@@ -45,7 +46,7 @@ COMMON: dict[str, tuple[tuple[type, ...], str]] = {
     "operator": ((str,), "the Python operator that calls it"),
     "grad": ((str, dict), "`none`, or the gradient of each operand; absent: derived"),
     "reference": ((str,), "an independent NumPy or SciPy function, for tests"),
-    "namespace": ((str,), "torch, nn.functional, special or hidden"),
+    "namespace": ((str,), "torch, nn.functional or hidden"),
     "method": ((bool,), "whether Tensor has a method of this name (default true)"),
     "inplace": ((bool,), "whether there is an in-place form NAME_ that overwrites the first operand"),
     "alias": ((str, list), "other names"),
@@ -108,7 +109,7 @@ OPERATORS = (
     "+", "-", "*", "/", "//", "%", "**", "@", "&", "|", "^", "~", "<<", ">>", "==", "!=", "<", "<=", ">", ">=",
     "neg", "abs",
 )  # fmt: skip
-NAMESPACES = ("torch", "nn.functional", "special", "hidden")
+NAMESPACES = ("torch", "nn.functional", "hidden")
 
 
 class Located(dict[str, Any]):
@@ -149,25 +150,6 @@ def load_text(text: str, file: str = "<text>", *, trust: bool = False) -> list[O
     if errors:
         raise SpecErrors(sorted(errors, key=lambda e: e.line))
     return ops
-
-
-def collisions(ops: Iterable[Op]) -> list[SpecError]:
-    """Return an error for every name that two of `ops` define, as op, alias or in-place form."""
-    definitions: dict[str, tuple[str, Op]] = {}
-    errors = []
-    for op in ops:
-        names = [(op.name, "op"), *((alias, "alias") for alias in op.alias)]
-        if op.inplace:
-            names.append((f"{op.name}_", "inplace"))
-        for name, field in names:
-            if name in definitions:
-                _, other = definitions[name]
-                location = f"line {other.line}" if other.file == op.file else f"{other.file}:{other.line}"
-                errors.append(
-                    SpecError(f"{name!r} is defined already in {location}", file=op.file, line=op.line, field=field)
-                )
-            definitions[name] = (field, op)
-    return errors
 
 
 def op_from_mapping(entry: Mapping[str, Any], file: str = "<derived>", *, trust: bool = True) -> Op:
@@ -374,6 +356,8 @@ def _parse_op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -
     for alias_name in op.alias:
         check_name(alias_name, "the alias")
     _check_operand_fields(op)
+    if file != "<derived>" and (unread := effect_errors(op, entry)):
+        raise SpecErrors(unread)
     try:
         module = kind_module(kind)
     except ModuleNotFoundError:
