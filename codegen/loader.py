@@ -14,7 +14,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .kind_modules import kind_module
+from .effects import collisions, effect_errors
+from .fields import Fields
+from .kind_modules import kind_module, kind_names
 from .model import AUTOCAST, AUTOCAST_LISTS, DTYPES, KINDS, RESULT_DTYPES, RESULTS, Op, SpecError, SpecErrors
 from .signature import c_names, check_name, parse_signature
 
@@ -35,8 +37,7 @@ _MAX_DEPTH = 20
 _MAX_OPS = 2000
 _MAX_NAME_LENGTH = 60
 
-# field -> (allowed types, description). The language reference and the JSON schema are generated from this table.
-COMMON: dict[str, tuple[tuple[type, ...], str]] = {
+COMMON: Fields = {
     "op": ((str,), "the signature, as in Python"),
     "kind": ((str,), f"one of {', '.join(KINDS)}"),
     "doc": ((str,), "what the op computes; the first line is the summary"),
@@ -45,70 +46,21 @@ COMMON: dict[str, tuple[tuple[type, ...], str]] = {
     "operator": ((str,), "the Python operator that calls it"),
     "grad": ((str, dict), "`none`, or the gradient of each operand; absent: derived"),
     "reference": ((str,), "an independent NumPy or SciPy function, for tests"),
-    "namespace": ((str,), "torch, nn.functional, special or hidden"),
+    "namespace": ((str,), "torch, nn.functional or hidden"),
     "method": ((bool,), "whether Tensor has a method of this name (default true)"),
     "inplace": ((bool,), "whether there is an in-place form NAME_ that overwrites the first operand"),
     "alias": ((str, list), "other names"),
     "sample": ((dict,), "ranges of test inputs by operand: [low, high]"),
     "autocast": ((str, dict), f"under autocast: {', '.join(AUTOCAST)}; or by device {{cpu: ..., gpu: ...}}"),
 }
-_OUT: tuple[tuple[type, ...], str] = ((str, dict, int, float, bool), "the result: an expression, or several by name")
-_TOGETHER: tuple[tuple[type, ...], str] = ((bool,), "whether one op computes the gradients of all operands")
-KIND_FIELDS: dict[str, dict[str, tuple[tuple[type, ...], str]]] = {
-    "pointwise": {
-        "out": _OUT,
-        "unused": ((bool,), "operands may be unused"),
-        "together": _TOGETHER,
-        "layout": ((str,), "`contiguous`: new results are contiguous, whatever the operands' strides"),
-        "multi_tensor": ((bool,), "also one kernel for many tensors at once; each result new_NAME overwrites NAME"),
-        "product": ((dict,), "operands that are a matrix product with the previous step: of the `op`, of its `grad`"),
-        "flag": ((str,), "of a multi-tensor op, the operand of one element that becomes 1 where its result is above 0"),
-    },
-    "random": {"out": _OUT},
-    "reduction": {
-        "reduce": ((dict,), "identity, map, combine, finish (and let)"),
-        "empty": ((str,), "`error` or `identity`: reducing nothing"),
-    },
-    "scan": {"scan": ((dict,), "identity, map, combine, finish (and let)")},
-    "rowwise": {
-        "let": ((dict,), "named intermediate values"),
-        "out": _OUT,
-        "save": ((list,), "values saved for backward besides those inferred"),
-        "rows": ((str,), "the parameter that defines a row: dim or normalized_shape"),
-        "together": _TOGETHER,
-        "order": ((int,), "of a derived op: the order of derivative"),
-    },
-    "contraction": {
-        "out": ((str,), "the equation, as in einsum"),
-        "epilogue": ((str,), "the stored value: an expression of acc, an element of the product, and other operands"),
-    },
-    "view": {"view": ((str,), "the geometry function")},
-    "index": {"index": ((str,), "the access pattern")},
-    "sort": {"sort": ((str,), "the operation: order, top or search")},
-    "window": {
-        "window": ((dict,), "over, identity, map, combine, finish (and let)"),
-        "gradient": ((str,), "the op that is the gradient of the first operand"),
-    },
-    "composite": {"out": ((str,), "an expression over other ops"), "let": ((dict,), "named intermediate values")},
-    "custom": {
-        "template": ((str,), "the kernel's template file"),
-        "plan": ((str,), "the planner"),
-        "rules": ((str,), "the module with the gradients"),
-        "out": _OUT,
-        "sources": ((dict,), "kernel text by target"),
-    },
-}
-REQUIRED = {
-    "pointwise": ("out",), "random": ("out",), "reduction": ("reduce",), "scan": ("scan",), "rowwise": ("out",),
-    "contraction": ("out",), "view": ("view",), "index": ("index",), "sort": ("sort",), "window": ("window",),
-    "composite": ("out",), "custom": (),
-}  # fmt: skip
+KIND_FIELDS: dict[str, Fields] = {kind: kind_module(kind).FIELDS for kind in KINDS}
+REQUIRED: dict[str, tuple[str, ...]] = {kind: kind_module(kind).REQUIRED for kind in KINDS}
 _REFERENCE = re.compile(r"(numpy|numpy\.linalg|scipy\.special|math)\.[a-z][a-z0-9_]*\Z")
 OPERATORS = (
     "+", "-", "*", "/", "//", "%", "**", "@", "&", "|", "^", "~", "<<", ">>", "==", "!=", "<", "<=", ">", ">=",
     "neg", "abs",
 )  # fmt: skip
-NAMESPACES = ("torch", "nn.functional", "special", "hidden")
+NAMESPACES = ("torch", "nn.functional", "hidden")
 
 
 class Located(dict[str, Any]):
@@ -149,25 +101,6 @@ def load_text(text: str, file: str = "<text>", *, trust: bool = False) -> list[O
     if errors:
         raise SpecErrors(sorted(errors, key=lambda e: e.line))
     return ops
-
-
-def collisions(ops: Iterable[Op]) -> list[SpecError]:
-    """Return an error for every name that two of `ops` define, as op, alias or in-place form."""
-    definitions: dict[str, tuple[str, Op]] = {}
-    errors = []
-    for op in ops:
-        names = [(op.name, "op"), *((alias, "alias") for alias in op.alias)]
-        if op.inplace:
-            names.append((f"{op.name}_", "inplace"))
-        for name, field in names:
-            if name in definitions:
-                _, other = definitions[name]
-                location = f"line {other.line}" if other.file == op.file else f"{other.file}:{other.line}"
-                errors.append(
-                    SpecError(f"{name!r} is defined already in {location}", file=op.file, line=op.line, field=field)
-                )
-            definitions[name] = (field, op)
-    return errors
 
 
 def op_from_mapping(entry: Mapping[str, Any], file: str = "<derived>", *, trust: bool = True) -> Op:
@@ -325,10 +258,11 @@ def _parse_op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -
         )
 
     kind = entry.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        report(f"unknown kind {kind!r}" if "kind" in entry else "is missing", "kind", _suggest(kind, KINDS))
+    if not isinstance(kind, str) or kind not in kind_names():
+        report(f"unknown kind {kind!r}" if "kind" in entry else "is missing", "kind", _suggest(kind, kind_names()))
         return None
-    allowed = COMMON | KIND_FIELDS[kind]
+    module = kind_module(kind)
+    allowed = COMMON | module.FIELDS
     for key, value in entry.items():
         if key not in allowed:
             report(f"unknown field {key[:60]!r} of a {kind} op", key, _suggest(key, allowed))
@@ -339,7 +273,7 @@ def _parse_op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -
         ):
             expected_types = " or ".join(sorted({t.__name__ for t in allowed[key][0]}))
             report(f"must be {expected_types}, not {type(value).__name__} {str(value)[:60]!r}", key)
-    for key in ("op", *REQUIRED[kind]):
+    for key in ("op", *module.REQUIRED):
         if key not in entry:
             report("is missing", key)
     _check_choices(entry, report)
@@ -362,22 +296,20 @@ def _parse_op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -
     alias = entry.get("alias", ())
     op = Op(
         name=name, kind=kind, params=params, doc=str(entry.get("doc", "")).strip(),
-        dtypes=entry.get("dtypes", _default_dtypes(kind)),
+        dtypes=entry.get("dtypes", getattr(module, "DEFAULT_DTYPES", "numeric")),
         result=entry.get("result", "promote"), outputs=outputs if "out" in entry else {},
         grad={k: _expr_text(v) for k, v in grad.items()} if isinstance(grad, dict) else grad,
         operator=entry.get("operator"), reference=entry.get("reference"), namespace=entry.get("namespace", "torch"),
         method=entry.get("method", True), inplace=entry.get("inplace", False),
         alias=(alias,) if isinstance(alias, str) else tuple(alias), autocast=_autocast(entry.get("autocast"), kind),
-        fields={k: v for k, v in entry.items() if (k in KIND_FIELDS[kind] and k != "out") or k == "sample"},
+        fields={k: v for k, v in entry.items() if (k in module.FIELDS and k != "out") or k == "sample"},
         spec=_plain_value(entry), file=file, line=entry.lines.get("op", entry.line),
     )  # fmt: skip
     for alias_name in op.alias:
         check_name(alias_name, "the alias")
     _check_operand_fields(op)
-    try:
-        module = kind_module(kind)
-    except ModuleNotFoundError:
-        raise SpecError(f"{kind} ops are not part of this version", field="kind") from None
+    if file != "<derived>" and (unread := effect_errors(op, entry)):
+        raise SpecErrors(unread)
     module.check(op)
     return op
 
@@ -473,10 +405,6 @@ def _check_choices(entry: Located, report: Any) -> None:
     reference = entry.get("reference")
     if isinstance(reference, str) and not _REFERENCE.match(reference):
         report(f"{reference[:60]!r} is not a function of numpy, numpy.linalg, scipy.special or math", "reference")
-
-
-def _default_dtypes(kind: str) -> str:
-    return {"rowwise": "float", "random": "all", "view": "all", "index": "all", "sort": "all"}.get(kind, "numeric")
 
 
 def _expr_text(value: Any) -> str:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 __all__ = [
-    "AUTOCAST", "AUTOCAST_LISTS", "DTYPES", "KINDS", "MISSING", "RESULTS", "RESULT_DTYPES", "Op", "Param", "SpecError",
-    "SpecErrors",
+    "AUTOCAST", "AUTOCAST_LISTS", "DTYPES", "KINDS", "MISSING", "RESULTS", "RESULT_DTYPES", "TARGETS", "Op", "Param",
+    "SpecError", "SpecErrors",
 ]  # fmt: skip
 
 KINDS = (
@@ -20,6 +20,7 @@ KINDS = (
     "composite", "custom",
 )  # fmt: skip
 DTYPES = ("float", "numeric", "integer", "integral", "bool", "all")
+TARGETS = ("opencl", "triton")  # languages of kernels
 RESULTS = ("promote", "float", "bool", "index", "accumulate")
 RESULT_DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 AUTOCAST = ("lower", "float32", "widest", "refuse")

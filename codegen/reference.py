@@ -290,7 +290,7 @@ def _derivatives(op: Op) -> str:
 
 
 def _example(op: Op) -> str:
-    module_path = {"torch": "wg", "nn.functional": "wg.nn.functional", "special": "wg.special"}.get(op.namespace, "wg")
+    module_path = {"torch": "wg", "nn.functional": "wg.nn.functional"}.get(op.namespace, "wg")
     lines = ["import weftgrad as wg", ""]
     arguments = []
     for p in op.params:

@@ -44,7 +44,7 @@ def install_ops(namespaces: dict[str, dict[str, Any]]) -> None:
         for exported_name in names:
             if namespace in namespaces:
                 namespaces[namespace].setdefault(exported_name, function)
-            if method and namespace in ("torch", "special") and exported_name not in vars(Tensor):
+            if method and namespace == "torch" and exported_name not in vars(Tensor):
                 setattr(Tensor, exported_name, function)
     for name, function in generated.INPLACE.items():
         if name not in vars(Tensor):

@@ -11,11 +11,17 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from ..fields import Fields
 from ..model import Op, SpecError
 from ..signature import check_name
 from . import Derived, OutputRow, Rendered
 
-__all__ = ["called_ops", "check", "derive", "python_body", "render"]
+__all__ = ["FIELDS", "REQUIRED", "called_ops", "check", "derive", "python_body", "render"]
+
+FIELDS: Fields = {
+    "out": ((str,), "an expression over other ops"), "let": ((dict,), "named intermediate values"),
+}
+REQUIRED = ("out",)
 
 _NODES = (
     ast.Expression, ast.Call, ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.keyword,

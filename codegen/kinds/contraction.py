@@ -36,12 +36,19 @@ from ..expr import (
     substitute,
     to_text,
 )  # fmt: skip
+from ..fields import Fields
 from ..model import Op, Param, SpecError
 from ..signature import c_names
 from . import Derived, OutputRow, Rendered, Source, named_result, seed_name
 from .pointwise import math_functions, operand_table, parse_field
 
-__all__ = ["check", "derive", "epilogue", "factors", "letters", "render", "terms"]
+__all__ = ["FIELDS", "REQUIRED", "check", "derive", "epilogue", "factors", "letters", "render", "terms"]
+
+FIELDS: Fields = {
+    "out": ((str,), "the equation, as in einsum"),
+    "epilogue": ((str,), "the stored value: an expression of acc, an element of the product, and other operands"),
+}
+REQUIRED = ("out",)
 
 _EXAMPLE = 'write for example out: "...mk,...kn->...mn"'
 

@@ -13,11 +13,21 @@ from __future__ import annotations
 from typing import Any
 
 from .. import triton
+from ..fields import OUT, Fields
 from ..model import Op, SpecError
 from ..signature import check_name
 from . import Derived, OutputRow, Rendered, Source
 
-__all__ = ["check", "derive", "render"]
+__all__ = ["FIELDS", "REQUIRED", "check", "derive", "render"]
+
+FIELDS: Fields = {
+    "template": ((str,), "the kernel's template file"),
+    "plan": ((str,), "the planner"),
+    "rules": ((str,), "the module with the gradients"),
+    "out": OUT,
+    "sources": ((dict,), "kernel text by target"),
+}
+REQUIRED = ()
 
 
 def check(op: Op) -> None:

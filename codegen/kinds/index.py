@@ -15,10 +15,17 @@ from __future__ import annotations
 from typing import Any
 
 from .. import triton
+from ..fields import Fields
 from ..model import Op, SpecError
 from . import Derived, OutputRow, Rendered, Source
 
-__all__ = ["PATTERNS", "check", "derive", "render"]
+__all__ = ["DEFAULT_DTYPES", "FIELDS", "PATTERNS", "REQUIRED", "check", "derive", "render"]
+
+FIELDS: Fields = {
+    "index": ((str,), "the access pattern"),
+}
+REQUIRED = ("index",)
+DEFAULT_DTYPES = "all"
 
 _WRITES = (("input", "value"), ("index", "index"), ("source", "value"))
 # How a written element is combined with the stored one: suffix of the pattern's name -> action of its kernels.

@@ -26,11 +26,23 @@ from ..expr import (
     size,
     to_text,
 )
+from ..fields import OUT, TOGETHER, Fields
 from ..model import Op, Param, SpecError
 from ..signature import c_names
 from . import Derived, OutputRow, Rendered, Source, named_result, seed_name
 
-__all__ = ["check", "derive", "expressions", "operand_table", "render", "triton_source"]
+__all__ = ["FIELDS", "REQUIRED", "check", "derive", "expressions", "operand_table", "render", "triton_source"]
+
+FIELDS: Fields = {
+    "out": OUT,
+    "unused": ((bool,), "operands may be unused"),
+    "together": TOGETHER,
+    "layout": ((str,), "`contiguous`: new results are contiguous, whatever the operands' strides"),
+    "multi_tensor": ((bool,), "also one kernel for many tensors at once; each result new_NAME overwrites NAME"),
+    "product": ((dict,), "operands that are a matrix product with the previous step: of the `op`, of its `grad`"),
+    "flag": ((str,), "of a multi-tensor op, the operand of one element that becomes 1 where its result is above 0"),
+}
+REQUIRED = ("out",)
 
 
 def operand_table(op: Op) -> dict[str, Operand]:

@@ -43,6 +43,7 @@ from ..expr import (
     topological,
 )
 from ..expr.vocabulary import rebuild
+from ..fields import Fields
 from ..model import Op, SpecError
 from ..signature import check_name
 from . import Derived, OutputRow, Rendered, Source, named_result, seed_name
@@ -50,8 +51,10 @@ from .pointwise import math_functions, operand_table, parse_field
 
 __all__ = [
     "COUNT",
+    "FIELDS",
     "INDEX",
     "LIMITS",
+    "REQUIRED",
     "Reduction",
     "bare",
     "check",
@@ -61,6 +64,12 @@ __all__ = [
     "render",
     "triton_source",
 ]
+
+FIELDS: Fields = {
+    "reduce": ((dict,), "identity, map, combine, finish (and let)"),
+    "empty": ((str,), "`error` or `identity`: reducing nothing"),
+}
+REQUIRED = ("reduce",)
 
 COUNT = "n_reduced"  # the name of the number of reduced elements in gradients
 INDEX = "index_reduced"  # the name of an element's position among them in gradients

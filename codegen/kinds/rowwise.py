@@ -45,6 +45,7 @@ from ..expr import (
     to_text,
     topological,
 )
+from ..fields import OUT, TOGETHER, Fields
 from ..model import Op, Param, SpecError
 from ..signature import c_names, check_name
 from . import Derived, OutputRow, Rendered, Source, named_result, seed_name
@@ -53,7 +54,18 @@ from .row_dialects import ACROSS, SPREAD
 from .row_text import shared_parts, short_name
 from .rowwise_triton import triton_source
 
-__all__ = ["Result", "check", "derive", "render", "results", "variant"]
+__all__ = ["DEFAULT_DTYPES", "FIELDS", "REQUIRED", "Result", "check", "derive", "render", "results", "variant"]
+
+FIELDS: Fields = {
+    "let": ((dict,), "named intermediate values"),
+    "out": OUT,
+    "save": ((list,), "values saved for backward besides those inferred"),
+    "rows": ((str,), "the parameter that defines a row: dim or normalized_shape"),
+    "together": TOGETHER,
+    "order": ((int,), "of a derived op: the order of derivative"),
+}
+REQUIRED = ("out",)
+DEFAULT_DTYPES = "float"
 
 _CHEAP = frozenset(("add", "sub", "mul", "neg", "where", "to_value", "detach", "name", "const"))
 _WIDE = ("full", "column")

@@ -17,12 +17,18 @@ from dataclasses import replace
 from typing import Any
 
 from ..expr import Block, Expr, canonical, emit_opencl, free_names, size, to_text
+from ..fields import Fields
 from ..model import Op, SpecError
 from . import Derived, OutputRow, Rendered, Source
 from .pointwise import math_functions
 from .reduction import Reduction, opencl_identity, parse_reduction, triton_source
 
-__all__ = ["check", "derive", "parse_scan", "render"]
+__all__ = ["FIELDS", "REQUIRED", "check", "derive", "parse_scan", "render"]
+
+FIELDS: Fields = {
+    "scan": ((dict,), "identity, map, combine, finish (and let)"),
+}
+REQUIRED = ("scan",)
 
 
 def parse_scan(op: Op) -> Reduction:

@@ -12,10 +12,17 @@ from __future__ import annotations
 from typing import Any
 
 from .. import triton
+from ..fields import Fields
 from ..model import Op, SpecError
 from . import Derived, OutputRow, Rendered, Source
 
-__all__ = ["PATTERNS", "check", "derive", "render"]
+__all__ = ["DEFAULT_DTYPES", "FIELDS", "PATTERNS", "REQUIRED", "check", "derive", "render"]
+
+FIELDS: Fields = {
+    "sort": ((str,), "the operation: order, top or search"),
+}
+REQUIRED = ("sort",)
+DEFAULT_DTYPES = "all"
 
 # pattern -> (operand names in order, required static arguments)
 PATTERNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..fields import Fields
 from ..model import Op, SpecError
 from . import Derived, OutputRow, Rendered
 
-__all__ = ["VIEWS", "check", "derive", "render"]
+__all__ = ["DEFAULT_DTYPES", "FIELDS", "REQUIRED", "VIEWS", "check", "derive", "render"]
+
+FIELDS: Fields = {
+    "view": ((str,), "the geometry function"),
+}
+REQUIRED = ("view",)
+DEFAULT_DTYPES = "all"
 
 VIEWS = (
     "view", "permute", "transpose", "expand", "squeeze", "unsqueeze", "select", "slice", "narrow", "index",

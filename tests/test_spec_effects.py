@@ -1,0 +1,93 @@
+"""Check that a spec field without effect is an error that names file, line, field, op and remedy."""
+
+import json
+
+import pytest
+
+from weftgrad.codegen.effects import effect_errors
+from weftgrad.codegen.generate import load_files, own_specs
+from weftgrad.codegen.loader import load_text
+from weftgrad.codegen.model import SpecErrors
+
+
+def spec(**fields) -> str:
+    """Return a pointwise op as YAML with `fields` replaced, or removed if None."""
+    entry = {"op": "probe(input)", "kind": "pointwise", "dtypes": "float", "out": "exp(input)", **fields}
+    return "- " + json.dumps({k: v for k, v in entry.items() if v is not None}) + "\n"
+
+
+def errors_of(text: str) -> list[str]:
+    with pytest.raises(SpecErrors) as error_info:
+        load_text(text, "my.yaml", trust=True)
+    return [str(e) for e in error_info.value.errors]
+
+
+ROWWISE = {"op": "probe(input, dim: int)", "kind": "rowwise", "out": "input - max(input)"}
+CUSTOM = {"kind": "custom", "plan": "pad", "dtypes": "all"}
+COMPOSITE = {"kind": "composite", "out": "exp(input)", "dtypes": None}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"namespace": "special"}, "namespace: unknown namespace 'special' (known: torch, nn.functional, hidden)"),
+        ({"namespace": "nn.functional", "method": True},
+         "method: probe: a function of the namespace nn.functional has no method"),
+        ({"namespace": "hidden", "method": True}, "method: probe: a function of the namespace hidden has no method"),
+        ({"op": "probe(k: Scalar, input)", "out": "k * input", "method": True},
+         "method: probe: a method's first parameter is the tensor itself"),
+        ({"namespace": "hidden", "alias": "other"}, "nobody can call 'other'"),
+        ({"alias": []}, "alias: probe: an empty list of names"),
+        ({"operator": "+"}, "operator: probe: '+' is called with 2 operands, the first one a tensor"),
+        ({"op": "probe(k: Scalar, input)", "out": "k * input", "operator": "*"}, "the first one a tensor"),
+        ({"op": "probe(a, b)", "out": "a + b", "operator": "neg"}, "operator: probe: 'neg' is called with one operand"),
+        ({"product": {"opp": ["input"]}}, "product.opp: probe: unknown part 'opp' (known: op, grad)"),
+        (ROWWISE | {"save": ["total"]}, "save: probe: 'total' is no value of this op (known: out)"),
+        (ROWWISE | {"let": {"total": "sum(input)"}}, "let.total: probe: 'total' is used nowhere"),
+        (ROWWISE | {"order": 1}, "order: probe: only derived ops have an order"),
+        (COMPOSITE | {"let": {"total": "exp(input)"}}, "let.total: probe: 'total' is used nowhere"),
+        (COMPOSITE | {"dtypes": "float"}, "dtypes: probe: a composite op computes nothing itself"),
+        (COMPOSITE | {"result": "float"}, "result: probe: a composite op computes nothing itself"),
+        (CUSTOM | {"out": None, "sources": {"opncl": "kernel"}},
+         "sources: probe: no device runs kernels in 'opncl' (known: opencl, triton)"),
+        (CUSTOM | {"out": {"out": "vlaue"}, "template": "pad"},
+         "out: probe: unknown role 'vlaue' of out (known: value, kept)"),
+    ],
+)  # fmt: skip
+def test_a_field_without_effect_is_an_error(fields: dict[str, object], message: str) -> None:
+    errors = errors_of(spec(**fields))
+    assert len(errors) == 1
+    assert errors[0].startswith("my.yaml:1: ")
+    assert message in errors[0]
+    assert errors[0].endswith(")"), "no remedy"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"method": True, "alias": ["other"]},
+        {"method": False, "namespace": "nn.functional"},
+        {"operator": "neg"},
+        {"op": "probe(a, b)", "out": "a + b", "operator": "+"},
+        ROWWISE | {"let": {"total": "sum(input)"}, "out": "input - total", "save": ["total"]},
+        COMPOSITE | {"let": {"e": "exp(input)"}, "out": "neg(e)"},
+    ],
+)
+def test_fields_with_an_effect_load(fields: dict[str, object]) -> None:
+    assert [op.name for op in load_text(spec(**fields), "my.yaml")] == ["probe"]
+
+
+def test_two_ops_of_one_operator_are_an_error() -> None:
+    first = spec(op="first(a, b)", out="a + b", operator="+")
+    second = spec(op="second(a, b)", out="a - b", operator="+")
+    assert errors_of(first + second) == ["my.yaml:2: operator: '+' is defined already in line 1"]
+
+
+def test_an_operator_may_have_the_name_of_an_op() -> None:
+    assert load_text(spec(op="neg(input)", out="-input", operator="neg"), "my.yaml")[0].operator == "neg"
+
+
+def test_every_field_of_the_projects_specs_has_an_effect() -> None:
+    ops = load_files(own_specs(), trust=True)
+    assert len(ops) > 250
+    assert not [error for op in ops for error in effect_errors(op, op.spec)]
