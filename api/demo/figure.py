@@ -76,7 +76,7 @@ def draw_with_matplotlib(report: Report, path: Path) -> None:
     figure = Figure(figsize=(11, 5), layout="constrained")
     figure.suptitle(_title(report))
     figure.supxlabel(_footer(report), fontsize=9, color=_GREY)
-    left, right = figure.subfigures(1, 2)
+    left, right = figure.subfigures(1, 2, squeeze=False)[0]
 
     epochs = len(report.driver_allocations)
     losses = np.asarray(report.losses)
