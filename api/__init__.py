@@ -112,6 +112,7 @@ from .shape.reshaping import *
 from .shape.splitting import *
 from .tensor_methods.size import Size
 from .tensor_methods.printing import set_printoptions
+from .version import __version__
 
 _install_random()
 _install_legacy()
@@ -126,7 +127,6 @@ channels_last, channels_last_3d = "channels_last", "channels_last_3d"  # tensors
 get_default_dtype, set_default_dtype = _dtypes.default_dtype, _dtypes.set_default_dtype
 newaxis = None
 inf, nan, pi, e = _functions.math.inf, _functions.math.nan, _functions.math.pi, _functions.math.e
-__version__ = "0.1.0"
 
 _LAZY = (
     "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "func", "jit", "linalg",

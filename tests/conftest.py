@@ -14,6 +14,47 @@ import pytest
 bare.install()
 os.environ.setdefault("WEFTGRAD_TUNE", "off")  # schedules tuned on this machine must not change the tests
 
+QUICK = {
+    "test_structure": "imports between layers, packed files, length of modules",
+    "test_import_graph": "cycles of imports",
+    "test_api": "public names",
+    "test_expr": "expressions and their derivatives",
+    "test_golden": "the text of kernels",
+    "test_native": "calls through C and through Python are the same",
+    "test_cpu_calls": "launches on `cpu`",
+    "test_pool": "memory pools",
+    "test_inplace": "version counters and writes in place",
+    "test_view_history": "gradients through views",
+    "test_gradients_of_parts": "gradients of slices",
+    "test_autograd_functions": "functions of users",
+    "test_composed": "functions made of ops",
+    "test_numeric": "numeric functions",
+    "test_random": "random numbers",
+    "test_losses": "losses",
+    "test_norms": "norms",
+    "test_modules": "hooks and states of modules",
+    "test_optim": "optimizers",
+    "test_multi_tensor": "kernels for many tensors",
+    "test_amp": "autocast",
+    "test_serialization": "files",
+    "test_profiler": "profiles",
+    "test_digits": "the packed data",
+    "test_cuda_standin": "the CUDA backend, on a stand-in for the driver",
+    "test_cuda_memory": "memory of the CUDA backend",
+    "test_bench_report_changes": "comparisons of reports",
+}
+"""Modules of the quick suite, and what a failure there is about. Of test_ops_generated: the values of ops on `cpu`."""
+
+
+def is_quick(item: pytest.Item) -> bool:
+    """Return True if a test belongs to the quick suite."""
+    if any(item.get_closest_marker(name) for name in ("slow", "gpu", "thorough")):
+        return False
+    if item.path.stem == "test_ops_generated":
+        return item.name.startswith("test_values[") and item.name.endswith("-cpu]")
+    return item.path.stem in QUICK
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--update-golden`."""
     parser.addoption("--update-golden", action="store_true", help="accept what is emitted as tests/golden")
@@ -32,14 +73,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With `-m gpu`, import only modules with such tests: others need packages that may be missing."""
-    if config.option.markexpr != "gpu" or not collection_path.name.startswith("test_"):
+    """With `-m quick` or `-m gpu`, import only modules with such tests.
+
+    With `gpu`, others need packages that may be missing; with `quick`, importing them takes time.
+    """
+    if not collection_path.name.startswith("test_"):
+        return None
+    if config.option.markexpr == "quick":
+        return collection_path.stem not in (*QUICK, "test_ops_generated") or None
+    if config.option.markexpr != "gpu":
         return None
     return "pytest.mark.gpu\n" not in collection_path.read_text(encoding="utf-8") or None
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects by marker
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip GPU tests if there is no GPU, and thorough tests unless they are asked for."""
+    """Mark the quick suite; skip GPU tests if there is no GPU, and thorough tests unless they are asked for."""
+    for item in items:
+        if is_quick(item):
+            item.add_marker("quick")
     if not os.environ.get("WEFTGRAD_TEST_THOROUGH"):
         for item in items:
             if item.get_closest_marker("thorough"):
