@@ -122,6 +122,7 @@ def test_digits_cnn(tmp_path):
     assert accuracies[-1] > 80
 
 
+@pytest.mark.thorough
 def test_char_gpt(tmp_path):
     output = output_of("char_gpt", tmp_path, "--steps", 30, "--context", 24, "--length", 20, "--prompt", "The ")
     (uniform,) = numbers(r"has loss ([\d.]+)", output)
@@ -150,6 +151,7 @@ def test_custom_function(tmp_path):
     assert numbers(r"test accuracy ([\d.]+)", output)[-1] > 80
 
 
+@pytest.mark.thorough
 def test_data_loading(tmp_path):
     output = output_of("data_loading", tmp_path, "--items", 1024, "--workers", 0, 2)
     losses, accuracies = (numbers(rf"{word} ([\d.]+)", output) for word in ("last loss", "test accuracy"))
@@ -157,6 +159,7 @@ def test_data_loading(tmp_path):
     assert accuracies[0] == accuracies[1] > 80
 
 
+@pytest.mark.thorough
 def test_mixed_precision(tmp_path):
     path = tmp_path / "run.pt"
     output = output_of("mixed_precision", tmp_path, "--steps", 3, "--dtype", "bfloat16", "--file", path)
@@ -173,6 +176,7 @@ def test_mixed_precision(tmp_path):
     assert path.stat().st_size > 0
 
 
+@pytest.mark.thorough
 def test_profiling(tmp_path):
     output = output_of("profiling", tmp_path, "--steps", 2, "--batch-size", 4, "--output", "profile")
     assert "convolution" in output

@@ -57,6 +57,7 @@ def test_pages_of_every_kind(show, name, parts):
     assert not [part for part in parts if part not in page]
 
 
+@pytest.mark.thorough
 def test_every_page_fits_a_screen():
     options = {"kernel": False, "source": False}
     for record in list(registry):

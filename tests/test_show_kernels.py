@@ -83,11 +83,12 @@ def test_printed_kernels_compile_to_the_same_code_for_cpu(name, dtype, schedule,
         compare_code(step, store)
 
 
-@pytest.mark.slow
-def test_every_printed_kernel_compiles_to_the_same_code_for_cpu(store):
+@pytest.mark.thorough
+def test_a_third_of_the_ops_print_kernels_that_compile_to_the_same_code_for_cpu(store):
     cpu = wg.device("cpu")
     failures = {}
-    for record in sorted((r for r in registry if r.texts and r.name.count("_grad_") < 2), key=lambda r: r.name):
+    records = sorted((r for r in registry if r.texts and r.name.count("_grad_") < 2), key=lambda r: r.name)
+    for record in records[::3]:  # clang takes two minutes for all
         dtype = {"bool": "bool", "integer": "int32", "integral": "int32"}.get(record.dtypes, "float32")
         try:
             steps = steps_of(record.name, dtype, "", cpu)
