@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .docstrings import docstring, inplace_docstring
 from .kinds.composite import python_body
 from .model import MISSING, Op, Param
 from .render import RecordData, default_text
@@ -66,7 +67,10 @@ def _function(data: RecordData) -> Binding:
         ]
     body.append(f"return {call_text}")
     returns = "Tensor" if visible_count == 1 else "tuple[Tensor, ...]"
-    return Binding(op.name, signature, returns, docstring(op, takes_out), tuple(body), repr(op.namespace), op.method)
+    docstring_text = docstring(
+        op, data.rendered.outputs, takes_out=takes_out, alias_count=len(numpy_names.parameters)
+    )
+    return Binding(op.name, signature, returns, docstring_text, tuple(body), repr(op.namespace), op.method)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +124,7 @@ def _inplace(op: Op) -> Binding:
     operands, statics = _arguments(op)
     first = op.operands[0].name
     body = (f"return _call_into(_op_{op.name}, {operands}, {statics}, ({first},), in_place=True)",)
-    docstring_text = f'"""{op.name} written into {first}, which is returned; its version goes up by one."""'
-    return Binding(f"{op.name}_", parameters, "Tensor", docstring_text, body, repr(op.namespace), op.method)
+    return Binding(f"{op.name}_", parameters, "Tensor", inplace_docstring(op), body, repr(op.namespace), op.method)
 
 
 def _composite(op: Op, callables: Mapping[str, str]) -> Binding:
@@ -132,7 +135,7 @@ def _composite(op: Op, callables: Mapping[str, str]) -> Binding:
         op.name,
         signature,
         "Tensor",
-        docstring(op, False),
+        docstring(op),
         tuple(python_body(op, callables)),
         repr(op.namespace),
         op.method,
@@ -158,34 +161,3 @@ def _parameter(param: Param) -> str:
     if param.role == "tensor" and param.type == "value" and param.scope == "full":
         annotation = "Tensor | Number"
     return f"{param.name}: {annotation}{default_text(param.default)}"
-
-
-def docstring(op: Op, takes_out: bool = False) -> str:
-    """Return the docstring: the spec's prose, then facts about dtypes, broadcasting, gradients and `out`."""
-    lines = [_inside_quotes(line) for line in (op.doc or f"{op.name}.").splitlines()]
-    kinds = {
-        "float": "floating", "numeric": "integer and floating", "integer": "integer", "integral": "integer and bool",
-        "bool": "bool", "all": "all",
-    }  # fmt: skip
-    facts = (
-        [f"Dtypes: {kinds[op.dtypes]}; half types compute in float32."] if op.kind not in ("view", "composite") else []
-    )
-    if op.kind == "pointwise":
-        facts.append("Shapes broadcast; numbers are weak in promotion.")
-    if op.grad == "none":
-        facts.append("Not differentiable.")
-    alias_count = len(_numpy_names(op).parameters)
-    if alias_count:
-        sentence = "`axis` and `keepdims` are other names of `dim` and `keepdim`"
-        facts.append(f"{sentence if alias_count > 1 else '`axis` is another name of `dim`'}, as in NumPy.")
-    if takes_out:
-        facts.append("`out` receives the result; it must have its shape, or no elements: then it gets memory for it.")
-    body = lines + (["", *facts] if facts else [])
-    closes_on_last_line = len(body) == 1 and not body[0].endswith(('"', "\\"))
-    return '"""' + "\n".join(body) + ('"""' if closes_on_last_line else '\n"""')
-
-
-def _inside_quotes(line: str) -> str:
-    """Escape a line of prose, so that it cannot end a triple-quoted string or contain invisible or bidi characters."""
-    text = line.rstrip().replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
