@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import inspect
+import pkgutil
+from pathlib import Path
 
 import pytest
 
@@ -53,3 +57,26 @@ def test_leaf_in_place():
     assert "GradientError" in inspect.getdoc(generated.relu_)
     with pytest.raises(GradientError):
         wg.ones(2, requires_grad=True).relu_()
+
+
+def _modules_with_examples() -> list[str]:
+    """Read the sources of users' modules without importing them, because `cli.__main__` is one."""
+    modules = []
+    for finder, name, _ in pkgutil.walk_packages(wg.__path__, "weftgrad.", onerror=lambda name: None):
+        if name.split(".")[1] in ("_generated", "templates", "bench", "runtime", "codegen"):
+            continue
+        spec = finder.find_spec(name)
+        if spec and spec.origin and "\n        >>> " in Path(spec.origin).read_text(encoding="utf-8"):
+            modules.append(name)
+    return modules
+
+
+@pytest.mark.parametrize("name", _modules_with_examples())
+def test_examples_print_what_they_say(name):
+    """Run the `>>>` examples of a module's docstrings, in the namespace of a reader who imported weftgrad."""
+    module = importlib.import_module(name)
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    for example in doctest.DocTestFinder(exclude_empty=True).find(module, name, extraglobs={"wg": wg}):
+        runner.run(example)
+    assert not runner.failures
+    assert runner.tries

@@ -36,9 +36,19 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
         other: `(n,)`, `(n, p)` or `(..., n, p)`; leading dimensions broadcast.
         out: Tensor to write the result to.
 
+    Returns:
+        `(..., m, p)` for matrices; the dimension of a vector operand is left out. The dtype is the promoted one.
+
     Raises:
         ArgumentError: An operand is not a tensor.
         ShapeError: An operand is 0-d, or the shapes do not fit.
+
+    Example:
+        >>> a = wg.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> wg.matmul(a, wg.tensor([1.0, 10.0]))
+        tensor([21., 43.])
+        >>> wg.matmul(wg.ones(5, 2, 3), wg.ones(3, 4)).shape
+        weftgrad.Size([5, 2, 4])
     """
     if not isinstance(input, Tensor) or not isinstance(other, Tensor):
         raise ArgumentError("matmul: takes two tensors")

@@ -69,6 +69,14 @@ class Adam(_AdamBase):
     Raises:
         ArgumentError: If an option is out of range.
         NotSupported: For `differentiable=True`.
+
+    Example:
+        >>> w = wg.tensor([1.0], requires_grad=True)
+        >>> optimizer = wg.optim.Adam([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w
+        tensor([0.9000], requires_grad=True)
     """
 
     def __init__(

@@ -53,12 +53,35 @@ __all__ = [
 
 
 def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
-    """Return `input + alpha * other`."""
+    """Return `input + alpha * other`, elementwise.
+
+    Args:
+        input: Tensor or number of any dtype.
+        other: Tensor or number; its shape broadcasts with that of `input`.
+        alpha: Factor of `other`.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the broadcast shape and the promoted dtype.
+
+    Raises:
+        ShapeError: The shapes do not broadcast.
+
+    Example:
+        >>> wg.add(wg.tensor([1, 2]), wg.tensor([[10], [20]]), alpha=2)
+        tensor([[21, 22],
+                [41, 42]])
+    """
     return ops.add(input, other if alpha == 1 else _scale(other, alpha), out=out)
 
 
 def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
-    """Return `input - alpha * other`."""
+    """Return `input - alpha * other`, elementwise. Arguments, results and errors are those of `add`.
+
+    Example:
+        >>> wg.sub(wg.tensor([5.0, 7.0]), 2)
+        tensor([3., 5.])
+    """
     return ops.sub(input, other if alpha == 1 else _scale(other, alpha), out=out)
 
 
@@ -89,7 +112,25 @@ def sub_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
 
 
 def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
-    """Return `input / other`, rounded as `rounding_mode` says: None (not rounded), "floor" or "trunc"."""
+    """Return `input / other`, elementwise.
+
+    Args:
+        input: Tensor or number.
+        other: Tensor or number; its shape broadcasts with that of `input`.
+        rounding_mode: None: not rounded, and integers become the default floating dtype. "floor": rounded down. "trunc":
+            rounded to zero.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the broadcast shape and the promoted dtype. Integers divided by 0 with rounding give 0.
+
+    Raises:
+        ArgumentError: `rounding_mode` has another value.
+
+    Example:
+        >>> wg.div(wg.tensor([-7, 7]), 2, rounding_mode="floor")
+        tensor([-4,  3])
+    """
     if rounding_mode is None:
         return ops.true_divide(input, other, out=out)
     if rounding_mode == "floor":
@@ -134,7 +175,24 @@ def _order(n: Any) -> float:
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
-    """Limit the elements to [min, max]; one of the bounds may be None. Bounds are numbers or tensors."""
+    """Limit each element to [min, max].
+
+    Args:
+        input: Tensor.
+        min: Lower bound: a number, a tensor that broadcasts, or None.
+        max: Upper bound, likewise. It wins where it is below `min`.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the broadcast shape and the promoted dtype.
+
+    Raises:
+        ArgumentError: Both bounds are None.
+
+    Example:
+        >>> wg.clamp(wg.tensor([-2.0, 0.5, 3.0]), 0, 1)
+        tensor([0.0000, 0.5000, 1.0000])
+    """
     if min is None and max is None:
         raise ArgumentError("clamp: give min, max or both")
     if min is None:
@@ -155,7 +213,23 @@ def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
-    """Round to `decimals` decimals (negative: to tens, hundreds, ...), halves to even."""
+    """Round to the nearest number of `decimals` decimals, halves to even.
+
+    Args:
+        input: Tensor.
+        decimals: Number of decimals; negative values round to tens, hundreds, and so on.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the same shape and dtype.
+
+    Raises:
+        ArgumentError: `decimals` is not an int.
+
+    Example:
+        >>> wg.round(wg.tensor([0.5, 1.5, 2.6]))
+        tensor([0., 2., 3.])
+    """
     if type(decimals) is not int:
         raise ArgumentError(f"round: decimals must be an int, not {decimals!r}")
     if not decimals:
@@ -180,7 +254,22 @@ def nan_to_num(
 
 
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
-    """Return |input - other| <= atol + rtol * |other| as a bool tensor. NaN equals NaN only with `equal_nan`."""
+    """Return where two tensors are close: `|input - other| <= atol + rtol * |other|`.
+
+    Args:
+        input: Tensor.
+        other: Tensor whose shape broadcasts with that of `input`.
+        rtol: Relative tolerance.
+        atol: Absolute tolerance.
+        equal_nan: Whether NaN is close to NaN. Infinities are close to themselves.
+
+    Returns:
+        Bool tensor of the broadcast shape.
+
+    Example:
+        >>> wg.isclose(wg.tensor([1.0, 2.0]), wg.tensor([1.0 + 1e-7, 2.1]))
+        tensor([ True, False])
+    """
     within_tolerance = ops.le(ops.abs(ops.sub(input, other)), ops.add(ops.mul(ops.abs(other), rtol), atol))
     close = ops.logical_or(ops.logical_and(within_tolerance, ops.isfinite(other)), ops.eq(input, other))
     if equal_nan:

@@ -15,16 +15,39 @@ __all__ = ["log_softmax", "softmax"]
 
 @accept_axis
 def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
-    """Return exp(x) / sum(exp(x)) along `dim`, after converting `input` to `dtype` if that is not None.
+    """Return exp(x) / sum(exp(x)) along a dimension: positive numbers that sum to 1.
 
-    Raises `UnsupportedDType` for integers.
+    The maximum is subtracted first, so that large elements do not overflow.
+
+    Args:
+        input: Tensor of a floating dtype.
+        dim: Dimension; negative values count from the last.
+        dtype: Dtype to convert `input` to first; None: none.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the same shape. A row of only -inf gives NaN.
+
+    Raises:
+        UnsupportedDType: `input` has integers, and `dtype` is None.
+
+    Example:
+        >>> wg.softmax(wg.tensor([0.0, 0.0, -float("inf")]), dim=0)
+        tensor([0.5000, 0.5000, 0.0000])
     """
     return _softmax_in_dtype(ops.softmax, input, dim, dtype, out)
 
 
 @accept_axis
 def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
-    """Return log(softmax(input)) along `dim`, without underflow."""
+    """Return log(softmax(input)) along a dimension, computed as x - max - log(sum(exp(x - max))).
+
+    Unlike `softmax(...).log()`, it does not underflow. Arguments and errors are those of `softmax`.
+
+    Example:
+        >>> wg.log_softmax(wg.tensor([0.0, -1000.0]), dim=0)
+        tensor([    0., -1000.])
+    """
     return _softmax_in_dtype(ops.log_softmax, input, dim, dtype, out)
 
 
