@@ -117,8 +117,8 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor
     Args:
         input: Tensor or number.
         other: Tensor or number; its shape broadcasts with that of `input`.
-        rounding_mode: None: not rounded, and integers become the default floating dtype. "floor": rounded down. "trunc":
-            rounded to zero.
+        rounding_mode: None: not rounded, and integers become the default floating dtype. "floor": rounded down.
+            "trunc": rounded to zero.
         out: Tensor to write the result to.
 
     Returns:
