@@ -5,7 +5,7 @@
     (x * x).sum().backward()
     x.grad
 
-Submodules (`nn`, `optim`, `utils`, `autograd`, `ops`, `testing`, …) are imported on first use.
+Submodules (`nn`, `optim`, `utils`, `ops`, `testing`, …) are imported on first use.
 """
 
 from __future__ import annotations

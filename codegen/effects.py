@@ -1,4 +1,4 @@
-"""Check that every field of a spec has an effect: a field that nothing reads is an error, and not ignored silently.
+"""Reject spec fields that have no effect, because nothing reads them.
 
 A name or operator that two ops define is an error as well: the second one would replace the first.
 """

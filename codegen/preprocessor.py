@@ -1,6 +1,6 @@
 """Resolve the conditionals and macros of kernel source: a C preprocessor that leaves the header's macros alone.
 
-`weftgrad show --kernel` prints what it returns. A C compiler's own preprocessor (`cc -E`) would expand the header's
+`weftgrad show --kernel` prints its output. A C compiler's own preprocessor (`cc -E`) would expand the header's
 macros as well, such as vector types, loop pragmas and built-ins, and drop every comment.
 
     text = Preprocessor(macros_of(header)).run(source)
@@ -93,7 +93,7 @@ class Preprocessor:
 
     Attributes:
         required: The macros of the source, with their values, that the expansion of a kept macro in the output reads.
-            The output compiles with the header and these definitions.
+            Define them before compiling the output with the header.
     """
 
     def __init__(self, header_macros: Mapping[str, Sequence[Macro]], defines: Mapping[str, str] | None = None):

@@ -87,7 +87,7 @@ def page(record: OpRecord, times: dict[str, list[str]]) -> str:
     if times.get(record.name):
         lines += [
             "## Measured", "",
-            "On two cores; PyTorch's time by ours, so that above 1 weftgrad is faster. Minima.", "",
+            "Minimum times on two cores. The ratio is PyTorch's time divided by ours: above 1, weftgrad is faster.", "",
             "| machine | call | weftgrad | torch / weftgrad |", "| --- | --- | ---: | ---: |",
             *times[record.name], "",
         ]  # fmt: skip
