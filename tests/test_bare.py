@@ -45,6 +45,7 @@ def test_other_functions() -> None:
     assert set(bare_special.__all__) <= set(dir(scipy))
 
 
+@pytest.mark.thorough
 def test_a_linked_package(tmp_path: Path) -> None:
     """The package works from a copy of the tree, without an installation."""
     if not (bare.ROOT / "codegen").is_dir():

@@ -24,7 +24,7 @@ from weftgrad.runtime.backends import processor
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the conditions need Linux")
 
-ROUNDS = int(os.environ.get("WEFTGRAD_TEST_ROUNDS", "2"))
+ROUNDS = int(os.environ.get("WEFTGRAD_TEST_ROUNDS", "1"))
 PROGRAM = """
 import weftgrad as wg
 wg.manual_seed(1)

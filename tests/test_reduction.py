@@ -53,7 +53,7 @@ def ops() -> dict[str, OpRecord]:
     return records_of(load_file(SPECS))
 
 
-@pytest.fixture(params=("cpu", "poor"))
+@pytest.fixture(params=("cpu", pytest.param("poor", marks=pytest.mark.thorough)))
 def vendor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The CPU device with the capabilities of the named vendor."""
     for _ in change_capabilities(VENDORS[request.param], monkeypatch):

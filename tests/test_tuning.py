@@ -225,7 +225,9 @@ def test_every_table_of_many_tensors_is_the_same_update(style: str) -> None:
 
 
 @pytest.mark.parametrize("style", ["cpu", "gpu"], indirect=True)
-@pytest.mark.parametrize("group", SMALL)
+@pytest.mark.parametrize(
+    "group", [pytest.param(n, marks=pytest.mark.thorough) if n in ("heads", "convolutions") else n for n in SMALL]
+)
 def test_every_candidate_gives_the_same_results(style: str, group: str) -> None:
     """All choices that differ from the shipped one in one parameter; those of several are made of the same parts."""
     compared_steps: set[tuple[Step, ...]] = set()
