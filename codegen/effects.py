@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from .kind_modules import kind_module
 from .model import TARGETS, Op, SpecError
 
 __all__ = ["UNARY_OPERATORS", "collisions", "effect_errors"]
@@ -16,6 +17,7 @@ __all__ = ["UNARY_OPERATORS", "collisions", "effect_errors"]
 UNARY_OPERATORS = ("~", "neg", "abs")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _RESULT_ROLES = ("value", "kept")
+_SECTIONS = ("Args:", "Returns:", "Raises:")
 
 
 def effect_errors(op: Op, entry: Mapping[str, Any]) -> list[SpecError]:
@@ -25,7 +27,7 @@ def effect_errors(op: Op, entry: Mapping[str, Any]) -> list[SpecError]:
         op: The op.
         entry: The entry that it was made from, as written.
     """
-    checks = (_method, _alias, _operator, _product, _save, _let, _custom, _order, _composite)
+    checks = (_empty, _unread, _doc, _method, _alias, _operator, _product, _save, _let, _custom, _order)
     return [
         SpecError(message, field=field, suggestion=remedy)
         for check in checks
@@ -47,12 +49,35 @@ def collisions(ops: Iterable[Op]) -> list[SpecError]:
                 other = definitions[key]
                 location = f"line {other.line}" if other.file == op.file else f"{other.file}:{other.line}"
                 message = f"{name!r} is defined already in {location}"
-                errors.append(SpecError(message, file=op.file, line=op.line, field=field))
+                remedy = f"let one of {other.name} and {op.name} have it" if other is not op else "write it once"
+                errors.append(SpecError(message, file=op.file, line=op.line, field=field, suggestion=remedy))
             definitions[key] = op
     return errors
 
 
 Errors = Iterator[tuple[str, str, str]]  # field, message, remedy
+
+
+def _empty(op: Op, entry: Mapping[str, Any]) -> Errors:
+    for field, value in entry.items():
+        if isinstance(value, (dict, list)) and not value:
+            content = "mapping" if isinstance(value, dict) else "list"
+            yield field, f"{op.name}: an empty {content}", f"leave `{field}` out, or write what belongs into it"
+
+
+def _unread(op: Op, entry: Mapping[str, Any]) -> Errors:
+    for field, (types, remedy) in getattr(kind_module(op.kind), "UNREAD", {}).items():
+        if isinstance(entry.get(field), types) and entry[field]:
+            yield field, f"{op.name}: nothing reads {str(entry[field])[:40]!r} of an op of kind {op.kind}", remedy
+
+
+def _doc(op: Op, entry: Mapping[str, Any]) -> Errors:
+    if "doc" in entry and not op.doc:
+        yield "doc", f"{op.name}: no text", "say what the op computes, or leave `doc` out"
+    for section in _SECTIONS:
+        if section in map(str.strip, op.doc.splitlines()):
+            remedy = "write it as prose; this section is generated from signature and dtypes"
+            yield "doc", f"{op.name}: the docstring would have the section {section!r} twice", remedy
 
 
 def _method(op: Op, entry: Mapping[str, Any]) -> Errors:
@@ -67,9 +92,7 @@ def _method(op: Op, entry: Mapping[str, Any]) -> Errors:
 
 
 def _alias(op: Op, entry: Mapping[str, Any]) -> Errors:
-    if "alias" in entry and not op.alias:
-        yield "alias", f"{op.name}: an empty list of names", "leave `alias` out"
-    elif op.alias and op.namespace == "hidden":
+    if op.alias and op.namespace == "hidden":
         remedy = "leave `alias` out, or write namespace: torch or nn.functional"
         yield "alias", f"{op.name}: a hidden op has no public names, so nobody can call {op.alias[0]!r}", remedy
 
@@ -126,12 +149,3 @@ def _custom(op: Op, entry: Mapping[str, Any]) -> Errors:
 def _order(op: Op, entry: Mapping[str, Any]) -> Errors:
     if "order" in entry:
         yield "order", f"{op.name}: only derived ops have an order", "leave `order` out"
-
-
-def _composite(op: Op, entry: Mapping[str, Any]) -> Errors:
-    if op.kind != "composite":
-        return
-    for field in ("dtypes", "result"):
-        if field in entry:
-            remedy = f"leave `{field}` out; the ops that it calls say it"
-            yield field, f"{op.name}: a composite op computes nothing itself", remedy

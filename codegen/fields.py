@@ -1,14 +1,15 @@
 """Types of the tables of spec fields: field -> (allowed types, description).
 
 The language reference and the JSON schema are generated from these tables. `loader.COMMON` has the fields of all ops,
-`FIELDS` of a module in `kinds` those of its kind.
+`FIELDS` of a module in `kinds` those of its kind, and `UNREAD` those common fields that have no effect on its kind.
 """
 
 from __future__ import annotations
 
-__all__ = ["OUT", "TOGETHER", "Field", "Fields"]
+__all__ = ["OUT", "TOGETHER", "Field", "Fields", "Unread"]
 
 Field = tuple[tuple[type, ...], str]
 Fields = dict[str, Field]
+Unread = dict[str, Field]  # common field -> (types of values without effect, remedy)
 OUT: Field = ((str, dict, int, float, bool), "the result: an expression, or several by name")
 TOGETHER: Field = ((bool,), "whether one op computes the gradients of all operands")

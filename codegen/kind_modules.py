@@ -29,7 +29,8 @@ def register_kind(module: ModuleType) -> None:
     The runtime finds its planner by `runtime.planners.register_planner`.
 
     Args:
-        module: What a module of `kinds` has: `FIELDS`, `REQUIRED`, `check`, `render` and `derive`.
+        module: What a module of `kinds` has: `FIELDS`, `REQUIRED`, `check`, `render` and `derive`. It may have
+            `DEFAULT_DTYPES`, and `UNREAD`: common fields that have no effect on its ops, which are then errors.
 
     Raises:
         ValueError: The module lacks one of them, or a kind of this name exists.

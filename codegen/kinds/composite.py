@@ -11,17 +11,22 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from ..fields import Fields
+from ..fields import Fields, Unread
 from ..model import Op, SpecError
 from ..signature import check_name
 from . import Derived, OutputRow, Rendered
 
-__all__ = ["FIELDS", "REQUIRED", "called_ops", "check", "derive", "python_body", "render"]
+__all__ = ["FIELDS", "REQUIRED", "UNREAD", "called_ops", "check", "derive", "python_body", "render"]
 
 FIELDS: Fields = {
     "out": ((str,), "an expression over other ops"), "let": ((dict,), "named intermediate values"),
 }
 REQUIRED = ("out",)
+UNREAD: Unread = {
+    "grad": ((str, dict), "leave `grad` out; gradients flow through the ops that it calls"),
+    "result": ((str,), "leave `result` out; the ops that it calls say it"),
+    "dtypes": ((str,), "leave `dtypes` out; the ops that it calls say it"),
+}
 
 _NODES = (
     ast.Expression, ast.Call, ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.keyword,

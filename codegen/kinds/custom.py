@@ -13,12 +13,12 @@ from __future__ import annotations
 from typing import Any
 
 from .. import triton
-from ..fields import OUT, Fields
+from ..fields import OUT, Fields, Unread
 from ..model import Op, SpecError
 from ..signature import check_name
 from . import Derived, OutputRow, Rendered, Source
 
-__all__ = ["FIELDS", "REQUIRED", "check", "derive", "render"]
+__all__ = ["FIELDS", "REQUIRED", "UNREAD", "check", "derive", "render"]
 
 FIELDS: Fields = {
     "template": ((str,), "the kernel's template file"),
@@ -28,6 +28,7 @@ FIELDS: Fields = {
     "sources": ((dict,), "kernel text by target"),
 }
 REQUIRED = ()
+UNREAD: Unread = {"grad": ((dict,), "name a module with the gradients in `rules`, or write grad: none")}
 
 
 def check(op: Op) -> None:

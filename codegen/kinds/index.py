@@ -15,17 +15,21 @@ from __future__ import annotations
 from typing import Any
 
 from .. import triton
-from ..fields import Fields
+from ..fields import Fields, Unread
 from ..model import Op, SpecError
 from . import Derived, OutputRow, Rendered, Source
 
-__all__ = ["DEFAULT_DTYPES", "FIELDS", "PATTERNS", "REQUIRED", "check", "derive", "render"]
+__all__ = ["DEFAULT_DTYPES", "FIELDS", "PATTERNS", "REQUIRED", "UNREAD", "check", "derive", "render"]
 
 FIELDS: Fields = {
     "index": ((str,), "the access pattern"),
 }
 REQUIRED = ("index",)
 DEFAULT_DTYPES = "all"
+UNREAD: Unread = {
+    "grad": ((dict,), "the gradient cannot be a formula: leave `grad` out, or write grad: none"),
+    "result": ((str,), "leave `result` out; the result has the dtype of the first operand"),
+}
 
 _WRITES = (("input", "value"), ("index", "index"), ("source", "value"))
 # How a written element is combined with the stored one: suffix of the pattern's name -> action of its kernels.

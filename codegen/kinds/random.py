@@ -19,19 +19,20 @@ from typing import Any
 
 from ..expr import Expr, ExprError, Operand, canonical, emit_opencl, free_names, gradient, name, to_text
 from ..expr.nodes import topological
-from ..fields import OUT, Fields
+from ..fields import OUT, Fields, Unread
 from ..model import Op, SpecError
 from ..signature import c_names
 from . import Derived, OutputRow, Rendered, Source, seed_name
 from .pointwise import parse_field, title, triton_source
 
-__all__ = ["DEFAULT_DTYPES", "FIELDS", "REQUIRED", "check", "derive", "render"]
+__all__ = ["DEFAULT_DTYPES", "FIELDS", "REQUIRED", "UNREAD", "check", "derive", "render"]
 
 FIELDS: Fields = {
     "out": OUT,
 }
 REQUIRED = ("out",)
 DEFAULT_DTYPES = "all"
+UNREAD: Unread = {"grad": ((dict,), "leave `grad` out, and it is derived, or write grad: none")}
 
 _DRAW_FUNCTIONS = ("uniform", "normal", "bits")
 _INDEX = "index"

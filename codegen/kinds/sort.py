@@ -12,17 +12,21 @@ from __future__ import annotations
 from typing import Any
 
 from .. import triton
-from ..fields import Fields
+from ..fields import Fields, Unread
 from ..model import Op, SpecError
 from . import Derived, OutputRow, Rendered, Source
 
-__all__ = ["DEFAULT_DTYPES", "FIELDS", "PATTERNS", "REQUIRED", "check", "derive", "render"]
+__all__ = ["DEFAULT_DTYPES", "FIELDS", "PATTERNS", "REQUIRED", "UNREAD", "check", "derive", "render"]
 
 FIELDS: Fields = {
     "sort": ((str,), "the operation: order, top or search"),
 }
 REQUIRED = ("sort",)
 DEFAULT_DTYPES = "all"
+UNREAD: Unread = {
+    "grad": ((dict,), "the gradient cannot be a formula: leave `grad` out, or write grad: none"),
+    "result": ((str,), "leave `result` out; values keep their dtype, and positions are int64"),
+}
 
 # pattern -> (operand names in order, required static arguments)
 PATTERNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..fields import Fields
+from ..fields import Fields, Unread
 from ..model import Op, SpecError
 from . import Derived, OutputRow, Rendered
 
-__all__ = ["DEFAULT_DTYPES", "FIELDS", "REQUIRED", "VIEWS", "check", "derive", "render"]
+__all__ = ["DEFAULT_DTYPES", "FIELDS", "REQUIRED", "UNREAD", "VIEWS", "check", "derive", "render"]
 
 FIELDS: Fields = {
     "view": ((str,), "the geometry function"),
 }
 REQUIRED = ("view",)
 DEFAULT_DTYPES = "all"
+UNREAD: Unread = {
+    "grad": ((str, dict), "leave `grad` out; every view has a gradient, which follows from its geometry"),
+    "result": ((str,), "leave `result` out; a view has the dtype of its operand"),
+    "dtypes": ((str,), "leave `dtypes` out; a view takes every dtype"),
+}
 
 VIEWS = (
     "view", "permute", "transpose", "expand", "squeeze", "unsqueeze", "select", "slice", "narrow", "index",

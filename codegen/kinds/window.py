@@ -25,20 +25,21 @@ from typing import Any
 
 from .. import triton
 from ..expr import Operand, canonical, emit_opencl, emit_triton, free_names, to_text
-from ..fields import Fields
+from ..fields import Fields, Unread
 from ..model import Op, SpecError
 from ..signature import check_name
 from . import Derived, OutputRow, Rendered, Source
 from .pointwise import math_functions
 from .reduction import LIMITS, Reduction, opencl_identity, parse_reduction
 
-__all__ = ["FIELDS", "REQUIRED", "WALKS", "check", "derive", "render"]
+__all__ = ["FIELDS", "REQUIRED", "UNREAD", "WALKS", "check", "derive", "render"]
 
 FIELDS: Fields = {
     "window": ((dict,), "over, identity, map, combine, finish (and let)"),
     "gradient": ((str,), "the op that is the gradient of the first operand"),
 }
 REQUIRED = ("window",)
+UNREAD: Unread = {"grad": ((dict,), "the gradient cannot be a formula: leave `grad` out, or write grad: none")}
 
 WALKS = ("windows", "covering", "taps")
 _STATICS = ("size", "kernel", "stride", "padding", "dilation", "counted", "divisor")
