@@ -25,7 +25,9 @@ _TOKEN = re.compile(
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(\w+)((?:\\\n|[^\n])*)")
 _DEFINITION = re.compile(r"\s*(\w+)(\(([^)]*)\))?(.*)", re.DOTALL)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_COMPILER_TERM = re.compile(r"__has_\w+\s*\([^)]*\)|__\w+")
+_COMPARED_TERM = re.compile(r"\b__\w+\s*(?:[<>]=?|[=!]=)\s*\d+[uUlL]*")
+_COMPILER_TERM = re.compile(rf"__has_\w+\s*\([^)]*\)|{_COMPARED_TERM.pattern}|__\w+")
+_UNCLEAR = re.compile(r"!\s*\w+\s*(?:[<>]|[=!]=)")
 _COMMENT_LINES = re.compile(r"(?:^[ \t]*//[^\n]*\n)+\Z", re.MULTILINE)
 _MAX_DEPTH = 200
 
@@ -43,8 +45,8 @@ class _Branch:
     """An open conditional.
 
     Attributes:
-        active: The text is used now.
-        finished: The text was used, or must not be.
+        active: This branch is in the output.
+        finished: Skip the remaining branches: one was taken, or the conditional is inside a branch that is not.
         printed: The directives stay in the output.
         start: Length of the output where the conditional begins.
         comment_start: Length of the output before the comment lines directly above it.
@@ -128,8 +130,8 @@ class Preprocessor:
                 self._define(name, rest, line)
             starts_branch = name in ("if", "ifdef", "ifndef", "elif", "else")
             if starts_branch and self._is_active() and not self._branches[-1].printed:
-                reason = _COMMENT.search(rest)
-                comment = reason[0] if reason is not None else ""
+                directive_comment = _COMMENT.search(rest)
+                comment = directive_comment[0] if directive_comment is not None else ""
         self._flush(chunk)
         return re.sub(r"\n{3,}", "\n\n", self._output).strip("\n") + "\n"
 
@@ -142,9 +144,9 @@ class Preprocessor:
         if not self._is_active():
             self._branches.append(_Branch(False, True))
             return
-        value = self._condition(name, rest)
+        value, text = self._condition(name, rest)
         if value is None:
-            self._output += f"#{name}{rest.rstrip()}\n"
+            self._output += f"#if {text}\n" if name == "if" else f"#{name}{rest.rstrip()}\n"
             self._branches.append(_Branch(True, False, printed=True))
             return
         start = len(self._output)
@@ -155,13 +157,13 @@ class Preprocessor:
     def _next(self, name: str, rest: str) -> None:
         branch = self._branches[-1]
         if branch.printed:
-            self._output += f"#{name}{rest.rstrip()}\n"
+            self._output += f"#elif {self._condition('if', rest)[1]}\n" if name == "elif" else f"#else{rest.rstrip()}\n"
         elif branch.finished:
             branch.active = False
         else:
-            value = True if name == "else" else self._condition("if", rest)
+            value, text = (True, "") if name == "else" else self._condition("if", rest)
             if value is None:
-                self._output += f"#if{rest.rstrip()}\n"
+                self._output += f"#if {text}\n"
                 branch.printed = True
             branch.active = branch.finished = value is not False
 
@@ -172,8 +174,11 @@ class Preprocessor:
         elif not self._output[branch.start :].strip():
             self._output = self._output[: branch.comment_start]  # the comment describes text that is not there
 
-    def _condition(self, name: str, rest: str) -> bool | None:
-        """Return a condition's value; None if it depends on the compiler."""
+    def _condition(self, name: str, rest: str) -> tuple[bool | None, str]:
+        """Return a condition's value, None if it depends on the compiler, and its text with macros expanded.
+
+        A comparison of a compiler's macro with a number (`__clang_major__ >= 15`) is one unknown truth value.
+        """
         text = _COMMENT.sub(" ", rest.replace("\\\n", " "))
         if name != "if":
             text = f"{'!' if name == 'ifndef' else ''}defined({text.strip()})"
@@ -182,7 +187,8 @@ class Preprocessor:
         terms = sorted(set(_COMPILER_TERM.findall(text)), key=len, reverse=True)
         choices = itertools.product((0, 1), repeat=len(terms))
         values = {_evaluate(text, dict(zip(terms, bits, strict=True))) for bits in choices}
-        return values.pop() if len(values) == 1 else None
+        printed_text = re.sub(r"\b__defined_(\w+)", r"defined(\1)", text).strip()
+        return (values.pop() if len(values) == 1 else None), printed_text
 
     def _defined(self, name: str) -> str:
         if name in self._macros or name in self._header_macros:
@@ -323,7 +329,14 @@ def _strip(tokens: list[str]) -> list[str]:
 
 
 def _evaluate(text: str, terms: Mapping[str, int]) -> bool:
-    """Return the value of a condition: integers and operators, with 0 for any name that is not in `terms`."""
+    """Return the value of a condition: integers and operators, with 0 for any name that is not in `terms`.
+
+    Raises:
+        ValueError: It is no such expression, or Python's operators bind otherwise than C's in it.
+    """
+    condition = text
+    if _UNCLEAR.search(text):
+        raise ValueError(f"#if {condition}: put parentheses around the operand of `!`")
     for term, value in terms.items():
         text = text.replace(term, str(value))
     text = re.sub(r"\b[A-Za-z_]\w*", "0", re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text))
@@ -331,7 +344,15 @@ def _evaluate(text: str, terms: Mapping[str, int]) -> bool:
     text = re.sub(r"!(?!=)", " not ", text).strip()
     allowed = (ast.Expression, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Compare, ast.Constant, ast.operator, ast.boolop,
                ast.unaryop, ast.cmpop)  # fmt: skip
-    tree = ast.parse(text, mode="eval")
-    if not all(isinstance(node, allowed) for node in ast.walk(tree)):
-        raise ValueError(f"#if {text}: cannot be evaluated")
+    try:
+        tree = ast.parse(text, mode="eval")
+    except SyntaxError:
+        raise ValueError(f"#if {condition}: cannot be evaluated") from None
+    nodes = list(ast.walk(tree))
+    if not all(isinstance(node, allowed) for node in nodes):
+        raise ValueError(f"#if {condition}: cannot be evaluated")
+    compares = [node for node in nodes if isinstance(node, ast.Compare)]
+    bitwise = [node for node in nodes if isinstance(node, ast.BitAnd | ast.BitOr | ast.BitXor)]
+    if any(len(node.ops) > 1 for node in compares) or (compares and bitwise):
+        raise ValueError(f"#if {condition}: comparisons in a chain, or beside & | ^, mean something else in C")
     return bool(eval(compile(tree, "<condition>", "eval"), {"__builtins__": {}}))

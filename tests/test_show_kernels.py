@@ -194,6 +194,15 @@ HEADER = "#define WG_AT(S, p, bytes) ((global S *)((global char *)(p) + (bytes))
         ("#ifndef B // why\n    x;\n#endif\n", "    // why\n    x;\n"),
         ("#if defined(__AVX512F__)\na;\n#else\nb;\n#endif\n", "#if defined(__AVX512F__)\na;\n#else\nb;\n#endif\n"),
         ("#define W 1\n#if W == 16 && defined(__AVX512F__)\na;\n#else\nb;\n#endif\n", "b;\n"),
+        (
+            "#if __clang_major__ >= 15\na;\n#else\nb;\n#endif\n",  # neither 0 nor 1 decides it
+            "#if __clang_major__ >= 15\na;\n#else\nb;\n#endif\n",
+        ),
+        ("#define W 1\n#if W == 16 && __clang_major__ >= 15\na;\n#else\nb;\n#endif\n", "b;\n"),
+        (
+            "#define W 16\n#if defined(__A__) && W == 16\na;\n#elif W == 16\nb;\n#endif\n",  # W is defined no more
+            "#if defined(__A__) && 16 == 16\na;\n#elif 16 == 16\nb;\n#endif\n",
+        ),
         ("#define NONE\nx;\nNONE\ny;\n", "x;\ny;\n"),
         ("#define A 1\n#undef A\n#ifdef A\nno\n#endif\nA;\n", "A;\n"),
         ("#define BODY(x) { \\\n    x; \\\n}\nBODY(f(1, 2))\n", "{\n    f(1, 2);\n}\n"),
@@ -201,6 +210,12 @@ HEADER = "#define WG_AT(S, p, bytes) ((global S *)((global char *)(p) + (bytes))
 )
 def test_the_preprocessor(source, expected):
     assert Preprocessor(macros_of(HEADER)).run(source) == expected
+
+
+@pytest.mark.parametrize("condition", ["!A == 2", "1 < 2 == 1", "3 & 1 == 0", "A ? 1 : 0", "0x"])
+def test_conditions_that_python_would_read_otherwise_than_c_are_refused(condition):
+    with pytest.raises(ValueError, match="#if "):
+        Preprocessor({}).run(f"#if {condition}\na;\n#endif\n")
 
 
 def test_the_preprocessor_knows_what_kept_macros_read():

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ..errors import NotSupported
+from .named import NamedTable
 
 __all__ = ["CPU", "GPU", "TRITON", "ByStyle", "Style", "register_style", "style_named"]
 
@@ -69,30 +70,17 @@ def _triton_class(driver: Any) -> str:
 CPU = Style("cpu", "opencl", "opencl-cpu", _cpu_class, takes_runs=True)
 GPU = Style("gpu", "opencl", "opencl-gpu", lambda driver: "opencl_gpu", has_work_groups=True)
 TRITON = Style("triton", "triton", "triton", _triton_class, multiplies_half=True, has_blocks=True)
-_styles = {style.name: style for style in (CPU, GPU, TRITON)}
+_styles = NamedTable("style", (CPU, GPU, TRITON))
 
 
 def register_style(style: Style) -> Style:
-    """Register a style of a backend's own, and return it.
-
-    Raises:
-        ValueError: Another style has this name.
-    """
-    if _styles.setdefault(style.name, style) is not style:
-        raise ValueError(f"a style named {style.name!r} exists already; choose another name")
-    return style
+    """Register a style of a backend's own, and return it. Raise ValueError if another style has its name."""
+    return _styles.register(style)
 
 
 def style_named(name: str) -> Style:
-    """Return the style of a name.
-
-    Raises:
-        ValueError: There is none; the message lists all names.
-    """
-    style = _styles.get(name)
-    if style is None:
-        raise ValueError(f"no style is named {name!r}; there are {', '.join(_styles)}")
-    return style
+    """Return the style of a name. Raise ValueError if there is none; the message lists all names."""
+    return _styles.find(name)
 
 
 class ByStyle(Generic[Function]):
@@ -102,19 +90,19 @@ class ByStyle(Generic[Function]):
         steps, scratch = _LAUNCHES[request.capabilities.style](request, outputs)
 
     Args:
-        what: What the functions plan, for error messages.
+        purpose: What the functions plan, for error messages: "reductions".
         functions: The function of each style.
     """
 
-    def __init__(self, what: str, **functions: Function):
-        self.what = what
+    def __init__(self, purpose: str, **functions: Function):
+        self.purpose = purpose
         self._functions = functions
 
     def __getitem__(self, style: str) -> Function:
         function = self._find(style)
         if function is None:
             names = ", ".join(self._functions)
-            raise NotSupported(f"{self.what}: no schedule for devices of style {style!r}; there are {names}")
+            raise NotSupported(f"{self.purpose}: no schedule for devices of style {style!r}; there are {names}")
         return function
 
     def __contains__(self, style: str) -> bool:
@@ -131,5 +119,5 @@ class ByStyle(Generic[Function]):
         """
         style_named(style)
         if style in self._functions:
-            raise ValueError(f"{self.what}: style {style!r} has a function already")
+            raise ValueError(f"{self.purpose}: style {style!r} has a function already")
         self._functions[style] = function

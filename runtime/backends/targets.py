@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .named import NamedTable
 from .protocol import Step
 
 __all__ = ["OPENCL", "TRITON", "Target", "build_steps", "register_target", "target_named"]
@@ -30,30 +31,17 @@ class Target:
 
 OPENCL = Target("opencl", "work-items")
 TRITON = Target("triton", "programs", compiles_geometry=True, follows_addresses=True)
-_targets = {target.name: target for target in (OPENCL, TRITON)}
+_targets = NamedTable("target", (OPENCL, TRITON))
 
 
 def register_target(target: Target) -> Target:
-    """Register a backend's own kernel language, and return it.
-
-    Raises:
-        ValueError: Another target has this name.
-    """
-    if _targets.setdefault(target.name, target) is not target:
-        raise ValueError(f"a target named {target.name!r} exists already; choose another name")
-    return target
+    """Register a backend's own kernel language, and return it. Raise ValueError if another target has its name."""
+    return _targets.register(target)
 
 
 def target_named(name: str) -> Target:
-    """Return the target of a name.
-
-    Raises:
-        ValueError: There is none; the message lists all names.
-    """
-    target = _targets.get(name)
-    if target is None:
-        raise ValueError(f"no target is named {name!r}; there are {', '.join(_targets)}")
-    return target
+    """Return the target of a name. Raise ValueError if there is none; the message lists all names."""
+    return _targets.find(name)
 
 
 def build_steps(driver: Any, steps: Sequence[Step]) -> int:
