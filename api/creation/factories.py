@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -193,6 +193,16 @@ def from_dlpack(source: Any) -> Tensor:
     return host_data.adopt(array if array.flags.writeable else array.copy())
 
 
+@overload
+def empty(
+    *size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+) -> Tensor: ...  # fmt: skip
+@overload
+def empty(
+    *, size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+) -> Tensor: ...  # fmt: skip
 def empty(
     *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, **named: Any,
@@ -246,6 +256,16 @@ def _fill_constant(output: Tensor, value: Any) -> Tensor:
     return output
 
 
+@overload
+def zeros(
+    *size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def zeros(
+    *, size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor: ...  # fmt: skip
 def zeros(
     *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, **named: Any,
@@ -255,6 +275,16 @@ def zeros(
     return finalize_output(output, "zeros", requires_grad, None, layout, pin_memory)
 
 
+@overload
+def ones(
+    *size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def ones(
+    *, size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor: ...  # fmt: skip
 def ones(
     *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, **named: Any,

@@ -6,7 +6,7 @@ Indices are checked by `bounds.check_bounds`. `scattering` has the functions tha
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, Literal, overload
 
 from .._generated import ops
 from ..arguments.aliases import accept_axis, resolve_axis_alias
@@ -157,7 +157,13 @@ def embedding(
 # Masks ----------------------------------------------------------------------------------------------------------------
 
 
-def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
+@overload
+def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: Literal[False] = False) -> Tensor: ...
+@overload
+def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
+def nonzero(
+    input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False
+) -> Tensor | tuple[Tensor, ...]:
     """Return the indices of the elements that are not 0. The host waits for their number.
 
     Returns:

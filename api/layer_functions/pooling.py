@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 from .._generated import ops
 from ..autograd import Function
@@ -213,19 +213,49 @@ def max_pool3d_with_indices(
     return _max_pool("max_pool3d", 3, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
+@overload
+def max_pool1d(
+    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
+    ceil_mode: bool = False, return_indices: Literal[False] = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def max_pool1d(
+    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
+    ceil_mode: bool = False, *, return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def max_pool1d(
+    input: Tensor, kernel_size: Size, stride: Size | None, padding: Size, dilation: Size, ceil_mode: bool,
+    return_indices: bool,
+) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def max_pool1d(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """Return the maximum of each window of `(N, C, L)` or `(C, L)`; see `max_pool2d`."""
     maxima_and_indices = max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return maxima_and_indices if return_indices else maxima_and_indices[0]
 
 
+@overload
+def max_pool2d(
+    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
+    ceil_mode: bool = False, return_indices: Literal[False] = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def max_pool2d(
+    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
+    ceil_mode: bool = False, *, return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def max_pool2d(
+    input: Tensor, kernel_size: Size, stride: Size | None, padding: Size, dilation: Size, ceil_mode: bool,
+    return_indices: bool,
+) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def max_pool2d(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """Return the maximum of each window of `(N, C, H, W)` or `(C, H, W)`.
 
     Padding is never the maximum. A window with a NaN gives NaN. Of several equal maxima, the first one gets the
@@ -241,10 +271,25 @@ def max_pool2d(
     return maxima_and_indices if return_indices else maxima_and_indices[0]
 
 
+@overload
+def max_pool3d(
+    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
+    ceil_mode: bool = False, return_indices: Literal[False] = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def max_pool3d(
+    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
+    ceil_mode: bool = False, *, return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def max_pool3d(
+    input: Tensor, kernel_size: Size, stride: Size | None, padding: Size, dilation: Size, ceil_mode: bool,
+    return_indices: bool,
+) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def max_pool3d(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """Return the maximum of each window of `(N, C, D, H, W)` or `(C, D, H, W)`; see `max_pool2d`."""
     maxima_and_indices = max_pool3d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return maxima_and_indices if return_indices else maxima_and_indices[0]
@@ -361,19 +406,49 @@ def adaptive_max_pool3d_with_indices(
     return _adaptive_max_pool("adaptive_max_pool3d", 3, input, output_size)
 
 
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+@overload
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: Literal[False] = False) -> Tensor: ...
+@overload
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool1d(
+    input: Tensor, output_size: Any, return_indices: bool
+) -> Tensor | tuple[Tensor, Tensor]: ...
+def adaptive_max_pool1d(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
     """Return the maxima of `output_size` windows of `(N, C, L)` or `(C, L)`; see `adaptive_max_pool2d`."""
     maxima_and_indices = _adaptive_max_pool("adaptive_max_pool1d", 1, input, output_size)
     return maxima_and_indices if return_indices else maxima_and_indices[0]
 
 
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+@overload
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: Literal[False] = False) -> Tensor: ...
+@overload
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool2d(
+    input: Tensor, output_size: Any, return_indices: bool
+) -> Tensor | tuple[Tensor, Tensor]: ...
+def adaptive_max_pool2d(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
     """Return the maxima of `(N, C, H, W)` or `(C, H, W)` over adaptive windows, and their positions if requested."""
     maxima_and_indices = _adaptive_max_pool("adaptive_max_pool2d", 2, input, output_size)
     return maxima_and_indices if return_indices else maxima_and_indices[0]
 
 
-def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+@overload
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: Literal[False] = False) -> Tensor: ...
+@overload
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool3d(
+    input: Tensor, output_size: Any, return_indices: bool
+) -> Tensor | tuple[Tensor, Tensor]: ...
+def adaptive_max_pool3d(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
     """Return the maxima of `(N, C, D, H, W)` or `(C, D, H, W)` over adaptive windows; see `adaptive_max_pool2d`."""
     maxima_and_indices = _adaptive_max_pool("adaptive_max_pool3d", 3, input, output_size)
     return maxima_and_indices if return_indices else maxima_and_indices[0]

@@ -10,7 +10,7 @@ import itertools
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from ..autograd import Function, is_grad_enabled
 from ..runtime.errors import ArgumentError, GradientError
@@ -101,6 +101,23 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> Handle:
 register_module_backward_hook = register_module_full_backward_hook
 
 
+_Parameters = ParamSpec("_Parameters")
+_Output = TypeVar("_Output", covariant=True)
+
+
+class _WithForward(Protocol[_Parameters, _Output]):
+    def forward(self, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Output: ...
+
+
+class _ForwardSignature:
+    """The type of `__call__` for type checkers: calling a module takes and returns what its `forward` does."""
+
+    def __get__(
+        self, module: _WithForward[_Parameters, _Output], owner: type | None = None
+    ) -> Callable[_Parameters, _Output]:
+        return module.forward
+
+
 class Hooks:
     """Base class of `Module`: registers hooks and calls `forward` between them."""
 
@@ -110,19 +127,23 @@ class Hooks:
     _backward_pre_hooks: HookTable
     forward: Callable[..., Any]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not (
-            self._forward_hooks
-            or self._forward_pre_hooks
-            or self._backward_hooks
-            or self._backward_pre_hooks
-            or _global_forward
-            or _global_forward_pre
-            or _global_backward
-            or _global_backward_pre
-        ):
-            return self.forward(*args, **kwargs)
-        return _call_with_hooks(self, args, kwargs)
+    if TYPE_CHECKING:
+        __call__ = _ForwardSignature()
+    else:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            if not (
+                self._forward_hooks
+                or self._forward_pre_hooks
+                or self._backward_hooks
+                or self._backward_pre_hooks
+                or _global_forward
+                or _global_forward_pre
+                or _global_backward
+                or _global_backward_pre
+            ):
+                return self.forward(*args, **kwargs)
+            return _call_with_hooks(self, args, kwargs)
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False

@@ -7,7 +7,8 @@ This module has arithmetic, comparison and dtype information.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, overload
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
@@ -391,7 +392,13 @@ class iinfo:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
 
 
-def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
+@overload
+def where(condition: Tensor) -> tuple[Tensor, ...]: ...
+@overload
+def where(condition: Tensor, input: Any, other: Any, *, out: Tensor | None = None) -> Tensor: ...
+def where(
+    condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None
+) -> Tensor | tuple[Tensor, ...]:
     """Select elements of `input` where `condition` is true, and of `other` elsewhere; shapes broadcast.
 
     With `condition` alone, return its nonzero indices, one vector for each dimension.
@@ -405,12 +412,22 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tenso
     return ops.where(condition, input, other, out=out)
 
 
-METHODS = {
+def _polygamma(self: Tensor, n: int) -> Tensor:
+    return polygamma(n, self)
+
+
+def _where(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+    return where(condition, self, other)
+
+
+_polygamma.__name__, _polygamma.__doc__ = "polygamma", polygamma.__doc__
+_where.__name__, _where.__doc__ = "where", where.__doc__
+
+METHODS: dict[str, Callable[..., Any]] = {
     name: globals()[name]
     for name in (
         "add", "add_", "allclose", "clamp", "clamp_", "clip", "div", "div_", "divide", "equal", "isclose",
         "isneginf", "isposinf", "nan_to_num", "polygamma_", "round", "sub", "sub_", "subtract",
     )
 }  # fmt: skip
-METHODS["polygamma"] = lambda self, n: polygamma(n, self)
-METHODS["where"] = lambda self, condition, other: where(condition, self, other)
+METHODS |= {"polygamma": _polygamma, "where": _where}

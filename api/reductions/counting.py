@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -55,10 +55,29 @@ def _arange(count: int, like: Tensor) -> Tensor:
 # Unique elements ------------------------------------------------------------------------------------------------------
 
 
+@overload
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: Literal[False] = False, return_counts: Literal[False] = False,
+    dim: int | None = None,
+) -> Tensor: ...  # fmt: skip
+@overload
+def unique(
+    input: Tensor, sorted: bool = True, *, return_inverse: Literal[True], return_counts: bool = False,
+    dim: int | None = None,
+) -> tuple[Tensor, ...]: ...  # fmt: skip
+@overload
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, *, return_counts: Literal[True],
+    dim: int | None = None,
+) -> tuple[Tensor, ...]: ...  # fmt: skip
+@overload
+def unique(
+    input: Tensor, sorted: bool, return_inverse: bool, return_counts: bool = False, dim: int | None = None
+) -> Tensor | tuple[Tensor, ...]: ...
 def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, ...]:  # fmt: skip
     """Return the sorted unique elements, or the unique slices along `dim`. The host waits for their number.
 
     Args:
@@ -88,9 +107,21 @@ def unique(
     return _unique_slices(input, rows, axis, order, return_inverse, return_counts)
 
 
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: Literal[False] = False, return_counts: Literal[False] = False, dim: int | None = None
+) -> Tensor: ...
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: Literal[True], return_counts: bool = False, dim: int | None = None
+) -> tuple[Tensor, ...]: ...
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, *, return_counts: Literal[True], dim: int | None = None
+) -> tuple[Tensor, ...]: ...
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> Any:
+) -> Tensor | tuple[Tensor, ...]:
     """Return the elements, or slices along `dim`, that differ from their predecessor; see `unique`."""
     only_tensors("unique_consecutive", input)
     if dim is None:

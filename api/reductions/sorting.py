@@ -7,7 +7,8 @@ every device.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -292,10 +293,21 @@ class _Middle(Function):
         return ops.where(is_median, share, 0.0), None
 
 
+@overload
+def median(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def median(
+    input: Tensor, dim: int, keepdim: bool = False, *, out: Sequence[Tensor] | None = None, keepdims: bool | None = None
+) -> Ordered: ...
+@overload
+def median(
+    input: Tensor, *, axis: int, keepdim: bool = False, out: Sequence[Tensor] | None = None,
+    keepdims: bool | None = None,
+) -> Ordered: ...  # fmt: skip
 def median(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, axis: Any = None,
     keepdims: bool | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor | Ordered:  # fmt: skip
     """Return the median; of an even number of elements, the lower of the two middle ones. NaN if there is a NaN.
 
     Without `dim`, the elements equal to the median share its gradient. The median of an empty tensor is NaN, or the
@@ -314,10 +326,21 @@ def median(
     return _median(input, dim, keepdim, out, axis, keepdims, "median", False)
 
 
+@overload
+def nanmedian(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def nanmedian(
+    input: Tensor, dim: int, keepdim: bool = False, *, out: Sequence[Tensor] | None = None, keepdims: bool | None = None
+) -> Ordered: ...
+@overload
+def nanmedian(
+    input: Tensor, *, axis: int, keepdim: bool = False, out: Sequence[Tensor] | None = None,
+    keepdims: bool | None = None,
+) -> Ordered: ...  # fmt: skip
 def nanmedian(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, axis: Any = None,
     keepdims: bool | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor | Ordered:  # fmt: skip
     """Return the median of the elements that are not NaN; NaN where all are. See `median`."""
     return _median(input, dim, keepdim, out, axis, keepdims, "nanmedian", True)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from .._generated import ops
 from ..arguments.aliases import REQUIRED, resolve_axis_aliases
@@ -52,10 +52,25 @@ class AminmaxResult(NamedTuple):
     max: Tensor
 
 
+@overload
+def max(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def max(input: Tensor, dim: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def max(input: Tensor, *, other: Tensor, out: Tensor | None = None) -> Tensor: ...
+@overload
+def max(
+    input: Tensor, dim: int, keepdim: bool = False, *, out: Sequence[Tensor] | None = None, keepdims: bool | None = None
+) -> MaxResult: ...
+@overload
+def max(
+    input: Tensor, *, axis: int, keepdim: bool = False, out: Sequence[Tensor] | None = None,
+    keepdims: bool | None = None,
+) -> MaxResult: ...  # fmt: skip
 def max(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None, axis: Any = None,
     keepdims: bool | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor | MaxResult:  # fmt: skip
     """Return the largest element, the maxima along a dimension, or the elementwise maximum of two tensors.
 
     Args:
@@ -80,10 +95,25 @@ def max(
     return MaxResult(*_store_pair(ops.max_dim(input, dim, keepdim), out, "max"))
 
 
+@overload
+def min(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def min(input: Tensor, dim: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def min(input: Tensor, *, other: Tensor, out: Tensor | None = None) -> Tensor: ...
+@overload
+def min(
+    input: Tensor, dim: int, keepdim: bool = False, *, out: Sequence[Tensor] | None = None, keepdims: bool | None = None
+) -> MinResult: ...
+@overload
+def min(
+    input: Tensor, *, axis: int, keepdim: bool = False, out: Sequence[Tensor] | None = None,
+    keepdims: bool | None = None,
+) -> MinResult: ...  # fmt: skip
 def min(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None, axis: Any = None,
     keepdims: bool | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor | MinResult:  # fmt: skip
     """Return the smallest element, the minima along a dimension, or the elementwise minimum of two tensors.
 
     For the arguments and the result see `max`.

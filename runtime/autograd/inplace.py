@@ -130,7 +130,7 @@ def _move_retained_hook(out: Tensor, old_node: Node | None) -> None:
         if old_node is not None and old_node.hooks:
             old_node.hooks.pop(key, None)
         out.node.hooks = out.node.hooks or {}
-        out.node.hooks[key] = (out.output, hook)  # type: ignore[assignment]
+        out.node.hooks[key] = (out.output, hook)
 
 
 def _overwrite_node(out: Tensor, source: Node | None) -> Node:
