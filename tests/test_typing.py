@@ -131,7 +131,11 @@ TYPES = [
     ("wg.bool", "DType"),
     ("wg.pi", "float"),
     ("nn.Linear(2, 3)(x)", "Tensor"),
+    ("nn.ReLU(inplace=True)(x)", "Tensor"),
+    ("nn.Threshold(0.5, 0.0).value", "float"),
     ("nn.CrossEntropyLoss()(x, x)", "Tensor"),
+    ("nn.GRU(2, 3)(x)[0]", "Tensor"),
+    ("nn.LSTM(2, 3)(x)", "tuple[Tensor, tuple[Tensor, Tensor]]"),
     ("nn.Sequential(nn.ReLU(), nn.Tanh())(x)", "Tensor"),
     ("F.max_pool1d(x, 2, return_indices=True)", "tuple[Tensor, Tensor]"),
 ]
@@ -150,6 +154,8 @@ ERRORS = [
     ('nn.Linear("2", 3)', 'incompatible type "str"'),
     ("nn.Linear(2, 3)(3)", 'incompatible type "int"'),
     ("nn.Linear(2, 3)(x, x)", "Too many arguments"),
+    ("nn.Sigmoid(3)", "Too many arguments"),
+    ("nn.ReLU(inplce=True)", "Unexpected keyword argument"),
 ]
 HEAD = "import weftgrad as wg\nfrom weftgrad import nn\nfrom weftgrad.nn import functional as F\nx = wg.ones(2, 2)\n"
 

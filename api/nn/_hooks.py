@@ -10,7 +10,7 @@ import itertools
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ..autograd import Function, is_grad_enabled
 from ..runtime.errors import ArgumentError, GradientError
@@ -106,16 +106,14 @@ _Output = TypeVar("_Output", covariant=True)
 
 
 class _WithForward(Protocol[_Parameters, _Output]):
+    """A module for type checkers: `__call__` takes and returns what the subclass's `forward` does."""
+
+    _forward_hooks: HookTable
+    _forward_pre_hooks: HookTable
+    _backward_hooks: HookTable
+    _backward_pre_hooks: HookTable
+
     def forward(self, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Output: ...
-
-
-class _ForwardSignature:
-    """The type of `__call__` for type checkers: calling a module takes and returns what its `forward` does."""
-
-    def __get__(
-        self, module: _WithForward[_Parameters, _Output], owner: type | None = None
-    ) -> Callable[_Parameters, _Output]:
-        return module.forward
 
 
 class Hooks:
@@ -127,23 +125,21 @@ class Hooks:
     _backward_pre_hooks: HookTable
     forward: Callable[..., Any]
 
-    if TYPE_CHECKING:
-        __call__ = _ForwardSignature()
-    else:
-
-        def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            if not (
-                self._forward_hooks
-                or self._forward_pre_hooks
-                or self._backward_hooks
-                or self._backward_pre_hooks
-                or _global_forward
-                or _global_forward_pre
-                or _global_backward
-                or _global_backward_pre
-            ):
-                return self.forward(*args, **kwargs)
-            return _call_with_hooks(self, args, kwargs)
+    def __call__(
+        self: _WithForward[_Parameters, _Output], *args: _Parameters.args, **kwargs: _Parameters.kwargs
+    ) -> _Output:
+        if not (
+            self._forward_hooks
+            or self._forward_pre_hooks
+            or self._backward_hooks
+            or self._backward_pre_hooks
+            or _global_forward
+            or _global_forward_pre
+            or _global_backward
+            or _global_backward_pre
+        ):
+            return self.forward(*args, **kwargs)
+        return _call_with_hooks(self, args, kwargs)
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
