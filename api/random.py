@@ -396,7 +396,7 @@ def multinomial(
     Raises:
         ArgumentError: Weights are invalid, or there are fewer than `num_samples` without replacement.
     """
-    weights = host_data.host_array(input.detach()).astype(np.float64)  # type: ignore[attr-defined]
+    weights = host_data.host_array(input.detach()).astype(np.float64)
     rows = np.atleast_2d(weights)
     if (rows < 0).any() or not np.isfinite(rows).all() or not (rows.sum(-1) > 0).all():
         raise ArgumentError("multinomial: weights must be finite, not negative, and not all 0")

@@ -136,7 +136,7 @@ def grad(
         gradients = list(engine.run(roots, seeds, retain=retain, create=create_graph, inputs=leaves))
     if materialize_grads:
         return tuple(
-            leaf.new_zeros(leaf.shape).requires_grad_(create_graph) if gradient is None else gradient  # type: ignore[attr-defined]
+            leaf.new_zeros(leaf.shape).requires_grad_(create_graph) if gradient is None else gradient
             for gradient, leaf in zip(gradients, leaves, strict=True)
         )
     if not allow_unused and any(gradient is None for gradient in gradients):
@@ -158,10 +158,10 @@ def _batched_grads(
         )
     ((count,),) = sizes
     if not count:
-        return [leaf.new_zeros((0, *leaf.shape)) for leaf in inputs]  # type: ignore[attr-defined]
+        return [leaf.new_zeros((0, *leaf.shape)) for leaf in inputs]
     runs = []
     for i in range(count):
-        batch_seeds = [None if seed is None else seed[i] for seed in seeds]  # type: ignore[index]
+        batch_seeds = [None if seed is None else seed[i] for seed in seeds]
         runs.append(engine.run(roots, batch_seeds, retain=retain or i + 1 < count, create=create, inputs=inputs))
     return [None if gradients[0] is None else stack(list(gradients)) for gradients in zip(*runs, strict=True)]
 

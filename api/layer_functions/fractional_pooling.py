@@ -174,10 +174,10 @@ def _window_positions(samples: Any, size: int, kernel: int, count: int) -> Any:
     if count > 1:
         spacing = (size - kernel) / (count - 1)
         u = samples.unsqueeze(-1)
-        steps = arange(count - 1, dtype=samples.meta.dtype, device=device).reshape(1, 1, -1)  # type: ignore[attr-defined]
+        steps = arange(count - 1, dtype=samples.meta.dtype, device=device).reshape(1, 1, -1)
         first: Any = ops.sub(ops.trunc(ops.add(steps, u) * spacing), ops.trunc(u * spacing))
         starts = cat([first, last], 2)
-    offsets = arange(kernel, dtype=dtypes.int64, device=device).reshape(1, 1, 1, -1)  # type: ignore[attr-defined]
+    offsets = arange(kernel, dtype=dtypes.int64, device=device).reshape(1, 1, 1, -1)
     return ops.add(starts.to(dtypes.int64).reshape(batch, channels, count, 1), offsets)
 
 

@@ -138,7 +138,7 @@ def _avg_pool(
     divisor = 0 if divisor_override is None else _to_int(divisor_override, where, "divisor_override")
     op = "average_windows_whole" if is_integer else "average_windows"
     statics = (output_sizes, kernel, strides, pad_sizes, bool(count_include_pad), divisor)
-    return call(registry[op], (input,), statics)  # type: ignore[no-any-return]
+    return call(registry[op], (input,), statics)
 
 
 def avg_pool1d(
@@ -183,7 +183,7 @@ def _max_pool(
     where: str, rank: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> tuple[Tensor, Tensor]:
     statics = _check_window_args(where, rank, input, kernel_size, stride, padding, dilation, ceil_mode)
-    return call(registry["max_windows"], (input,), statics)  # type: ignore[no-any-return]
+    return call(registry["max_windows"], (input,), statics)
 
 
 def max_pool1d_with_indices(
@@ -334,7 +334,7 @@ def _adaptive_avg_pool(where: str, rank: int, input: Tensor, output_size: Any) -
     needs_grad = is_recorded(input) and 0 not in (*input.meta.shape, *size)
     if needs_grad and input.meta.device.driver.capabilities.takes_runs:
         return _AdaptiveAverage.apply(input, statics)
-    return call(registry["average_windows"], (input,), statics)  # type: ignore[no-any-return]
+    return call(registry["average_windows"], (input,), statics)
 
 
 class _AdaptiveAverage(Function):
@@ -347,7 +347,7 @@ class _AdaptiveAverage(Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, statics: tuple[Any, ...]) -> Tensor:
         ctx.shape, ctx.size = input.meta.shape, statics[0]
-        return call(registry["average_windows"], (input,), statics)  # type: ignore[no-any-return]
+        return call(registry["average_windows"], (input,), statics)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
@@ -382,7 +382,7 @@ def _adaptive_max_pool(where: str, rank: int, input: Tensor, output_size: Any) -
         values, positions = call(registry["max_plane"], (views.reshape(input, (*batch_shape, -1)),), (-1, False))
         return views.reshape(values, (*batch_shape, *size)), views.reshape(positions, (*batch_shape, *size))
     statics = (size, *_equal_windows(input, size), (0,) * rank, (1,) * rank)
-    return call(registry["max_windows"], (input,), statics)  # type: ignore[no-any-return]
+    return call(registry["max_windows"], (input,), statics)
 
 
 def adaptive_max_pool1d_with_indices(
@@ -514,7 +514,7 @@ class _Unpooled(Function):
     def forward(ctx: Any, input: Tensor, indices: Tensor, length: int) -> Tensor:
         ctx.save_for_backward(indices)
         output = zeros((*input.meta.shape[:-1], length), dtype=input.meta.dtype, device=input.meta.device)
-        return call(registry["scatter"], (output, indices, input), (input.meta.ndim - 1,))  # type: ignore[no-any-return]
+        return call(registry["scatter"], (output, indices, input), (input.meta.ndim - 1,))
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:

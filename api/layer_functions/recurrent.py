@@ -84,7 +84,7 @@ def _single_state_network(name: str, kind: str) -> Callable[..., tuple[Tensor, T
         bidirectional: bool,
         batch_first: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        return _run_network(  # type: ignore[return-value]
+        return _run_network(
             name, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first
         )[:2]
 

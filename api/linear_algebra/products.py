@@ -70,7 +70,7 @@ def _inner_product(input: Tensor, other: Tensor) -> Tensor:
     """Return the dot product. Unlike `ops.dot`, it follows autocast, as the other forms of `matmul` do."""
     if state().autocast is None:
         return ops.dot(input, other)
-    return call(contraction("k,k->"), (input, other))  # type: ignore[no-any-return]
+    return call(contraction("k,k->"), (input, other))
 
 
 def addmm(

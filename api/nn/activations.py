@@ -436,7 +436,7 @@ class PReLU(Module):
     def reset_parameters(self) -> None:
         """Set all weights to `init`."""
         with no_grad():
-            self.weight.fill_(self.init)  # type: ignore[attr-defined]
+            self.weight.fill_(self.init)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.prelu(input, self.weight)

@@ -233,7 +233,7 @@ class ModuleDict(Module):
 
     def pop(self, key: str) -> Module:
         """Remove and return a module."""
-        return self._modules.pop(key)  # type: ignore[no-any-return]
+        return self._modules.pop(key)
 
     def clear(self) -> None:
         """Remove all modules."""

@@ -111,7 +111,7 @@ class _Uninitialized:
         )
         needs = self.needs
         del self._placeholder
-        self.__class__ = self.materialized_class  # type: ignore[assignment]
+        self.__class__ = self.materialized_class
         Tensor.__init__(self, tensor.storage, tensor.meta, tensor.start, needs)  # type: ignore[call-overload]
 
     def convert(self, convert: Any) -> None:

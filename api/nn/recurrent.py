@@ -68,7 +68,7 @@ class RNNBase(Module):
         _check_positive_int("input_size", input_size)
         _check_positive_int("hidden_size", hidden_size)
         _check_positive_int("num_layers", num_layers)
-        if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:  # type: ignore[operator]
+        if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
             raise ArgumentError(f"{mode}: dropout is a probability, a number between 0 and 1, not {dropout!r}")
         if dropout > 0 and num_layers == 1:
             warnings.warn(
@@ -203,7 +203,7 @@ class RNNBase(Module):
                 f"{self._get_name()}: {name} must have {expected_ndim} dimensions as the input is "
                 f"{'one sequence' if is_single else 'a batch'}, got shape {list(state.meta.shape)}"
             )
-        return state.unsqueeze(1) if is_single else state  # type: ignore[no-any-return]
+        return state.unsqueeze(1) if is_single else state
 
     def _state_sizes(self) -> list[int]:
         """Return the number of features of each state."""

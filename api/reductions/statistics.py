@@ -239,7 +239,7 @@ def logsumexp(
 def _logsumexp(input: Tensor, dim: Any, keepdim: bool) -> Tensor:
     dims = layout.normalize_dims(dim, input.meta.ndim, "logsumexp")
     if input.meta.dtype.kind != "f":
-        input = input.to(dtypes.default_dtype())  # type: ignore[attr-defined]
+        input = input.to(dtypes.default_dtype())
     if len(dims) == 1:
         return ops.logsumexp_row(input, dims[0], keepdim)
     kept_dims = [d for d in range(input.meta.ndim) if d not in dims]
@@ -259,7 +259,7 @@ def norm(
     p: any number, inf, -inf, or "fro" (the same as 2).
     """
     if dtype is not None:
-        input = input.to(dtype)  # type: ignore[attr-defined]
+        input = input.to(dtype)
     if input.meta.dtype.kind != "f":
         raise DTypeError(f"norm: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
     output = _norm(input, p, dim, keepdim)
@@ -279,7 +279,7 @@ def _norm(input: Tensor, p: Any, dim: Any, keepdim: bool) -> Tensor:
     if p == 1:
         return ops.sum(magnitude, dim, keepdim)
     if p == 0:
-        return ops.sum(ops.ne(input, 0).to(input.meta.dtype), dim, keepdim)  # type: ignore[attr-defined]
+        return ops.sum(ops.ne(input, 0).to(input.meta.dtype), dim, keepdim)
     return ops.pow(ops.sum(ops.pow(magnitude, p), dim, keepdim), 1.0 / p)
 
 

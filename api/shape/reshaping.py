@@ -47,12 +47,12 @@ def reshape(input: Tensor, shape: Sequence[int]) -> Tensor:
 
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Merge dimensions `start_dim` to `end_dim` into one."""
-    return input.flatten(start_dim, end_dim)  # type: ignore[attr-defined,no-any-return]
+    return input.flatten(start_dim, end_dim)
 
 
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Split one dimension into several; `sizes` may have one -1."""
-    return input.unflatten(dim, sizes)  # type: ignore[attr-defined,no-any-return]
+    return input.unflatten(dim, sizes)
 
 
 def ravel(input: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ def permute(input: Tensor, dims: Sequence[int]) -> Tensor:
 
 def t(input: Tensor) -> Tensor:
     """Return the transpose of a matrix; a vector is returned as it is."""
-    return input.t()  # type: ignore[attr-defined,no-any-return]
+    return input.t()
 
 
 swapaxes = ops.transpose
@@ -177,17 +177,17 @@ def atleast_3d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
 
 def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:
     """Return the slices along a dimension, as views without it."""
-    return input.unbind(dim, axis=axis)  # type: ignore[attr-defined,no-any-return]
+    return input.unbind(dim, axis=axis)
 
 
 def view_as(input: Tensor, other: Tensor) -> Tensor:
     """Return a view in the shape of `other`."""
-    return input.view_as(other)  # type: ignore[attr-defined,no-any-return]
+    return input.view_as(other)
 
 
 def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Return a view expanded to `size` (ints, or one sequence)."""
-    return input.expand(*(sizes if size is None else (size,)))  # type: ignore[attr-defined,no-any-return]
+    return input.expand(*(sizes if size is None else (size,)))
 
 
 def broadcast_shapes(*shapes: Sequence[int] | int) -> Size:

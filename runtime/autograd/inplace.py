@@ -208,4 +208,4 @@ def _with_strides(grad: Tensor, layout: Meta, *, copy: bool = False) -> Tensor:
     if grad.meta.strides == layout.strides and not copy:
         return grad
     strided = empty(meta(grad.meta.dtype, layout.shape, layout.strides, layout.device))
-    return call_into(registry["copy"], (grad,), (None,), (strided,), in_place=True)  # type: ignore[no-any-return]
+    return call_into(registry["copy"], (grad,), (None,), (strided,), in_place=True)
