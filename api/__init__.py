@@ -10,8 +10,9 @@ Submodules (`nn`, `optim`, `utils`, `ops`, `testing`, …) are imported on first
 
 from __future__ import annotations
 
+import math as _math
+import typing as _typing
 from importlib import import_module as _import_module
-from typing import Any
 
 from .indexing import gathering as _gathering
 from .indexing import scattering as _scattering
@@ -30,9 +31,11 @@ from .reductions import scans as _scans
 from .reductions import sorting as _sorting
 from .reductions import statistics as _statistics
 from .runtime import dtypes as _dtypes
-from .runtime.dtypes import DType, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
-from .runtime.dtypes import bool_ as bool
-from .runtime.tensor import Tensor
+from .runtime.dtypes import DType as DType, bfloat16 as bfloat16, float16 as float16, float32 as float32
+from .runtime.dtypes import float64 as float64, int8 as int8, int16 as int16, int32 as int32, int64 as int64
+from .runtime.dtypes import uint8 as uint8
+from .runtime.dtypes import bool_ as _bool
+from .runtime.tensor import Tensor as Tensor
 from .shape import assembling as _assembling
 from .shape import joining as _joining
 from .shape import repeating as _repeating
@@ -51,21 +54,21 @@ for _source in (
 ):  # fmt: skip
     for _name, _function in _source.METHODS.items():
         setattr(Tensor, _name, _function)
-_namespaces: dict[str, dict[str, Any]] = {"torch": {}, "nn.functional": {}}
+_namespaces: dict[str, dict[str, _typing.Any]] = {"torch": {}, "nn.functional": {}}
 _install_ops(_namespaces)
 _namespaces["nn.functional"].update(embedding=_embeddings.embedding, one_hot=_embeddings.one_hot)
 
-from .amp import GradScaler
+from .amp import GradScaler as GradScaler
 from .amp.autocast_mode import *
 from .autograd import (
-    enable_grad,
-    inference_mode,
-    is_grad_enabled,
-    is_inference_mode_enabled,
-    no_grad,
-    set_grad_enabled,
+    enable_grad as enable_grad,
+    inference_mode as inference_mode,
+    is_grad_enabled as is_grad_enabled,
+    is_inference_mode_enabled as is_inference_mode_enabled,
+    no_grad as no_grad,
+    set_grad_enabled as set_grad_enabled,
 )
-from .compiler import compile
+from .compiler import compile as compile
 from .creation.factories import *
 from .creation.legacy_constructors import *
 from .creation.legacy_constructors import install as _install_legacy
@@ -77,9 +80,10 @@ from .indexing.gathering import *
 from .indexing.scattering import *
 from .layer_functions.channel_shuffle import *
 from .layer_functions.convolutions import *
-from .layer_functions.pooling import adaptive_avg_pool1d, avg_pool1d, max_pool1d, max_pool1d_with_indices
-from .layer_functions.pooling import adaptive_max_pool1d_with_indices as adaptive_max_pool1d
-from .layer_functions.pooling import max_pool2d, max_pool3d
+from .layer_functions.pooling import adaptive_avg_pool1d as adaptive_avg_pool1d, avg_pool1d as avg_pool1d
+from .layer_functions.pooling import max_pool1d as max_pool1d, max_pool1d_with_indices as max_pool1d_with_indices
+from .layer_functions.pooling import adaptive_max_pool1d_with_indices as _adaptive_max_pool1d
+from .layer_functions.pooling import max_pool2d as max_pool2d, max_pool3d as max_pool3d
 from .layer_functions.recurrent import *
 from .linear_algebra.contractions import *
 from .linear_algebra.distances import *
@@ -91,7 +95,7 @@ from .pointwise.composites import *
 from .pointwise.composites import install as _install_composed
 from .pointwise.functions import *
 from .linear_algebra.matrix_updates import *
-from .linear_algebra.vandermonde import vander
+from .linear_algebra.vandermonde import vander as vander
 from .pointwise.floating_point import *
 from .reductions.nan_reductions import *
 from .reductions.softmax import *
@@ -101,32 +105,35 @@ from .reductions.counting import *
 from .reductions.scans import *
 from .reductions.sorting import *
 from .reductions.statistics import *
-from .runtime.device import Device, device, set_default_device
-from .runtime.errors import OutOfMemoryError
-from .runtime.precision import get_float32_matmul_precision, set_float32_matmul_precision
-from .serialization import load, save
+from .runtime.device import Device as Device, device as device, set_default_device as set_default_device
+from .runtime.errors import OutOfMemoryError as OutOfMemoryError
+from .runtime.precision import get_float32_matmul_precision as get_float32_matmul_precision
+from .runtime.precision import set_float32_matmul_precision as set_float32_matmul_precision
+from .serialization import load as load, save as save
 from .shape.assembling import *
 from .shape.joining import *
 from .shape.repeating import *
 from .shape.reshaping import *
 from .shape.splitting import *
-from .tensor_methods.size import Size
-from .tensor_methods.printing import set_printoptions
-from .version import __version__
+from .tensor_methods.size import Size as Size
+from .tensor_methods.printing import set_printoptions as set_printoptions
+from .version import __version__ as __version__
 
 _install_random()
 _install_legacy()
 _install_composed()
 globals().update({k: v for k, v in _namespaces["torch"].items() if k not in globals()})
 
+bool = _bool
 half, float, double = float16, float32, float64
 short, int, long = int16, int32, int64
 dtype = DType
+adaptive_max_pool1d = _adaptive_max_pool1d
 strided, contiguous_format, preserve_format = "strided", "contiguous_format", "preserve_format"
 channels_last, channels_last_3d = "channels_last", "channels_last_3d"  # tensors stay row-major
 get_default_dtype, set_default_dtype = _dtypes.default_dtype, _dtypes.set_default_dtype
 newaxis = None
-inf, nan, pi, e = _functions.math.inf, _functions.math.nan, _functions.math.pi, _functions.math.e
+inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 
 _LAZY = (
     "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "func", "jit", "linalg",
@@ -146,12 +153,22 @@ def get_default_device() -> Device:
     return device()
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return _import_module(f".{name}", __name__)
-    if name in _OF_LAYERS:
-        return getattr(_import_module(".nn._torch_names", __name__), name)
-    raise AttributeError(f"module 'weftgrad' has no attribute {name!r}")
+if _typing.TYPE_CHECKING:  # names that exist at run time through `globals().update` and `__getattr__`
+    from . import accelerator as accelerator, amp as amp, autograd as autograd, backends as backends
+    from . import compiler as compiler, cpu as cpu, cuda as cuda, distributed as distributed, func as func
+    from . import jit as jit, linalg as linalg, mps as mps, multiprocessing as multiprocessing, nn as nn, ops as ops
+    from . import optim as optim, profiler as profiler, special as special, testing as testing, utils as utils
+    from . import version as version, xpu as xpu
+    from ._generated.functions import *
+    from .nn._torch_names import *
+else:
+
+    def __getattr__(name: str) -> _typing.Any:
+        if name in _LAZY:
+            return _import_module(f".{name}", __name__)
+        if name in _OF_LAYERS:
+            return getattr(_import_module(".nn._torch_names", __name__), name)
+        raise AttributeError(f"module 'weftgrad' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
@@ -161,5 +178,5 @@ def __dir__() -> list[str]:
 __all__ = sorted(
     name
     for name, value in globals().items()
-    if not name.startswith("_") and name not in ("annotations", "Any") and type(value).__name__ != "module"
+    if not name.startswith("_") and name != "annotations" and type(value).__name__ != "module"
 )

@@ -12,7 +12,7 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -185,6 +185,16 @@ def _require_floating(output: Tensor, where: str) -> Tensor:
     return output
 
 
+@overload
+def rand(
+    *size: int | Sequence[int], generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def rand(
+    *, size: int | Sequence[int], generator: Generator | None = None, out: Tensor | None = None,
+    dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor: ...  # fmt: skip
 def rand(
     *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
@@ -195,6 +205,16 @@ def rand(
     return finalize_output(output, "rand", requires_grad, None, layout, pin_memory)
 
 
+@overload
+def randn(
+    *size: int | Sequence[int], generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def randn(
+    *, size: int | Sequence[int], generator: Generator | None = None, out: Tensor | None = None,
+    dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor: ...  # fmt: skip
 def randn(
     *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
@@ -376,7 +396,7 @@ def multinomial(
     Raises:
         ArgumentError: Weights are invalid, or there are fewer than `num_samples` without replacement.
     """
-    weights = host_data.host_array(input.detach()).astype(np.float64)  # type: ignore[attr-defined]
+    weights = host_data.host_array(input.detach()).astype(np.float64)
     rows = np.atleast_2d(weights)
     if (rows < 0).any() or not np.isfinite(rows).all() or not (rows.sum(-1) > 0).all():
         raise ArgumentError("multinomial: weights must be finite, not negative, and not all 0")
@@ -401,12 +421,18 @@ def multinomial(
 # In-place methods -----------------------------------------------------------------------------------------------------
 
 
-class _Methods:
+if TYPE_CHECKING:
+    from .runtime.tensor import Tensor as TensorBase
+else:
+    TensorBase = object
+
+
+class _Methods(TensorBase):
     """In-place methods; `install` copies them to `Tensor`, so `self` is a Tensor."""
 
     def uniform_(
-        self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None, **named: float
-    ) -> Any:
+        self, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None, **named: float
+    ) -> Tensor:
         """Fill with samples of the uniform distribution over [from, to)."""
         low, high = float(named.pop("from", from_)), float(to)
         if named:
@@ -416,7 +442,7 @@ class _Methods:
         _require_floating(self, "uniform_")
         return _fill_random("uniform_fill", self, (low, high, _uniform_levels(self.meta.dtype)), generator, True)
 
-    def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Any:
+    def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
         """Fill with samples of the normal distribution."""
         if std < 0:
             raise ArgumentError(f"normal_: std must not be negative, got {std}")
@@ -424,13 +450,13 @@ class _Methods:
             "normal_fill", _require_floating(self, "normal_"), (float(mean), float(std)), generator, True
         )
 
-    def bernoulli_(self: Any, p: float = 0.5, *, generator: Generator | None = None) -> Any:
+    def bernoulli_(self, p: Tensor | float = 0.5, *, generator: Generator | None = None) -> Tensor:
         """Fill with 1 with probability `p`, else 0; `p` may be a tensor of probabilities."""
         if isinstance(p, Tensor):
-            return self.copy_(bernoulli(p.expand(self.meta.shape), generator=generator))  # type: ignore[attr-defined]
+            return self.copy_(bernoulli(p.expand(self.meta.shape), generator=generator))
         return _fill_random("bernoulli_fill", self, (_probability(p, "bernoulli_"),), generator, True)
 
-    def exponential_(self: Any, lambd: float = 1.0, *, generator: Generator | None = None) -> Any:
+    def exponential_(self, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
         """Fill with samples of the exponential distribution with mean 1 / lambd."""
         if not lambd > 0:
             raise ArgumentError(f"exponential_: lambd must be positive, got {lambd}")
@@ -438,7 +464,7 @@ class _Methods:
             "exponential_fill", _require_floating(self, "exponential_"), (float(lambd),), generator, True
         )
 
-    def random_(self: Any, from_: int = 0, to: int | None = None, *, generator: Generator | None = None) -> Any:
+    def random_(self, from_: int = 0, to: int | None = None, *, generator: Generator | None = None) -> Tensor:
         """Fill with integers from [from, to).
 
         `random_(to)` starts at 0; `random_()` uses all values of the dtype from 0 on.

@@ -359,10 +359,10 @@ class _UnsafeReader(pickle.Unpickler):
         return super().find_class(_MOVED_MODULES.get(module, module), name)
 
 
-_InPython: Any = pickle._Unpickler  # type: ignore[attr-defined]
+_InPython: Any = pickle._Unpickler
 
 
-class _Reader(_InPython):  # type: ignore[misc]
+class _Reader(_InPython):
     """An unpickler of allowed types only. It is the one in Python, because the C one has no hook for setting state."""
 
     dispatch: ClassVar[dict[int, Any]] = dict(_InPython.dispatch)
@@ -423,7 +423,7 @@ def _rebuild(
 
 def _move_to_device(value: Any, device: Any) -> Any:
     if isinstance(value, Tensor):
-        return value.to(device=device)  # type: ignore[attr-defined]
+        return value.to(device=device)
     if isinstance(value, dict):
         return type(value)((k, _move_to_device(v, device)) for k, v in value.items())
     if isinstance(value, (list, tuple, set)):

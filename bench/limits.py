@@ -115,7 +115,7 @@ def _multiply_adds() -> Callable[[Any], Any]:
     entry = {"op": "bench_multiply_adds(input)", "kind": "pointwise", "doc": "The benchmark's multiply-adds.",
              "dtypes": "float", "grad": "none", "out": " + ".join(chains)}  # fmt: skip
     spec = "- " + "\n  ".join(f'{key}: "{value}"' for key, value in entry.items()) + "\n"
-    return wg.ops.load(spec).bench_multiply_adds  # type: ignore[no-any-return]
+    return wg.ops.load(spec).bench_multiply_adds
 
 
 def _multiply_add(n: int, dtype: str, site: Site) -> Work | None:

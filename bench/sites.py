@@ -159,7 +159,7 @@ class Site:
         graph = cuda.CUDAGraph()
         with cuda.graph(graph, stream=stream):
             step()
-        return graph.replay  # type: ignore[no-any-return]
+        return graph.replay
 
 
 class OurSite(Site):

@@ -133,7 +133,7 @@ def _own_file(path: Path) -> dict[str, Op]:
 def _by_path(library: Any, path: str) -> Callable[..., Any] | None:
     for part in path.split("."):
         library = getattr(library, part, None)
-    return library  # type: ignore[no-any-return]
+    return library
 
 
 def _supports_dtype(op: Op, dtype: str) -> bool:
@@ -357,7 +357,7 @@ def _backward(
 
     def seeded(size: Shape) -> Array:
         seeds.append(np.random.default_rng(1).standard_normal(size, dtype=np.float32))
-        return seeds[0]  # type: ignore[no-any-return]
+        return seeds[0]
 
     call = site.backward_call(function, operands, grad_indices, seeded)
 

@@ -75,7 +75,7 @@ def transformer(
         return None
     library, nn = site.library, site.library.nn
 
-    class Model(nn.Module):  # type: ignore[misc,name-defined]
+    class Model(nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.embedding = nn.Embedding(words, width)

@@ -20,9 +20,11 @@ from .bindings import bindings
 from .kinds.composite import called_ops
 from .loader import collisions, load_file
 from .model import Op, SpecError, SpecErrors
+from .python_sources import Sources
 from .render import Generated, RecordData, environment, record_literals, render_all, templates_folder
 from .schedules import load as load_schedules
 from .schedules import module_text as schedules_text
+from .tensor_stub import functions_text, tensor_methods_text
 
 __all__ = ["Drift", "ExistingOps", "functions_module", "generate", "own_specs", "render_package", "resolve"]
 
@@ -172,6 +174,9 @@ def render_package(
     files["ops.py"] = functions_module(ops, generated, callables, package=True, **common)
     files["__init__.py"] = _init_text(sources, digest, own)
     if own:
+        modules = Sources.beside(Path(__file__).resolve().parent, {"weftgrad._generated.ops": files["ops.py"]})
+        files["functions.pyi"] = functions_text(modules)
+        files["tensor_methods.pyi"] = tensor_methods_text(modules)
         files["schedules.py"] = schedules_text(load_schedules(), digest, runtime)
     return {name: text if text.endswith("\n") else text + "\n" for name, text in files.items()}
 

@@ -150,7 +150,7 @@ def _call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = 
         layout, nbytes = plan.single
         storage = driver.allocate(nbytes, stream)
         out = Tensor(storage, layout, storage.start)
-        plan.run((*operands, out), (), stream)  # type: ignore[misc]
+        plan.run((*operands, out), (), stream)
         return out
     outs = []
     for layout, nbytes in plan.outputs:

@@ -152,11 +152,11 @@ def number(tensor: Tensor) -> bool | int | float:
     driver = layout.device.driver
     memory = driver.host_view(tensor.storage)
     if memory is None or layout.dtype is dtypes.bfloat16:
-        return host_array(tensor).item()  # type: ignore[no-any-return]
+        return host_array(tensor).item()
     driver.synchronize()
     deferred.check_ready(layout.device, wait=True)
     offset = tensor.start - tensor.storage.start
-    return memory[offset : offset + layout.dtype.itemsize].view(layout.dtype.numpy)[0].item()  # type: ignore[no-any-return]
+    return memory[offset : offset + layout.dtype.itemsize].view(layout.dtype.numpy)[0].item()
 
 
 def to_numpy(tensor: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:

@@ -114,7 +114,7 @@ def launcher(kernel: Any, step: Step, run: Callable[..., None], counter: Any) ->
         )  # fmt: skip
     except ValueError:  # of very many arguments
         return run
-    return native_launcher  # type: ignore[no-any-return]
+    return native_launcher
 
 
 def host_launcher(
@@ -146,4 +146,4 @@ def host_launcher(
         )  # fmt: skip
     except ValueError:  # of very many arguments
         return run
-    return native_launcher  # type: ignore[no-any-return]
+    return native_launcher

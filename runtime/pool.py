@@ -386,7 +386,7 @@ class Pool:
             events: list[Event] = []
             try:
                 for mark in marks:
-                    events.append(mark if hasattr(mark, "query") else mark())  # type: ignore[operator,arg-type]
+                    events.append(mark if hasattr(mark, "query") else mark())  # type: ignore[arg-type]
             except Exception:
                 _log.exception("recording an event failed; waiting for the device instead")
                 self._source.synchronize()

@@ -178,7 +178,7 @@ def _key(space: Space, op: str, dtype: str, sizes: Mapping[str, int], layout: st
 
 def device_class(driver: Any) -> str:
     """Return the class of device whose shipped defaults apply, or `fallback` if there are none."""
-    return driver.capabilities.kernel_style.device_class(driver)  # type: ignore[no-any-return]
+    return driver.capabilities.kernel_style.device_class(driver)
 
 
 def _device_type(driver: Any) -> str:

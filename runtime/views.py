@@ -21,7 +21,7 @@ def contiguous(tensor: Tensor) -> Tensor:
     """Return `tensor` itself if it is contiguous, else a contiguous copy."""
     if tensor.meta.contiguous:
         return tensor
-    return call(registry["contiguous_copy"], (tensor,))  # type: ignore[no-any-return]
+    return call(registry["contiguous_copy"], (tensor,))
 
 
 def reshape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -29,7 +29,7 @@ def reshape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     target_shape = infer_shape(shape, tensor.meta.numel, "reshape")
     if view_strides(tensor.meta, target_shape) is None:
         tensor = contiguous(tensor)
-    return call(registry["view"], (tensor,), (target_shape,))  # type: ignore[no-any-return]
+    return call(registry["view"], (tensor,), (target_shape,))
 
 
 def view_as_dtype(tensor: Tensor, dtype: DType) -> Tensor:

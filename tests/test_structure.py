@@ -238,10 +238,18 @@ def test_imports_are_parsed(path, text, expected):
 
 # --- Imports between layers -------------------------------------------------------------------------------------------
 
+# Type checkers see Tensor's methods, which the api installs, through a generated base class. No program imports it: it
+# is a stub, and the import stands under `if TYPE_CHECKING:`.
+TENSOR_STUB = ("runtime/tensor.py", "weftgrad._generated.tensor_methods.TensorMethods")
+
+
+def is_tensor_stub(imported: Import) -> bool:
+    return (imported.module.path, imported.name) == TENSOR_STUB and imported.lazy
+
 
 def test_a_layer_imports_only_lower_layers():
-    violations = [str(i) for i in imports() if i.layer and LAYERS.index(i.layer) > LAYERS.index(i.module.layer)]
-    assert not violations
+    upward = [i for i in imports() if i.layer and LAYERS.index(i.layer) > LAYERS.index(i.module.layer)]
+    assert not [str(i) for i in upward if not is_tensor_stub(i)]
 
 
 def test_runtime_reaches_codegen_only_when_asked():
@@ -251,7 +259,8 @@ def test_runtime_reaches_codegen_only_when_asked():
 
 
 def test_runtime_never_opens_the_generated_modules():
-    assert not [str(i) for i in imports() if i.module.layer == "runtime" and "_generated" in i.name.split(".")]
+    opened = [i for i in imports() if i.module.layer == "runtime" and "_generated" in i.name.split(".")]
+    assert not [str(i) for i in opened if not is_tensor_stub(i)]
 
 
 def test_layers_are_imported_under_their_packaged_names():

@@ -170,7 +170,7 @@ def _cast_floating(value: Any, device_type: str, dtype: DType) -> Any:
     if isinstance(value, Tensor):
         layout = value.meta
         eligible = layout.dtype.kind == "f" and layout.dtype.itemsize < 8 and layout.device.type == device_type
-        return value.to(dtype) if eligible else value  # type: ignore[attr-defined]
+        return value.to(dtype) if eligible else value
     if isinstance(value, (str, bytes)):
         return value
     if isinstance(value, Mapping):

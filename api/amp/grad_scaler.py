@@ -84,7 +84,7 @@ class GradScaler:
     def _multiply(self, value: Any, factor: float) -> Any:
         if isinstance(value, Tensor):
             is_half_scalar = value.meta.dtype in (dtypes.float16, dtypes.bfloat16) and not value.meta.ndim
-            return (value.to(dtypes.float32) if is_half_scalar else value) * factor  # type: ignore[attr-defined,operator]
+            return (value.to(dtypes.float32) if is_half_scalar else value) * factor
         if isinstance(value, (list, tuple)):
             return type(value)(self._multiply(v, factor) for v in value)
         if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
@@ -162,7 +162,7 @@ class GradScaler:
             return
         factor = self._require_scale("update")
         if new_scale is not None:
-            self._scale = _round_to_float32(new_scale.item() if isinstance(new_scale, Tensor) else float(new_scale))  # type: ignore[attr-defined]
+            self._scale = _round_to_float32(new_scale.item() if isinstance(new_scale, Tensor) else float(new_scale))
             self._states.clear()
             return
         checked = [s for s in self._states.values() if s.get("non_finite")]

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import functional  # noqa: F401
 from .anomaly import detect_anomaly, set_detect_anomaly
@@ -33,8 +33,11 @@ __all__ = [
 
 anomaly_mode = detect_anomaly
 
+if TYPE_CHECKING:
+    from . import profiler as profiler
+else:
 
-def __getattr__(name: str) -> Any:
-    if name == "profiler":
-        return import_module(".profiler", __name__)
-    raise AttributeError(f"module 'weftgrad.autograd' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name == "profiler":
+            return import_module(".profiler", __name__)
+        raise AttributeError(f"module 'weftgrad.autograd' has no attribute {name!r}")

@@ -130,7 +130,7 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     direction = _vectors(v, leaves, "jvp")
     result = func(*leaves)
     outputs = _as_tensor_tuple(result, "outputs")
-    weights = tuple(zeros_like(o).requires_grad_() for o in outputs)  # type: ignore[attr-defined]
+    weights = tuple(zeros_like(o).requires_grad_() for o in outputs)
     vjp_of_weights = _derivatives(outputs, leaves, weights, True, strict)
     product = _derivatives(vjp_of_weights, weights, direction, create_graph, False)
     is_single = isinstance(result, Tensor)

@@ -8,13 +8,15 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Generator
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
 
 from ..runtime.context import state
 
 __all__ = [
     "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_grad_enabled",
 ]  # fmt: skip
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class _GradMode:
@@ -26,6 +28,10 @@ class _GradMode:
     mode = True
     inference: bool | None = None  # new value of inference mode; None leaves it
 
+    @overload
+    def __new__(cls, function: None = None) -> Self: ...
+    @overload
+    def __new__(cls, function: _Function) -> _Function: ...  # type: ignore[misc]
     def __new__(cls, function: Any = None) -> Any:
         if callable(function):
             return cls()(function)
@@ -51,7 +57,7 @@ class _GradMode:
         clone.mode, clone.inference = self.mode, self.inference
         return clone
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: _Function) -> _Function:
         """Wrap a function or generator function so that its body runs in this mode."""
         if inspect.isgeneratorfunction(function):
 
@@ -59,14 +65,14 @@ class _GradMode:
             def generator_wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
                 return (yield from _run_in_context(function(*args, **kwargs), self._clone))
 
-            return generator_wrapper
+            return generator_wrapper  # type: ignore[return-value]
 
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             with self._clone():
                 return function(*args, **kwargs)
 
-        return wrapper
+        return wrapper  # type: ignore[return-value]
 
 
 def _run_in_context(generator: Generator[Any, Any, Any], context: Callable[[], Any]) -> Generator[Any, Any, Any]:
@@ -134,7 +140,7 @@ class set_grad_enabled(_GradMode):
         super().__enter__()
         self._previous[-1] = (self._previous_grad, self._previous[-1][1])
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: _Function) -> _Function:
         """Decorate `function`. The mode then holds only during its calls."""
         state().grad = self._previous_grad
         return super().__call__(function)

@@ -99,7 +99,7 @@ def gradgradcheck(
     else:
         seeds = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
     for seed in seeds:
-        seed.requires_grad_(True)  # type: ignore[attr-defined]
+        seed.requires_grad_(True)
     grad_indices = [i for i, x in enumerate(input_list) if isinstance(x, Tensor) and x.needs]
 
     def first_order(*arguments: Any) -> Any:
@@ -287,7 +287,7 @@ class _Check:
         with enable_grad():  # so that the same outputs count as differentiable
             for sign in (1, -1):
                 shifted = list(self.inputs)
-                shifted[i] = _tensor(base + sign * self.eps * direction, operand).requires_grad_(True)  # type: ignore[attr-defined]
+                shifted[i] = _tensor(base + sign * self.eps * direction, operand).requires_grad_(True)
                 outputs = _outputs(self.func(*shifted))
                 with no_grad():
                     values.append([_to_numpy(f) for f in outputs])

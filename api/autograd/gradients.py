@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 from ..runtime.autograd import engine
 from ..runtime.dispatch import refresh_views
@@ -42,6 +42,43 @@ def backward(
     )
 
 
+@overload
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: Literal[False] | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor, ...]: ...
+@overload
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    *,
+    allow_unused: Literal[True],
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]: ...
+@overload
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]: ...
 def grad(
     outputs: Tensor | Sequence[Tensor],
     inputs: Tensor | Sequence[Tensor],
@@ -99,7 +136,7 @@ def grad(
         gradients = list(engine.run(roots, seeds, retain=retain, create=create_graph, inputs=leaves))
     if materialize_grads:
         return tuple(
-            leaf.new_zeros(leaf.shape).requires_grad_(create_graph) if gradient is None else gradient  # type: ignore[attr-defined]
+            leaf.new_zeros(leaf.shape).requires_grad_(create_graph) if gradient is None else gradient
             for gradient, leaf in zip(gradients, leaves, strict=True)
         )
     if not allow_unused and any(gradient is None for gradient in gradients):
@@ -121,10 +158,10 @@ def _batched_grads(
         )
     ((count,),) = sizes
     if not count:
-        return [leaf.new_zeros((0, *leaf.shape)) for leaf in inputs]  # type: ignore[attr-defined]
+        return [leaf.new_zeros((0, *leaf.shape)) for leaf in inputs]
     runs = []
     for i in range(count):
-        batch_seeds = [None if seed is None else seed[i] for seed in seeds]  # type: ignore[index]
+        batch_seeds = [None if seed is None else seed[i] for seed in seeds]
         runs.append(engine.run(roots, batch_seeds, retain=retain or i + 1 < count, create=create, inputs=inputs))
     return [None if gradients[0] is None else stack(list(gradients)) for gradients in zip(*runs, strict=True)]
 

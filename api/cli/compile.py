@@ -209,7 +209,7 @@ def planning_device(target: str) -> Any:
     from ..runtime.device import Device
 
     device = Device("interpreter", None)
-    device._driver = InterpreterDriver(device, f"{TARGETS[target]},block=1024")  # type: ignore[assignment]
+    device._driver = InterpreterDriver(device, f"{TARGETS[target]},block=1024")
     return device
 
 

@@ -78,5 +78,5 @@ def find_device(name: str | None) -> tuple[Device, str]:
 def _describe(name: str) -> Device:
     target, capabilities = DESCRIPTIONS[name]
     device = Device("cuda" if target == "triton" else "opencl", None)
-    device._driver = PlanningDriver(device, target, capabilities)  # type: ignore[assignment]
+    device._driver = PlanningDriver(device, target, capabilities)
     return device

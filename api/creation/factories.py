@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -110,13 +110,13 @@ def _float_types(data: Any) -> set[Any]:
 
 
 def _copy_tensor(source: Tensor, dtype: Any, device: Any) -> Tensor:
-    return source.detach().to(device=device, dtype=dtype, copy=True)  # type: ignore[attr-defined,no-any-return]
+    return source.detach().to(device=device, dtype=dtype, copy=True)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """Convert `data` to a tensor; share its memory where dtype and device allow that."""
     if isinstance(data, Tensor):
-        return data.to(device=device, dtype=dtype)  # type: ignore[attr-defined,no-any-return]
+        return data.to(device=device, dtype=dtype)
     on_host = to_device(device).type == "cpu"
     if isinstance(data, np.ndarray) and dtype is None and on_host and _can_share(data):
         return from_numpy(data)
@@ -144,7 +144,7 @@ def asarray(
         ArgumentError: `copy` is False and the memory cannot be shared.
     """
     output = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
-    if copy is False and not (output is obj or (isinstance(obj, np.ndarray) and np.shares_memory(obj, output.numpy()))):  # type: ignore[attr-defined]
+    if copy is False and not (output is obj or (isinstance(obj, np.ndarray) and np.shares_memory(obj, output.numpy()))):
         raise ArgumentError("asarray: the memory cannot be shared; leave copy=False away")
     return finalize_output(output, "asarray", requires_grad)
 
@@ -177,7 +177,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
     """
     target_dtype = dtypes.parse(dtype)
     if target_dtype.name == "bfloat16":
-        return frombuffer(buffer, dtype=dtypes.int16, count=count, offset=offset).view(target_dtype)  # type: ignore[attr-defined,no-any-return]
+        return frombuffer(buffer, dtype=dtypes.int16, count=count, offset=offset).view(target_dtype)
     try:
         array = np.frombuffer(buffer, target_dtype.numpy, count, offset)
     except (ValueError, TypeError) as error:
@@ -193,6 +193,16 @@ def from_dlpack(source: Any) -> Tensor:
     return host_data.adopt(array if array.flags.writeable else array.copy())
 
 
+@overload
+def empty(
+    *size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+) -> Tensor: ...  # fmt: skip
+@overload
+def empty(
+    *, size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+) -> Tensor: ...  # fmt: skip
 def empty(
     *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, **named: Any,
@@ -220,7 +230,7 @@ def full(
     Without `dtype`, the number's type decides the dtype.
     """
     if isinstance(fill_value, (Tensor, np.generic)):
-        fill_value = fill_value.item()  # type: ignore[union-attr]
+        fill_value = fill_value.item()
     if not isinstance(size, (tuple, list)):
         raise ArgumentError(f"full: size must be a tuple of ints, not {size!r}")
     if not isinstance(fill_value, (bool, int, float)):
@@ -231,7 +241,7 @@ def full(
 
 
 def _fill_output(output: Tensor, value: Any, out: Tensor | None) -> Tensor:
-    return _fill_constant(output, value) if out is None else out.fill_(value)  # type: ignore[attr-defined,no-any-return]
+    return _fill_constant(output, value) if out is None else out.fill_(value)
 
 
 def _fill_constant(output: Tensor, value: Any) -> Tensor:
@@ -246,6 +256,16 @@ def _fill_constant(output: Tensor, value: Any) -> Tensor:
     return output
 
 
+@overload
+def zeros(
+    *size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def zeros(
+    *, size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor: ...  # fmt: skip
 def zeros(
     *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, **named: Any,
@@ -255,6 +275,16 @@ def zeros(
     return finalize_output(output, "zeros", requires_grad, None, layout, pin_memory)
 
 
+@overload
+def ones(
+    *size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def ones(
+    *, size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor: ...  # fmt: skip
 def ones(
     *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, **named: Any,
@@ -317,7 +347,7 @@ def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None) -> Tenso
 
 def _endpoint(value: Any, where: str, finite: bool = True) -> bool | int | float:
     """Return a Python number, from a number or a tensor or array of one element."""
-    number = value.item() if isinstance(value, (Tensor, np.generic, np.ndarray)) else value  # type: ignore[union-attr]
+    number = value.item() if isinstance(value, (Tensor, np.generic, np.ndarray)) else value
     if not isinstance(number, (bool, int, float)) or not (math.isfinite(number) or not finite):
         raise ArgumentError(f"{where}: takes {'finite ' if finite else ''}numbers, not {value!r}")
     return number
@@ -408,7 +438,7 @@ def linspace(
     numbers = (first, last, (last - first) / max(count - 1, 1), float(max(count - 1, 1)))
     output = _fill_progression("linspace_fill", count, compute_dtype, target_device, numbers, _linspace_values)
     if compute_dtype is not target_dtype:
-        output = output.to(target_dtype)  # type: ignore[attr-defined]
+        output = output.to(target_dtype)
     return finalize_output(output, "linspace", requires_grad, out, layout, pin_memory)
 
 

@@ -43,9 +43,9 @@ def finalize_output(
     if out is not None:
         return copy_to_out(output, out, where)
     if pin_memory:
-        output = output.pin_memory()  # type: ignore[attr-defined]
+        output = output.pin_memory()
     if requires_grad:
-        output.requires_grad_(True)  # type: ignore[attr-defined]
+        output.requires_grad_(True)
     return output
 
 

@@ -40,7 +40,7 @@ def _window(
         window = window.to(result_dtype)
     if pin_memory:
         window = window.pin_memory()
-    return window.requires_grad_(requires_grad)  # type: ignore[no-any-return]
+    return window.requires_grad_(requires_grad)
 
 
 def hann_window(

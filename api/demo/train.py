@@ -91,9 +91,9 @@ def _step(net: nn.Module, optimizer: optim.Optimizer, images: Any, labels: Any) 
     """Train on one batch, and return its loss, a 0-d tensor, without waiting for it."""
     loss = F.cross_entropy(net(images), labels, label_smoothing=0.1)
     optimizer.zero_grad()
-    loss.backward()  # type: ignore[attr-defined]
+    loss.backward()
     optimizer.step()
-    return loss.detach()  # type: ignore[attr-defined]
+    return loss.detach()
 
 
 def prepare(device: Device, images: Any, labels: Any, batch_size: int = BATCH_SIZE) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ..runtime import deferred
@@ -111,11 +112,9 @@ class Event:
         return float(self._event.elapsed_time(end_event._event))
 
 
-def stream(stream: Stream | None) -> Any:
+def stream(stream: Stream | None) -> AbstractContextManager[Any]:
     """Return a context manager that makes `stream` the current stream: `with wg.stream(s):`."""
-    import contextlib
-
-    return contextlib.nullcontext() if stream is None else stream
+    return nullcontext() if stream is None else stream
 
 
 def current_stream(device: Any = None) -> Stream:

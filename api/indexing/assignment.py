@@ -30,7 +30,7 @@ __all__ = [
 
 def on_device(tensor: Tensor, device: Device) -> Tensor:
     """Return `tensor`, copied to `device` if it is on another one."""
-    return tensor if tensor.meta.device is device else tensor.to(device=device)  # type: ignore[attr-defined,no-any-return]
+    return tensor if tensor.meta.device is device else tensor.to(device=device)
 
 
 def upload(array: np.ndarray[Any, Any], device: Device) -> Tensor:
@@ -43,7 +43,7 @@ def upload(array: np.ndarray[Any, Any], device: Device) -> Tensor:
 
 def clone(tensor: Tensor) -> Tensor:
     """Return a contiguous copy."""
-    return call(registry["copy"], (tensor,), (None,))  # type: ignore[no-any-return]
+    return call(registry["copy"], (tensor,), (None,))
 
 
 def is_single(value: Any) -> bool:
@@ -85,7 +85,7 @@ def tensor_value(value: Any, like: Tensor, shape: tuple[int, ...]) -> Tensor:
         output = call(registry["expand"], (_scalar_tensor(output, like),), (shape,))
     if output.meta.dtype is not like.meta.dtype:
         output = call(registry["copy"], (output,), (like.meta.dtype,))
-    return output  # type: ignore[no-any-return]
+    return output
 
 
 def _scalar_tensor(value: Any, like: Tensor) -> Tensor:
@@ -122,9 +122,9 @@ def positions(mask: Tensor) -> Tensor:
 
     The host waits for their number, because the shape of the result depends on it.
     """
-    mask = views.contiguous(mask.detach())  # type: ignore[attr-defined]
+    mask = views.contiguous(mask.detach())
     if not mask.meta.numel:
         return empty(meta(int64, (0,), None, mask.meta.device))
     offsets = call(registry["mask_counts"], (mask,))
-    total = int(call(registry["select"], (offsets,), (0, -1)).item())  # type: ignore[attr-defined]
-    return call(registry["mask_positions"], (mask, offsets), (total,))  # type: ignore[no-any-return]
+    total = int(call(registry["select"], (offsets,), (0, -1)).item())
+    return call(registry["mask_positions"], (mask, offsets), (total,))

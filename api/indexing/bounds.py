@@ -133,8 +133,8 @@ def check_classes(target: Tensor, classes: int, ignore_index: int, where: str) -
     if device.type != "cpu":
         checked_target = target
         if classes and not 0 <= ignore_index < classes:
-            ignored = call(registry["eq"], (target.detach(), ignore_index))  # type: ignore[attr-defined]
-            checked_target = call(registry["masked_fill"], (target.detach(), ignored, 0))  # type: ignore[attr-defined]
+            ignored = call(registry["eq"], (target.detach(), ignore_index))
+            checked_target = call(registry["masked_fill"], (target.detach(), ignored, 0))
 
         def judge(lowest: int, highest: int) -> None:
             wrong = [v for v in (lowest, highest) if not 0 <= v < classes and v != ignore_index]
@@ -148,7 +148,7 @@ def check_classes(target: Tensor, classes: int, ignore_index: int, where: str) -
     lowest, highest = _extremes_in_memory(target, classes)
     if lowest >= 0 and highest < classes:
         return not lowest <= ignore_index <= highest
-    values = host_data.to_host(target.detach())  # type: ignore[attr-defined]
+    values = host_data.to_host(target.detach())
     wrong = values[((values < 0) | (values >= classes)) & (values != ignore_index)]
     if wrong.size:
         raise _wrong_class(int(wrong[0]), classes, ignore_index, where)
@@ -167,7 +167,7 @@ def _defer(index: Tensor, judge: Callable[[int, int], None]) -> None:
     """Compute the smallest and largest index on the device, and call `judge` with them when they are known."""
     device = index.meta.device
     deferred.poll(device)
-    low, high = call(registry["index_bounds"], (index.detach(),))  # type: ignore[attr-defined]
+    low, high = call(registry["index_bounds"], (index.detach(),))
     if device not in _unchecked:
         deferred.defer(low, high, judge)
 
@@ -191,7 +191,7 @@ def _host_values(index: Tensor) -> np.ndarray[Any, Any]:
     driver.wait_for(index.storage)
     start = index.start - index.storage.start
     memory: Any = driver.host_view(index.storage)
-    return memory[start : start + index.meta.nbytes].view(index.meta.dtype.numpy)  # type: ignore[no-any-return]
+    return memory[start : start + index.meta.nbytes].view(index.meta.dtype.numpy)
 
 
 def check_range(lowest: int, highest: int, size: int, where: str, low: int) -> None:

@@ -6,7 +6,7 @@ Indices are checked by `bounds.check_bounds`. `scattering` has the functions tha
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, Literal, overload
 
 from .._generated import ops
 from ..arguments.aliases import accept_axis, resolve_axis_alias
@@ -82,7 +82,7 @@ def take_along_dim(
 def _take_along_dim(input: Tensor, indices: Tensor, dim: int | None) -> Tensor:
     if dim is None:
         flat_indices = without_negatives(views.reshape(indices, (-1,)), input.meta.numel, 0)
-        return call(registry["gather"], (views.reshape(input, (-1,)), flat_indices), (0,))  # type: ignore[no-any-return]
+        return call(registry["gather"], (views.reshape(input, (-1,)), flat_indices), (0,))
     axis = layout.normalize_dim(dim, input.meta.ndim, "take_along_dim")
     if indices.meta.ndim != input.meta.ndim:
         raise ShapeError(f"take_along_dim: input has {input.meta.ndim} dimensions, indices {indices.meta.ndim}")
@@ -93,7 +93,7 @@ def _take_along_dim(input: Tensor, indices: Tensor, dim: int | None) -> Tensor:
     input = call(registry["expand"], (input,), (common_shape[:axis] + (a[axis],) + common_shape[axis + 1 :],))
     indices = call(registry["expand"], (indices,), (common_shape[:axis] + (b[axis],) + common_shape[axis + 1 :],))
     indices = without_negatives(indices, a[axis], axis)  # type: ignore[assignment]
-    return call(registry["gather"], (input, indices), (axis,))  # type: ignore[no-any-return]
+    return call(registry["gather"], (input, indices), (axis,))
 
 
 @accept_axis
@@ -157,7 +157,13 @@ def embedding(
 # Masks ----------------------------------------------------------------------------------------------------------------
 
 
-def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
+@overload
+def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: Literal[False] = False) -> Tensor: ...
+@overload
+def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
+def nonzero(
+    input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False
+) -> Tensor | tuple[Tensor, ...]:
     """Return the indices of the elements that are not 0. The host waits for their number.
 
     Returns:
@@ -182,7 +188,7 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
 
 def argwhere(input: Tensor) -> Tensor:
     """Return the indices of the elements that are not 0: int64 `(count, ndim)`."""
-    return nonzero(input)  # type: ignore[no-any-return]
+    return nonzero(input)
 
 
 def _broadcast_mask(input: Tensor, mask: Tensor, where: str) -> tuple[Tensor, Tensor]:
@@ -206,7 +212,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
                 f"masked_fill: value must be a number or a 0-d tensor, not of shape {list(value.meta.shape)}"
             )
         value = on_device(value, input.meta.device)
-    return call(registry["masked_fill"], (input, mask, value))  # type: ignore[no-any-return]
+    return call(registry["masked_fill"], (input, mask, value))
 
 
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -226,7 +232,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     if source.meta.numel < count:
         raise ShapeError(f"masked_scatter: the mask holds {count} times, source has {source.meta.numel} elements")
     flat = get(views.reshape(source, (-1,)), slice(0, count))
-    return call(_put_at, (expanded, mask_positions, flat), (0, expanded.meta.ndim))  # type: ignore[no-any-return]
+    return call(_put_at, (expanded, mask_positions, flat), (0, expanded.meta.ndim))
 
 
 def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:

@@ -325,7 +325,7 @@ def _index_counts(target: Tensor, index: Tensor, statics: tuple[int, ...], initi
     ones = tensor_value(1, like, index.meta.shape)
     if len(statics) == 1:
         base = call(registry["expand"], (like,), (target.meta.shape,))
-        return call(registry["scatter_add"], (base, index, ones), statics)  # type: ignore[no-any-return]
+        return call(registry["scatter_add"], (base, index, ones), statics)
     axis = statics[0]
     base = call(registry["expand"], (like,), (target.meta.shape[axis : axis + 1],))
     counts = call(_put_add_at, (base, index, ones), (0, 1))

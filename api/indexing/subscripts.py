@@ -64,11 +64,11 @@ def get(tensor: Tensor, item: Any) -> Tensor:
     items = item if isinstance(item, tuple) else (item,)
     statics = _basic_statics(tensor, items)
     if statics is not None:
-        return call(_index_view, (tensor,), statics)  # type: ignore[no-any-return]
+        return call(_index_view, (tensor,), statics)
     if _is_legacy(item):
         return get(tensor, tuple(item))
     view, dim, count, index = _resolve_advanced(tensor, items)
-    return call(_take_at, (view, index), (dim, count))  # type: ignore[no-any-return]
+    return call(_take_at, (view, index), (dim, count))
 
 
 def _is_legacy(item: Any) -> bool:
@@ -120,7 +120,7 @@ def _select_row(tensor: Tensor, index: int) -> Tensor:
     state = _local.state
     extra = tensor.extra
     if state.mode is not None or tensor.needs or (extra is not None and extra.base is not None):
-        return call(_index_view, (tensor,), _basic_statics(tensor, (index,)))  # type: ignore[no-any-return,arg-type]
+        return call(_index_view, (tensor,), _basic_statics(tensor, (index,)))
     cached = _row_layouts.get(tensor.meta)
     if cached is None:
         cached = _cache_row(tensor.meta, index)
@@ -289,9 +289,9 @@ def _normalize_item(item: Any) -> int | np.ndarray[Any, Any] | Tensor:
             raise IndexKindError(
                 f"an index must hold integers or bools, not {item.meta.dtype.name}; convert it with .long()"
             )
-        return _as_mask(item) if item.meta.dtype is dtypes.uint8 else item  # type: ignore[no-any-return]
+        return _as_mask(item) if item.meta.dtype is dtypes.uint8 else item
     if isinstance(item, np.ndarray) and item.dtype == np.uint8:
-        return _as_mask(item)  # type: ignore[no-any-return]
+        return _as_mask(item)
     if isinstance(item, (list, tuple)) and any(isinstance(x, Tensor) for x in item):
         item = [host_data.host_array(x) if isinstance(x, Tensor) else x for x in item]
     if not isinstance(item, (bool, np.bool_, np.ndarray, list, tuple, range)):
@@ -352,7 +352,7 @@ def without_negatives(index: Any, size: int, dim: int) -> np.ndarray[Any, Any] |
         check_range(lowest, int(index.max()), size, where, -size)
         if lowest < 0:
             return np.where(index < 0, index + size, index)
-    return index  # type: ignore[no-any-return]
+    return index
 
 
 def _combine_positions(items: Sequence[tuple[Any, int]], device: Device) -> Tensor:
@@ -378,7 +378,7 @@ def _as_int64(index: Any, device: Device) -> Tensor:
     """Convert `index` to int64 on `device`."""
     if isinstance(index, Tensor):
         index = on_device(index, device)
-        return index if index.meta.dtype is dtypes.int64 else call(registry["copy"], (index,), (dtypes.int64,))  # type: ignore[no-any-return]
+        return index if index.meta.dtype is dtypes.int64 else call(registry["copy"], (index,), (dtypes.int64,))
     return upload(index, device)
 
 

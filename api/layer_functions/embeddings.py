@@ -73,10 +73,10 @@ def embedding(
         check()
         _renormalize(weight, input, max_norm, norm_type)
     if scale_grad_by_freq:
-        return check.run(_shared_rows, (weight, input), (0, 1, padding_row))  # type: ignore[no-any-return]
+        return check.run(_shared_rows, (weight, input), (0, 1, padding_row))
     if padding_row < 0:
-        return check.run(_take_at, (weight, input), (0, 1))  # type: ignore[no-any-return]
-    return check.run(_rows, (weight, input), (0, 1, padding_row))  # type: ignore[no-any-return]
+        return check.run(_take_at, (weight, input), (0, 1))
+    return check.run(_rows, (weight, input), (0, 1, padding_row))
 
 
 def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0) -> Tensor:
@@ -119,7 +119,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes == -1:
         if not tensor.meta.numel:
             raise ShapeError("one_hot: of an empty tensor, give num_classes")
-        num_classes = int(ops.amax(tensor).item()) + 1  # type: ignore[attr-defined]
+        num_classes = int(ops.amax(tensor).item()) + 1
     to_integer(num_classes, "one_hot", "num_classes", 0 if tensor.meta.numel else 1)
     check_bounds(tensor, num_classes, "one_hot")
     shape = tensor.meta.shape
@@ -189,7 +189,7 @@ def embedding_bag(
     is_plain_sum = not scale_grad_by_freq and per_sample_weights is None and weight.meta.dtype.kind == "f"
     if is_plain_sum and mode != "max" and flat_input.meta.numel:
         statics = (bags, padding_row, mode == "mean")
-        return call(registry["bag_sums"], (weight, flat_input, offsets), statics)  # type: ignore[no-any-return]
+        return call(registry["bag_sums"], (weight, flat_input, offsets), statics)
     bag = call(registry["bag_of"], (offsets,), (flat_input.meta.numel,)) if flat_input.meta.numel else flat_input
     if scale_grad_by_freq:
         rows = call(_shared_rows, (weight, flat_input), (0, 1, padding_row))
@@ -234,7 +234,7 @@ def _reduce_bags(rows: Tensor, bag: Tensor, bags: int, mode: str) -> Tensor:
     else:
         output = call(registry["spread_at"], (rows, bag), ((bags, features), 0, 1))
     if mode == "sum" or not bags:
-        return output  # type: ignore[no-any-return]
+        return output
     ones = call(registry["full_like_as"], (bag, 1), (dtypes.int64,))
     counts = views.reshape(call(registry["spread_at"], (ones, bag), ((bags,), 0, 1)), (bags, 1))
     if mode == "max":

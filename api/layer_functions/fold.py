@@ -62,7 +62,7 @@ def unfold(input: Tensor, kernel_size: Size, dilation: Size = 1, padding: Size =
             f"unfold: no window of {list(kernel)} with dilation {list(dilations)} and padding {list(pad_sizes)} fits "
             f"the input's spatial size {list(size)}"
         )
-    return call(registry["window_columns"], (input,), (window_counts, kernel, strides, pad_sizes, dilations))  # type: ignore[no-any-return]
+    return call(registry["window_columns"], (input,), (window_counts, kernel, strides, pad_sizes, dilations))
 
 
 def fold(
@@ -97,5 +97,5 @@ def fold(
         )
     statics = (size, kernel, strides, pad_sizes, dilations)
     if input.meta.dtype is dtypes.bool_:  # whether any is true
-        return ops.ne(call(registry["window_sums"], (input.to(dtypes.int32),), statics), 0)  # type: ignore[attr-defined]
-    return call(registry["window_sums"], (input,), statics)  # type: ignore[no-any-return]
+        return ops.ne(call(registry["window_sums"], (input.to(dtypes.int32),), statics), 0)
+    return call(registry["window_sums"], (input,), statics)

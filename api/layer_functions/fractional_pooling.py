@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 from .._generated import ops
 from ..creation.factories import arange
@@ -43,10 +43,25 @@ def fractional_max_pool3d_with_indices(
     )
 
 
+@overload
+def fractional_max_pool2d(
+    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
+    return_indices: Literal[False] = False, _random_samples: Tensor | None = None,
+) -> Tensor: ...  # fmt: skip
+@overload
+def fractional_max_pool2d(
+    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, *,
+    return_indices: Literal[True], _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def fractional_max_pool2d(
+    input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, return_indices: bool,
+    _random_samples: Tensor | None = None,
+) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def fractional_max_pool2d(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
     _random_samples: Tensor | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """Return the maxima of randomly placed windows.
 
     Args:
@@ -67,10 +82,25 @@ def fractional_max_pool2d(
     return pooled if return_indices else pooled[0]
 
 
+@overload
+def fractional_max_pool3d(
+    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
+    return_indices: Literal[False] = False, _random_samples: Tensor | None = None,
+) -> Tensor: ...  # fmt: skip
+@overload
+def fractional_max_pool3d(
+    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, *,
+    return_indices: Literal[True], _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def fractional_max_pool3d(
+    input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, return_indices: bool,
+    _random_samples: Tensor | None = None,
+) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def fractional_max_pool3d(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
     _random_samples: Tensor | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """Do the same as `fractional_max_pool2d` for `(N, C, D, H, W)` or `(C, D, H, W)`.
 
     `_random_samples` is `(N, C, 3)`.
@@ -144,10 +174,10 @@ def _window_positions(samples: Any, size: int, kernel: int, count: int) -> Any:
     if count > 1:
         spacing = (size - kernel) / (count - 1)
         u = samples.unsqueeze(-1)
-        steps = arange(count - 1, dtype=samples.meta.dtype, device=device).reshape(1, 1, -1)  # type: ignore[attr-defined]
+        steps = arange(count - 1, dtype=samples.meta.dtype, device=device).reshape(1, 1, -1)
         first: Any = ops.sub(ops.trunc(ops.add(steps, u) * spacing), ops.trunc(u * spacing))
         starts = cat([first, last], 2)
-    offsets = arange(kernel, dtype=dtypes.int64, device=device).reshape(1, 1, 1, -1)  # type: ignore[attr-defined]
+    offsets = arange(kernel, dtype=dtypes.int64, device=device).reshape(1, 1, 1, -1)
     return ops.add(starts.to(dtypes.int64).reshape(batch, channels, count, 1), offsets)
 
 

@@ -67,7 +67,7 @@ def grid_sample(
     if 0 in input.meta.shape or 0 in grid.meta.shape or prod(input.meta.shape[2:]) > _MAX_IMAGE_NUMEL:
         return sample_grid_by_ops(input, grid, *statics)
     operands = (contiguous(input), contiguous(grid))
-    return call(registry["sample_grid"], operands, statics)  # type: ignore[no-any-return]
+    return call(registry["sample_grid"], operands, statics)
 
 
 def _check(input: Tensor, grid: Tensor, mode: str) -> None:

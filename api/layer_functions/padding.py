@@ -51,7 +51,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         pad_before, pad_after = (tuple(max(n, 0) for n in side) for side in (pad_before, pad_after))
     return call(
         registry["pad_copy"], (input, _fill_value(input, pad_before, pad_after, value)), (pad_before, pad_after, mode)
-    )  # type: ignore[no-any-return]
+    )
 
 
 def _pad_amounts(pad: Any, input: Tensor) -> list[tuple[int, int]]:

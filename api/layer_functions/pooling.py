@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 from .._generated import ops
 from ..autograd import Function
@@ -138,7 +138,7 @@ def _avg_pool(
     divisor = 0 if divisor_override is None else _to_int(divisor_override, where, "divisor_override")
     op = "average_windows_whole" if is_integer else "average_windows"
     statics = (output_sizes, kernel, strides, pad_sizes, bool(count_include_pad), divisor)
-    return call(registry[op], (input,), statics)  # type: ignore[no-any-return]
+    return call(registry[op], (input,), statics)
 
 
 def avg_pool1d(
@@ -183,7 +183,7 @@ def _max_pool(
     where: str, rank: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> tuple[Tensor, Tensor]:
     statics = _check_window_args(where, rank, input, kernel_size, stride, padding, dilation, ceil_mode)
-    return call(registry["max_windows"], (input,), statics)  # type: ignore[no-any-return]
+    return call(registry["max_windows"], (input,), statics)
 
 
 def max_pool1d_with_indices(
@@ -213,19 +213,49 @@ def max_pool3d_with_indices(
     return _max_pool("max_pool3d", 3, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
+@overload
+def max_pool1d(
+    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
+    ceil_mode: bool = False, return_indices: Literal[False] = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def max_pool1d(
+    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
+    ceil_mode: bool = False, *, return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def max_pool1d(
+    input: Tensor, kernel_size: Size, stride: Size | None, padding: Size, dilation: Size, ceil_mode: bool,
+    return_indices: bool,
+) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def max_pool1d(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """Return the maximum of each window of `(N, C, L)` or `(C, L)`; see `max_pool2d`."""
     maxima_and_indices = max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return maxima_and_indices if return_indices else maxima_and_indices[0]
 
 
+@overload
+def max_pool2d(
+    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
+    ceil_mode: bool = False, return_indices: Literal[False] = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def max_pool2d(
+    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
+    ceil_mode: bool = False, *, return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def max_pool2d(
+    input: Tensor, kernel_size: Size, stride: Size | None, padding: Size, dilation: Size, ceil_mode: bool,
+    return_indices: bool,
+) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def max_pool2d(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """Return the maximum of each window of `(N, C, H, W)` or `(C, H, W)`.
 
     Padding is never the maximum. A window with a NaN gives NaN. Of several equal maxima, the first one gets the
@@ -241,10 +271,25 @@ def max_pool2d(
     return maxima_and_indices if return_indices else maxima_and_indices[0]
 
 
+@overload
+def max_pool3d(
+    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
+    ceil_mode: bool = False, return_indices: Literal[False] = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def max_pool3d(
+    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
+    ceil_mode: bool = False, *, return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def max_pool3d(
+    input: Tensor, kernel_size: Size, stride: Size | None, padding: Size, dilation: Size, ceil_mode: bool,
+    return_indices: bool,
+) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def max_pool3d(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """Return the maximum of each window of `(N, C, D, H, W)` or `(C, D, H, W)`; see `max_pool2d`."""
     maxima_and_indices = max_pool3d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return maxima_and_indices if return_indices else maxima_and_indices[0]
@@ -289,7 +334,7 @@ def _adaptive_avg_pool(where: str, rank: int, input: Tensor, output_size: Any) -
     needs_grad = is_recorded(input) and 0 not in (*input.meta.shape, *size)
     if needs_grad and input.meta.device.driver.capabilities.takes_runs:
         return _AdaptiveAverage.apply(input, statics)
-    return call(registry["average_windows"], (input,), statics)  # type: ignore[no-any-return]
+    return call(registry["average_windows"], (input,), statics)
 
 
 class _AdaptiveAverage(Function):
@@ -302,7 +347,7 @@ class _AdaptiveAverage(Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, statics: tuple[Any, ...]) -> Tensor:
         ctx.shape, ctx.size = input.meta.shape, statics[0]
-        return call(registry["average_windows"], (input,), statics)  # type: ignore[no-any-return]
+        return call(registry["average_windows"], (input,), statics)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
@@ -337,7 +382,7 @@ def _adaptive_max_pool(where: str, rank: int, input: Tensor, output_size: Any) -
         values, positions = call(registry["max_plane"], (views.reshape(input, (*batch_shape, -1)),), (-1, False))
         return views.reshape(values, (*batch_shape, *size)), views.reshape(positions, (*batch_shape, *size))
     statics = (size, *_equal_windows(input, size), (0,) * rank, (1,) * rank)
-    return call(registry["max_windows"], (input,), statics)  # type: ignore[no-any-return]
+    return call(registry["max_windows"], (input,), statics)
 
 
 def adaptive_max_pool1d_with_indices(
@@ -361,19 +406,49 @@ def adaptive_max_pool3d_with_indices(
     return _adaptive_max_pool("adaptive_max_pool3d", 3, input, output_size)
 
 
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+@overload
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: Literal[False] = False) -> Tensor: ...
+@overload
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool1d(
+    input: Tensor, output_size: Any, return_indices: bool
+) -> Tensor | tuple[Tensor, Tensor]: ...
+def adaptive_max_pool1d(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
     """Return the maxima of `output_size` windows of `(N, C, L)` or `(C, L)`; see `adaptive_max_pool2d`."""
     maxima_and_indices = _adaptive_max_pool("adaptive_max_pool1d", 1, input, output_size)
     return maxima_and_indices if return_indices else maxima_and_indices[0]
 
 
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+@overload
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: Literal[False] = False) -> Tensor: ...
+@overload
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool2d(
+    input: Tensor, output_size: Any, return_indices: bool
+) -> Tensor | tuple[Tensor, Tensor]: ...
+def adaptive_max_pool2d(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
     """Return the maxima of `(N, C, H, W)` or `(C, H, W)` over adaptive windows, and their positions if requested."""
     maxima_and_indices = _adaptive_max_pool("adaptive_max_pool2d", 2, input, output_size)
     return maxima_and_indices if return_indices else maxima_and_indices[0]
 
 
-def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+@overload
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: Literal[False] = False) -> Tensor: ...
+@overload
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool3d(
+    input: Tensor, output_size: Any, return_indices: bool
+) -> Tensor | tuple[Tensor, Tensor]: ...
+def adaptive_max_pool3d(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
     """Return the maxima of `(N, C, D, H, W)` or `(C, D, H, W)` over adaptive windows; see `adaptive_max_pool2d`."""
     maxima_and_indices = _adaptive_max_pool("adaptive_max_pool3d", 3, input, output_size)
     return maxima_and_indices if return_indices else maxima_and_indices[0]
@@ -439,7 +514,7 @@ class _Unpooled(Function):
     def forward(ctx: Any, input: Tensor, indices: Tensor, length: int) -> Tensor:
         ctx.save_for_backward(indices)
         output = zeros((*input.meta.shape[:-1], length), dtype=input.meta.dtype, device=input.meta.device)
-        return call(registry["scatter"], (output, indices, input), (input.meta.ndim - 1,))  # type: ignore[no-any-return]
+        return call(registry["scatter"], (output, indices, input), (input.meta.ndim - 1,))
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:

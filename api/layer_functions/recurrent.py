@@ -7,7 +7,7 @@ weight_ih, weight_hh; with biases also bias_ih, bias_hh; with a projection also 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -72,7 +72,7 @@ def lstm(
     return out, h_n, c_n  # type: ignore[return-value]
 
 
-def _single_state_network(name: str, kind: str) -> Any:
+def _single_state_network(name: str, kind: str) -> Callable[..., tuple[Tensor, Tensor]]:
     def network(
         input: Tensor,
         hx: Any,

@@ -150,7 +150,7 @@ def _fused_gradients(
 def _join_directions(operand_index: int, parts: list[Tensor]) -> Tensor:
     """Combine the directions' gradients of an operand: sum those of the input, stack those of the initial states."""
     if operand_index == 0:
-        return parts[0] if len(parts) == 1 else call(registry["add"], parts)  # type: ignore[no-any-return]
+        return parts[0] if len(parts) == 1 else call(registry["add"], parts)
     return stack(parts) if operand_index < 3 else parts[0]
 
 

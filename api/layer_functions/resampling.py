@@ -69,7 +69,7 @@ def interpolate(
         factors = (None,) * count
     if mode == "area":
         pool = (pooling.adaptive_avg_pool1d, pooling.adaptive_avg_pool2d, pooling.adaptive_avg_pool3d)[count - 1]
-        return pool(input, out_sizes)  # type: ignore[operator, no-any-return]
+        return pool(input, out_sizes)
     method = _MODES[mode][1]
     float_name = "float64" if input.meta.dtype is dtypes.float64 else "float32"
     passes = []
@@ -78,9 +78,9 @@ def interpolate(
         if input_size != n or not _is_identity(resample_table):
             passes.append((d, resample_table))
     if not passes:
-        return input.clone()  # type: ignore[attr-defined, no-any-return]
+        return input.clone()
     passes.sort(key=lambda p: p[1].size / p[1].input_size)  # shrink first, so that later passes have less to do
-    return Resample.apply(input, tuple(passes))  # type: ignore[no-any-return]
+    return Resample.apply(input, tuple(passes))
 
 
 def _is_identity(resample_table: Table) -> bool:

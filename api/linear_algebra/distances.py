@@ -109,15 +109,15 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
         raise ShapeError(f"pdist: takes a matrix, not shape {list(input.meta.shape)}")
     _floating("pdist", input)
     count = input.meta.shape[0]
-    rows, columns = triu_indices(count, count, 1, device=input.meta.device).unbind(0)  # type: ignore[attr-defined]
+    rows, columns = triu_indices(count, count, 1, device=input.meta.device).unbind(0)
     pair_positions = ops.linear_index(rows, columns, max(count, 1))
-    return call(registry["take_at"], (cdist(input, input, order), pair_positions), (0, 2))  # type: ignore[no-any-return]
+    return call(registry["take_at"], (cdist(input, input, order), pair_positions), (0, 2))
 
 
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """Return the p-norm of `x1 - x2 + eps` along the last dimension; shapes broadcast."""
     only_tensors("pairwise_distance", x1, x2)
-    return ops.add(ops.sub(x1, x2), eps).norm(p, -1, keepdim)  # type: ignore[attr-defined,no-any-return]
+    return ops.add(ops.sub(x1, x2), eps).norm(p, -1, keepdim)
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:

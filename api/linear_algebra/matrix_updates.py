@@ -96,12 +96,12 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     shape, strides = self.meta.shape, self.meta.strides
     if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
         raise ShapeError(f"fill_diagonal_: takes a matrix, or more dimensions of one size, not shape {list(shape)}")
-    length, step, start = min(shape), sum(strides), self.storage_offset()  # type: ignore[attr-defined]
-    self.as_strided((length,), (step,), start).fill_(fill_value)  # type: ignore[attr-defined]
+    length, step, start = min(shape), sum(strides), self.storage_offset()
+    self.as_strided((length,), (step,), start).fill_(fill_value)
     if wrap and len(shape) == 2 and length:
         for row in range(shape[1] + 1, shape[0], shape[1] + 1):
             rows = min(shape[1], shape[0] - row)
-            self.as_strided((rows,), (step,), start + strides[0] * row).fill_(fill_value)  # type: ignore[attr-defined]
+            self.as_strided((rows,), (step,), start + strides[0] * row).fill_(fill_value)
     return self
 
 

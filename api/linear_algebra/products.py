@@ -70,7 +70,7 @@ def _inner_product(input: Tensor, other: Tensor) -> Tensor:
     """Return the dot product. Unlike `ops.dot`, it follows autocast, as the other forms of `matmul` do."""
     if state().autocast is None:
         return ops.dot(input, other)
-    return call(contraction("k,k->"), (input, other))  # type: ignore[no-any-return]
+    return call(contraction("k,k->"), (input, other))
 
 
 def addmm(
@@ -240,10 +240,14 @@ def trace(input: Tensor) -> Tensor:
     return ops.sum(ops.diagonal(input))
 
 
+def _reflected_matmul(self: Tensor, other: Tensor) -> Tensor:
+    return matmul(other, self)
+
+
 METHODS: dict[str, Any] = {
     name: globals()[name]
     for name in (
         "addmm", "addmv", "baddbmm", "inner", "matmul", "trace",
     )
 }  # fmt: skip
-METHODS |= {"__matmul__": matmul, "__rmatmul__": lambda self, other: matmul(other, self)}
+METHODS |= {"__matmul__": matmul, "__rmatmul__": _reflected_matmul}

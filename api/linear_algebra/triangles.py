@@ -23,9 +23,9 @@ def _triangle(where: str, input: Tensor, diagonal: int, lower: bool, out: Tensor
         raise ShapeError(f"{where}: takes matrices, not a tensor of shape {list(input.meta.shape)}")
     statics = (int(diagonal.__index__()), lower)
     if out is input:
-        return call_into(registry["triangle"], (input,), statics, (input,), in_place=True)  # type: ignore[no-any-return]
+        return call_into(registry["triangle"], (input,), statics, (input,), in_place=True)
     output = call(registry["triangle"], (input,), statics)
-    return output if out is None else copy_to_out(output, out, where)  # type: ignore[no-any-return]
+    return output if out is None else copy_to_out(output, out, where)
 
 
 def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
@@ -60,8 +60,8 @@ def _triangle_indices(where: str, row: int, col: int, offset: int, lower: bool, 
     if index_dtype.name not in ("int32", "int64"):
         raise DTypeError(f"{where}: places are int32 or int64, not {index_dtype.name}")
     mask = _triangle(where, ones(height, width, dtype=dtypes.bool_, device=device), offset, lower, None)
-    indices = ops.contiguous_copy(ops.transpose(mask.nonzero(), 0, 1))  # type: ignore[attr-defined]
-    return indices if index_dtype is dtypes.int64 else indices.to(index_dtype)  # type: ignore[attr-defined,no-any-return]
+    indices = ops.contiguous_copy(ops.transpose(mask.nonzero(), 0, 1))
+    return indices if index_dtype is dtypes.int64 else indices.to(index_dtype)
 
 
 def tril_indices(

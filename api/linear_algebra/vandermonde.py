@@ -36,9 +36,9 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     if count < 0:
         raise ShapeError(f"vander: N must not be negative, got {N}")
     if x.meta.dtype.kind != "f":
-        x = x.to(dtypes.int64)  # type: ignore[attr-defined]
+        x = x.to(dtypes.int64)
     powers = powers_of(x, count)
-    return powers if increasing else powers.flip(1)  # type: ignore[attr-defined,no-any-return]
+    return powers if increasing else powers.flip(1)
 
 
 def powers_of(x: Tensor, count: int) -> Tensor:

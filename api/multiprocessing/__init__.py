@@ -54,11 +54,11 @@ class Process(_process.BaseProcess):  # type: ignore[no-redef]
 
     @staticmethod
     def _Popen(process_obj: Any) -> Any:
-        return _default.get_context().Process._Popen(process_obj)  # type: ignore[attr-defined]
+        return _default.get_context().Process._Popen(process_obj)
 
 
 class _Default(_context.DefaultContext):
-    Process = Process  # type: ignore[assignment]
+    Process = Process
 
 
 _default = _Default(_context._concrete_contexts["forkserver"])  # type: ignore[attr-defined]

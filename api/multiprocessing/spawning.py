@@ -102,7 +102,7 @@ class ProcessContext:
             return True
         failed_index = None
         for sentinel in connection.wait(list(self.sentinels), timeout):
-            index = self.sentinels.pop(sentinel)  # type: ignore[call-overload]
+            index = self.sentinels.pop(sentinel)
             self.processes[index].join()
             if self.processes[index].exitcode != 0:
                 failed_index = index

@@ -35,8 +35,8 @@ relu_ = _ops.relu_
 def _call_activation(name: str, input: Tensor, numbers: tuple[Any, ...], inplace: bool) -> Tensor:
     only_tensors(name, input)
     if inplace:
-        return call_into(registry[name], (input, *numbers), (), (input,), in_place=True)  # type: ignore[no-any-return]
-    return call(registry[name], (input, *numbers))  # type: ignore[no-any-return]
+        return call_into(registry[name], (input, *numbers), (), (input,), in_place=True)
+    return call(registry[name], (input, *numbers))
 
 
 def _require_floating(input: Tensor, caller: str) -> Tensor:
@@ -52,7 +52,7 @@ def _to_floating(input: Tensor, caller: str) -> Tensor:
     only_tensors(caller, input)
     if input.meta.dtype.kind == "f":
         return input
-    return call(registry["copy"], (input,), (dtypes.default_dtype(),))  # type: ignore[no-any-return]
+    return call(registry["copy"], (input,), (dtypes.default_dtype(),))
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -96,8 +96,8 @@ def _call_random_op(name: str, input: Tensor, numbers: tuple[float, ...], inplac
     record = registry[name]
     operands = (input, *numbers, *_random.default_generator.take(int(record.detail["draws"])))
     if inplace:
-        return call_into(record, operands, (), (input,), in_place=True)  # type: ignore[no-any-return]
-    return call(record, operands)  # type: ignore[no-any-return]
+        return call_into(record, operands, (), (input,), in_place=True)
+    return call(record, operands)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
@@ -320,7 +320,7 @@ def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dty
 
 
 def _cast(input: Tensor, dtype: Any) -> Tensor:
-    return input if dtype is None else input.to(dtype=dtype)  # type: ignore[attr-defined,no-any-return]
+    return input if dtype is None else input.to(dtype=dtype)
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
@@ -335,10 +335,10 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     """
     if eps != 1e-10:
         warnings.warn("gumbel_softmax: eps is deprecated and has no effect", stacklevel=2)
-    noise = _ops.neg(_ops.log(_random.rand_like(_require_floating(logits, "gumbel_softmax")).exponential_()))  # type: ignore[attr-defined]
+    noise = _ops.neg(_ops.log(_random.rand_like(_require_floating(logits, "gumbel_softmax")).exponential_()))
     soft = _softmax(_ops.true_divide(_ops.add(logits, noise), tau), dim)
     if not hard:
         return soft
-    index = _ops.argmax(soft.detach(), dim, True)  # type: ignore[attr-defined]
-    one_hot = _ops.zero_like(soft.detach()).scatter_(dim, index, 1.0)  # type: ignore[attr-defined]
-    return _ops.add(_ops.sub(one_hot, soft.detach()), soft)  # type: ignore[attr-defined]
+    index = _ops.argmax(soft.detach(), dim, True)
+    one_hot = _ops.zero_like(soft.detach()).scatter_(dim, index, 1.0)
+    return _ops.add(_ops.sub(one_hot, soft.detach()), soft)

@@ -49,7 +49,7 @@ def _check_classes(
     if weight is not None:
         _check_weight(weight, input.meta.shape[dim], caller)
     if target.meta.dtype is not dtypes.int64:  # any ignore_index fits in int64
-        target = target.long()  # type: ignore[attr-defined]
+        target = target.long()
     classes = input.meta.shape[dim]
     if ignore_index is None:
         check_bounds(target, classes, caller)
@@ -279,8 +279,8 @@ def multilabel_margin_loss(
     is_target_slot = scans.cumprod(_ops.ge(target_rows, 0), 1)
     target_classes = _ops.mul(target_rows, is_target_slot)  # unused slots become class 0 and have no effect
     is_target = scattering.scatter_add(_ops.zero_like(target_rows), 1, target_classes, is_target_slot)
-    margins = _ops.sub(_ops.add(rows.unsqueeze(1), 1), gather(rows, 1, target_classes).unsqueeze(2))  # type: ignore[attr-defined]
-    is_pair = _ops.logical_and(is_target_slot.unsqueeze(2), _ops.eq(is_target, 0).unsqueeze(1))  # type: ignore[attr-defined]
+    margins = _ops.sub(_ops.add(rows.unsqueeze(1), 1), gather(rows, 1, target_classes).unsqueeze(2))
+    is_pair = _ops.logical_and(is_target_slot.unsqueeze(2), _ops.eq(is_target, 0).unsqueeze(1))
     losses = _ops.true_divide(_ops.sum(_ops.where(is_pair, _ops.clamp_min(margins, 0), 0), (1, 2)), classes)
     return reduce_losses(views.reshape(losses, leading_shape), reduction, caller)
 

@@ -58,9 +58,9 @@ def ctc_loss(
     if log_probs.meta.dtype not in (dtypes.float32, dtypes.float64):
         raise UnsupportedDType(f"{_OP_NAME}: takes float32 and float64, not {log_probs.meta.dtype.name}; use .float()")
     if targets.meta.dtype is not dtypes.int64:
-        targets = targets.long()  # type: ignore[attr-defined]
+        targets = targets.long()
     if is_single:
-        log_probs = log_probs.unsqueeze(1)  # type: ignore[attr-defined]
+        log_probs = log_probs.unsqueeze(1)
         targets = targets if targets.meta.ndim == 1 else views.reshape(targets, (-1,))
     num_steps, batch_size, classes = log_probs.meta.shape
     if not log_probs.meta.numel:
@@ -73,11 +73,11 @@ def ctc_loss(
     if targets.meta.numel:
         check_bounds(_mask_unused_labels(targets, label_counts), classes, _OP_NAME)
     sample_layout = tensor(np.stack([input_lengths_array, label_counts, label_starts], 1), device=log_probs.meta.device)
-    labels = views.contiguous(views.reshape(targets, (-1,)).detach())  # type: ignore[attr-defined]
+    labels = views.contiguous(views.reshape(targets, (-1,)).detach())
     if not labels.meta.numel:  # never read, but kernels need a non-empty buffer
         labels = tensor([0], device=log_probs.meta.device)
     if labels.meta.device is not log_probs.meta.device:
-        labels = labels.to(log_probs.meta.device)  # type: ignore[attr-defined]
+        labels = labels.to(log_probs.meta.device)
     num_states = 2 * int(label_counts.max(initial=0)) + 1
     losses: Any = call(registry["ctc_alpha"], (log_probs, labels, sample_layout), (num_states, blank))[0]
     if zero_infinity:
@@ -95,7 +95,7 @@ def _as_length_array(lengths: Any, batch_size: int, name: str, max_length: int |
     if isinstance(lengths, Tensor):
         if lengths.meta.dtype.kind not in "iu":
             raise DTypeError(f"{_OP_NAME}: {name} must be integers, not {lengths.meta.dtype.name}; use .long()")
-        array = np.asarray(host_data.to_host(lengths.detach()), np.int64).reshape(-1)  # type: ignore[attr-defined]
+        array = np.asarray(host_data.to_host(lengths.detach()), np.int64).reshape(-1)
     elif isinstance(lengths, Sequence):
         array = np.asarray([int(n) for n in lengths], np.int64)
     else:

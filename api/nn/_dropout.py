@@ -63,15 +63,15 @@ def feature_dropout(input: Tensor, p: float = 0.5, training: bool = True, inplac
     if not training or p == 0:
         return input
     channel_mask = _draw_channel_mask(input, p, 1.0 / (1.0 - p) if p < 1 else 0.0, "feature_dropout")
-    return input.mul_(channel_mask) if inplace else _ops.mul(input, channel_mask)  # type: ignore[attr-defined,no-any-return]
+    return input.mul_(channel_mask) if inplace else _ops.mul(input, channel_mask)
 
 
 def _drop_channels(input: Tensor, p: float, training: bool, inplace: bool, caller: str, is_batched: bool) -> Tensor:
     _check_probability(p, caller)
     if is_batched:
         return feature_dropout(input, p, training, inplace)
-    output = feature_dropout(input.unsqueeze(0), p, training, inplace)  # type: ignore[attr-defined]
-    return input if inplace or not training or p == 0 else output.squeeze(0)  # type: ignore[attr-defined,no-any-return]
+    output = feature_dropout(input.unsqueeze(0), p, training, inplace)
+    return input if inplace or not training or p == 0 else output.squeeze(0)
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -129,7 +129,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
     if p == 1:
         return dropout(input, 1.0, True, inplace)
     scale, shift, dropped_value = _alpha_dropout_constants(p)
-    input_ones = _ops.full_like_as(_require_floating(input, "alpha_dropout").detach(), 1, dtype=None)  # type: ignore[attr-defined]
+    input_ones = _ops.full_like_as(_require_floating(input, "alpha_dropout").detach(), 1, dtype=None)
     return _apply_alpha_mask(
         input,
         _call_random_op("dropout_draw", input_ones, (float(p), scale), False),
@@ -159,5 +159,5 @@ def _apply_alpha_mask(
     """Return input * scale + shift where `mask` is the scale, and `dropped_value` where it is 0."""
     offset = _ops.add(_ops.mul(mask, (shift - dropped_value) / scale), dropped_value)
     if inplace:
-        return input.mul_(mask).add_(offset)  # type: ignore[attr-defined,no-any-return]
+        return input.mul_(mask).add_(offset)
     return _ops.addcmul(offset, input, mask)

@@ -10,7 +10,7 @@ import itertools
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ..autograd import Function, is_grad_enabled
 from ..runtime.errors import ArgumentError, GradientError
@@ -101,6 +101,21 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> Handle:
 register_module_backward_hook = register_module_full_backward_hook
 
 
+_Parameters = ParamSpec("_Parameters")
+_Output = TypeVar("_Output", covariant=True)
+
+
+class _WithForward(Protocol[_Parameters, _Output]):
+    """A module for type checkers: `__call__` takes and returns what the subclass's `forward` does."""
+
+    _forward_hooks: HookTable
+    _forward_pre_hooks: HookTable
+    _backward_hooks: HookTable
+    _backward_pre_hooks: HookTable
+
+    def forward(self, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Output: ...
+
+
 class Hooks:
     """Base class of `Module`: registers hooks and calls `forward` between them."""
 
@@ -110,7 +125,9 @@ class Hooks:
     _backward_pre_hooks: HookTable
     forward: Callable[..., Any]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(
+        self: _WithForward[_Parameters, _Output], *args: _Parameters.args, **kwargs: _Parameters.kwargs
+    ) -> _Output:
         if not (
             self._forward_hooks
             or self._forward_pre_hooks

@@ -253,7 +253,7 @@ def gaussian_nll_loss(
         var = factories.full(input.meta.shape, float(var), dtype=input.meta.dtype, device=input.meta.device)
     else:
         only_tensors("gaussian_nll_loss", var)
-        has_negative = bool(_ops.any(_ops.lt(var.detach(), 0)).item())  # type: ignore[attr-defined]
+        has_negative = bool(_ops.any(_ops.lt(var.detach(), 0)).item())
     if has_negative:
         raise ArgumentError("gaussian_nll_loss: var has negative entries; variances are at least 0")
     shape, var_shape = input.meta.shape, var.meta.shape

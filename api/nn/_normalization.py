@@ -47,7 +47,7 @@ def _check_normalized_shape(
     for name, parameter in params.items():
         if parameter is not None:
             _check_dtype(input, parameter, name, caller)
-    return sizes  # type: ignore[return-value]
+    return sizes
 
 
 def _check_dtype(input: Tensor, parameter: Tensor, name: str, caller: str) -> None:
@@ -159,7 +159,7 @@ def _normalize_by_running_stats(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, running: tuple[Tensor, Tensor], eps: float
 ) -> Tensor:
     layout = replace(_channel_layout(input.meta.shape, 0), axes=())
-    return StandardizeFixed.apply(input, weight, bias, *running, layout, eps)  # type: ignore[no-any-return]
+    return StandardizeFixed.apply(input, weight, bias, *running, layout, eps)
 
 
 @lru_cache
@@ -195,7 +195,7 @@ def group_norm(
         )
     input, weight, bias = autocast_operands(registry["layer_norm"], input, weight, bias)
     layout = _group_layout(input.meta.shape, num_groups, weight is not None or bias is not None)
-    return Standardize.apply(input, weight, bias, layout, eps, None, 0.0)  # type: ignore[no-any-return]
+    return Standardize.apply(input, weight, bias, layout, eps, None, 0.0)
 
 
 def instance_norm(
@@ -231,7 +231,7 @@ def instance_norm(
         raise ShapeError(
             f"{caller}: needs more than one element per channel of a sample, got shape {list(input.meta.shape)}"
         )
-    return Standardize.apply(input, weight, bias, layout, eps, running, momentum)  # type: ignore[no-any-return]
+    return Standardize.apply(input, weight, bias, layout, eps, running, momentum)
 
 
 def batch_norm(
@@ -269,7 +269,7 @@ def batch_norm(
         )
     if eps <= 0:
         raise ArgumentError(f"{caller}: eps must be positive in training, not {eps}")
-    return Standardize.apply(input, weight, bias, layout, eps, running, momentum)  # type: ignore[no-any-return]
+    return Standardize.apply(input, weight, bias, layout, eps, running, momentum)
 
 
 # Neighboring channels, vector norms -----------------------------------------------------------------------------------
@@ -314,5 +314,5 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, o
     """
     if p == 2 and out is None:
         return _ops.normalize_l2(input, dim, eps)
-    norm = input.norm(p, dim, True)  # type: ignore[attr-defined]
+    norm = input.norm(p, dim, True)
     return _ops.true_divide(input, _ops.clamp_min(norm, eps), out=out)

@@ -43,7 +43,7 @@ def reduce_losses(losses: Any, reduction: str, caller: str) -> Tensor:
     if reduction == "sum":
         return _ops.sum(losses)
     check_reduction(reduction, caller)
-    return losses  # type: ignore[no-any-return]
+    return losses
 
 
 def reduce_weighted_losses(losses: Any, reduction: str, caller: str, weight: Tensor | None, input: Tensor) -> Tensor:

@@ -64,7 +64,7 @@ class Standardize(Function):
         ctx.layout, ctx.eps, ctx.bias_param = layout, eps, bias
         operands = (x, ctx.mean, ctx.rstd, _param_or_default(weight, layout, 1.0), _param_or_default(bias, layout, 0.0))
         if layout.shape == input.meta.shape:
-            return call(registry["standardize"], operands)  # type: ignore[no-any-return]
+            return call(registry["standardize"], operands)
         output = empty(meta(input.meta.dtype, input.meta.shape, None, input.meta.device))
         call_into(registry["standardize"], operands, (), (_view_as(output, layout.shape),), in_place=False)
         return output
@@ -117,7 +117,7 @@ def _grads_by_ops(ctx: Any, grad: Tensor, x: Tensor, weight: Any) -> tuple[Tenso
 def _statistics(x: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return mean, variance and 1 / sqrt(variance + eps) along `axes`, which keep size 1."""
     if x.meta.dtype.itemsize <= 4 and x.meta.device.driver.capabilities.fp64:
-        return call(registry["moments"], (x, eps), (axes, True, dtypes.float64))  # type: ignore[no-any-return]
+        return call(registry["moments"], (x, eps), (axes, True, dtypes.float64))
     mean = _ops.mean(x, axes, True, dtype=_stats_dtype(x))
     variance, rstd = _ops.deviation(x, mean, axes, True, eps=eps)
     return mean, variance, rstd
@@ -135,7 +135,7 @@ def _view_as(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Return `tensor` with another shape. Contiguous tensors take a faster path than `reshape`."""
     if tensor.meta.shape == shape:
         return tensor
-    return call(_VIEW, (tensor,), (shape,)) if tensor.meta.contiguous else reshape(tensor, shape)  # type: ignore[no-any-return]
+    return call(_VIEW, (tensor,), (shape,)) if tensor.meta.contiguous else reshape(tensor, shape)
 
 
 def _param_or_default(parameter: Tensor | None, layout: Layout, default: float) -> Any:

@@ -163,7 +163,7 @@ class State:
                     f"{type(self).__name__}: a state_dict post-hook returns None; it may change the dict in place"
                 )
             output = positional
-        return output  # type: ignore[no-any-return]
+        return output
 
     # loading
 

@@ -149,9 +149,9 @@ def embedding_bag(
     sizes = call(registry["spread_at"], (ones, skipped), ((num_bags,), 0, 1))
     rows = zeros(0, dtype=int64, device=indices.meta.device)
     if mode == 2:
-        rows_taken = call(registry["take_at"], (weight.detach(), indices), (0, 1))  # type: ignore[attr-defined]
-        maxima = call(registry["take_at"], (output.detach(), bag_of_index), (0, 1))  # type: ignore[attr-defined]
-        row_or_minus_one = _ops.where(_ops.eq(rows_taken, maxima), indices.unsqueeze(1), -1)  # type: ignore[attr-defined]
+        rows_taken = call(registry["take_at"], (weight.detach(), indices), (0, 1))
+        maxima = call(registry["take_at"], (output.detach(), bag_of_index), (0, 1))
+        row_or_minus_one = _ops.where(_ops.eq(rows_taken, maxima), indices.unsqueeze(1), -1)
         initial = full(output.meta.shape, -1, dtype=int64, device=indices.meta.device)
         rows = call(registry["put_maximum_at"], (initial, skipped, row_or_minus_one), (0, 1))
     return output, bag_of_index, sizes, rows

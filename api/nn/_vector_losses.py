@@ -72,7 +72,7 @@ def cosine_embedding_loss(
             + ", ".join(str(list(x.meta.shape)) for x in (target, input1, input2))
         )
     shape = broadcast([input1.meta.shape, input2.meta.shape], "cosine_embedding_loss")
-    a, b = (x if x.meta.shape == shape else x.expand(shape) for x in (input1, input2))  # type: ignore[attr-defined]
+    a, b = (x if x.meta.shape == shape else x.expand(shape) for x in (input1, input2))
     cosine = _ops.cosine_row(a, b, -1, _SQUARED_NORM_EPS)
     negative_losses = _ops.clamp_min(_ops.sub(cosine, margin), 0)
     losses = _ops.where(_ops.eq(target, 1), _ops.sub(1, cosine), _ops.where(_ops.eq(target, -1), negative_losses, 0))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from ..autograd import no_grad
@@ -20,31 +20,22 @@ __all__ = [
     "Softmin", "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold",
 ]  # fmt: skip
 
-_REQUIRED = inspect.Parameter.empty
-
 
 class _Activation(Module):
     """Base class of activations of one tensor.
 
     Attributes:
         function: The function of `nn.functional`.
-        options: Names and defaults of the constructor's parameters, which are passed to the function by name.
+        options: Names of the constructor's parameters, which are passed to the function by name.
         repr_style: What `repr` shows of the options: `"names"`, `"values"` or `"none"`.
     """
 
-    function: Any = None
-    options: dict[str, Any] = {}  # noqa: RUF012
+    function: Callable[..., Tensor]
+    options: tuple[str, ...] = ()
     repr_style = "names"
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__()
-        bound_args = type(self).__signature__.bind(*args, **kwargs)  # type: ignore[attr-defined]
-        bound_args.apply_defaults()
-        for name, value in bound_args.arguments.items():
-            setattr(self, name, value)
-
     def forward(self, input: Tensor) -> Tensor:
-        return type(self).function(input, **{name: getattr(self, name) for name in self.options})  # type: ignore[no-any-return]
+        return type(self).function(input, **{name: getattr(self, name) for name in self.options})
 
     def extra_repr(self) -> str:
         """Return the options in `repr_style`; `inplace` only if it is set."""
@@ -54,34 +45,275 @@ class _Activation(Module):
         return ", ".join(f"{k}={v!r}" for k, v in displayed.items())
 
 
-def _activation_class(name: str, function: Any, repr_style: str = "names", **options: Any) -> Any:
-    parameters = [inspect.Parameter(k, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=v) for k, v in options.items()]
-    return type(name, (_Activation,), {
-        "function": staticmethod(function), "options": options, "repr_style": repr_style, "__module__": __name__,
-        "__doc__": function.__doc__, "__signature__": inspect.Signature(parameters),
-    })  # fmt: skip
+class ReLU(_Activation):
+    """max(x, 0).
+
+    Args:
+        inplace: Overwrite the input.
+    """
+
+    function = staticmethod(F.relu)
+    options = ("inplace",)
+
+    def __init__(self, inplace: bool = False):
+        super().__init__()
+        self.inplace = inplace
 
 
-ReLU = _activation_class("ReLU", F.relu, inplace=False)
-LeakyReLU = _activation_class("LeakyReLU", F.leaky_relu, negative_slope=0.01, inplace=False)
-ELU = _activation_class("ELU", F.elu, alpha=1.0, inplace=False)
-CELU = _activation_class("CELU", F.celu, alpha=1.0, inplace=False)
-SELU = _activation_class("SELU", F.selu, inplace=False)
-GELU = _activation_class("GELU", F.gelu, approximate="none")
-SiLU = _activation_class("SiLU", F.silu, inplace=False)
-Mish = _activation_class("Mish", F.mish, inplace=False)
-Sigmoid = _activation_class("Sigmoid", F.sigmoid)
-LogSigmoid = _activation_class("LogSigmoid", F.logsigmoid)
-Tanh = _activation_class("Tanh", F.tanh)
-Tanhshrink = _activation_class("Tanhshrink", F.tanhshrink)
-Hardswish = _activation_class("Hardswish", F.hardswish, "none", inplace=False)
-Hardsigmoid = _activation_class("Hardsigmoid", F.hardsigmoid, "none", inplace=False)
-Hardshrink = _activation_class("Hardshrink", F.hardshrink, "values", lambd=0.5)
-Softshrink = _activation_class("Softshrink", F.softshrink, "values", lambd=0.5)
-Softplus = _activation_class("Softplus", F.softplus, beta=1.0, threshold=20.0)
-Softsign = _activation_class("Softsign", F.softsign)
-GLU = _activation_class("GLU", F.glu, dim=-1)
-Threshold = _activation_class("Threshold", F.threshold, threshold=_REQUIRED, value=_REQUIRED, inplace=False)
+class LeakyReLU(_Activation):
+    """x where positive, otherwise negative_slope * x.
+
+    Args:
+        negative_slope: Slope where x is negative.
+        inplace: Overwrite the input.
+    """
+
+    function = staticmethod(F.leaky_relu)
+    options = ("negative_slope", "inplace")
+
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False):
+        super().__init__()
+        self.negative_slope = negative_slope
+        self.inplace = inplace
+
+
+class ELU(_Activation):
+    """x where positive, otherwise alpha * (exp(x) - 1) (Clevert et al. 2016, arXiv 1511.07289).
+
+    Args:
+        alpha: Limit at minus infinity, negated.
+        inplace: Overwrite the input.
+    """
+
+    function = staticmethod(F.elu)
+    options = ("alpha", "inplace")
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False):
+        super().__init__()
+        self.alpha = alpha
+        self.inplace = inplace
+
+
+class CELU(_Activation):
+    """max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0) (Barron 2017, arXiv 1704.07483).
+
+    Args:
+        alpha: Limit at minus infinity, negated.
+        inplace: Overwrite the input.
+    """
+
+    function = staticmethod(F.celu)
+    options = ("alpha", "inplace")
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False):
+        super().__init__()
+        self.alpha = alpha
+        self.inplace = inplace
+
+
+class SELU(_Activation):
+    """`ELU` with fixed constants that normalize activations (Klambauer et al. 2017, arXiv 1706.02515).
+
+    Args:
+        inplace: Overwrite the input.
+    """
+
+    function = staticmethod(F.selu)
+    options = ("inplace",)
+
+    def __init__(self, inplace: bool = False):
+        super().__init__()
+        self.inplace = inplace
+
+
+class GELU(_Activation):
+    """x * Phi(x), where Phi is the normal distribution function (Hendrycks and Gimpel 2016, arXiv 1606.08415).
+
+    Args:
+        approximate: "none", or "tanh" for the approximation by tanh.
+    """
+
+    function = staticmethod(F.gelu)
+    options = ("approximate",)
+
+    def __init__(self, approximate: str = "none"):
+        super().__init__()
+        self.approximate = approximate
+
+
+class SiLU(_Activation):
+    """x * sigmoid(x).
+
+    Args:
+        inplace: Overwrite the input.
+    """
+
+    function = staticmethod(F.silu)
+    options = ("inplace",)
+
+    def __init__(self, inplace: bool = False):
+        super().__init__()
+        self.inplace = inplace
+
+
+class Mish(_Activation):
+    """x * tanh(softplus(x)) (Misra 2019, arXiv 1908.08681).
+
+    Args:
+        inplace: Overwrite the input.
+    """
+
+    function = staticmethod(F.mish)
+    options = ("inplace",)
+
+    def __init__(self, inplace: bool = False):
+        super().__init__()
+        self.inplace = inplace
+
+
+class Sigmoid(_Activation):
+    """1 / (1 + exp(-x))."""
+
+    function = staticmethod(F.sigmoid)
+
+
+class LogSigmoid(_Activation):
+    """The logarithm of `Sigmoid`."""
+
+    function = staticmethod(F.logsigmoid)
+
+
+class Tanh(_Activation):
+    """The hyperbolic tangent."""
+
+    function = staticmethod(F.tanh)
+
+
+class Tanhshrink(_Activation):
+    """x - tanh(x)."""
+
+    function = staticmethod(F.tanhshrink)
+
+
+class Hardswish(_Activation):
+    """x * clamp(x + 3, 0, 6) / 6 (Howard et al. 2019, arXiv 1905.02244).
+
+    Args:
+        inplace: Overwrite the input.
+    """
+
+    function = staticmethod(F.hardswish)
+    options = ("inplace",)
+    repr_style = "none"
+
+    def __init__(self, inplace: bool = False):
+        super().__init__()
+        self.inplace = inplace
+
+
+class Hardsigmoid(_Activation):
+    """clamp(x + 3, 0, 6) / 6.
+
+    Args:
+        inplace: Overwrite the input.
+    """
+
+    function = staticmethod(F.hardsigmoid)
+    options = ("inplace",)
+    repr_style = "none"
+
+    def __init__(self, inplace: bool = False):
+        super().__init__()
+        self.inplace = inplace
+
+
+class Hardshrink(_Activation):
+    """x where abs(x) is greater than lambd, otherwise 0.
+
+    Args:
+        lambd: The threshold.
+    """
+
+    function = staticmethod(F.hardshrink)
+    options = ("lambd",)
+    repr_style = "values"
+
+    def __init__(self, lambd: float = 0.5):
+        super().__init__()
+        self.lambd = lambd
+
+
+class Softshrink(_Activation):
+    """x moved towards 0 by lambd, and 0 where abs(x) is at most lambd.
+
+    Args:
+        lambd: The threshold; not negative.
+    """
+
+    function = staticmethod(F.softshrink)
+    options = ("lambd",)
+    repr_style = "values"
+
+    def __init__(self, lambd: float = 0.5):
+        super().__init__()
+        self.lambd = lambd
+
+
+class Softplus(_Activation):
+    """log(1 + exp(beta * x)) / beta, and x where beta * x is greater than threshold.
+
+    Args:
+        beta: Steepness.
+        threshold: Where the function becomes linear.
+    """
+
+    function = staticmethod(F.softplus)
+    options = ("beta", "threshold")
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0):
+        super().__init__()
+        self.beta = beta
+        self.threshold = threshold
+
+
+class Softsign(_Activation):
+    """x / (1 + abs(x))."""
+
+    function = staticmethod(F.softsign)
+
+
+class GLU(_Activation):
+    """The first half of x times the sigmoid of the second half (Dauphin et al. 2017, arXiv 1612.08083).
+
+    Args:
+        dim: Dimension that is halved; its size is even.
+    """
+
+    function = staticmethod(F.glu)
+    options = ("dim",)
+
+    def __init__(self, dim: int = -1):
+        super().__init__()
+        self.dim = dim
+
+
+class Threshold(_Activation):
+    """x where greater than threshold, otherwise value.
+
+    Args:
+        threshold: The threshold.
+        value: Result where x is not greater than the threshold.
+        inplace: Overwrite the input.
+    """
+
+    function = staticmethod(F.threshold)
+    options = ("threshold", "value", "inplace")
+
+    def __init__(self, threshold: float, value: float, inplace: bool = False):
+        super().__init__()
+        self.threshold = threshold
+        self.value = value
+        self.inplace = inplace
 
 
 class Hardtanh(_Activation):
@@ -96,7 +328,7 @@ class Hardtanh(_Activation):
     """
 
     function = staticmethod(F.hardtanh)
-    options = {"min_val": -1.0, "max_val": 1.0, "inplace": False}  # noqa: RUF012
+    options = ("min_val", "max_val", "inplace")
 
     def __init__(
         self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False, min_value: float | None = None,
@@ -132,7 +364,7 @@ class RReLU(_Activation):
     In training the slope of each element is drawn from U(lower, upper); in evaluation it is (lower + upper) / 2.
     """
 
-    options = {"lower": 1 / 8, "upper": 1 / 3, "inplace": False}  # noqa: RUF012
+    options = ("lower", "upper", "inplace")
 
     def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False):
         Module.__init__(self)
@@ -147,14 +379,14 @@ class RReLU(_Activation):
 class _DimActivation(Module):
     """Base class of functions along a dimension."""
 
-    function: Any = None
+    function: Callable[..., Tensor]
 
     def __init__(self, dim: int | None = None):
         super().__init__()
         self.dim = dim
 
     def forward(self, input: Tensor) -> Tensor:
-        return type(self).function(input, self.dim, _stacklevel=5)  # type: ignore[no-any-return]
+        return type(self).function(input, self.dim, _stacklevel=5)
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}"
@@ -204,7 +436,7 @@ class PReLU(Module):
     def reset_parameters(self) -> None:
         """Set all weights to `init`."""
         with no_grad():
-            self.weight.fill_(self.init)  # type: ignore[attr-defined]
+            self.weight.fill_(self.init)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.prelu(input, self.weight)

@@ -100,8 +100,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 f"shapes {list(input_.meta.shape)} and {list(target_.meta.shape)}"
             )
         is_single = not target_.meta.ndim
-        input = input_.unsqueeze(0) if is_single else input_  # type: ignore[attr-defined]
-        target = target_.unsqueeze(0) if is_single else target_  # type: ignore[attr-defined]
+        input = input_.unsqueeze(0) if is_single else input_
+        target = target_.unsqueeze(0) if is_single else target_
         check_bounds(target, self.n_classes, "AdaptiveLogSoftmaxWithLoss")
         cluster = zeros(target.meta.shape, dtype=target.meta.dtype, device=target.meta.device)
         for low in self.cutoffs[:-1]:
@@ -110,7 +110,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         output = F.nll_loss(F.log_softmax(self.head(input), 1), head_target, reduction="none")
         row_groups, losses = [], []
         for i, low in enumerate(self.cutoffs[:-1]):
-            rows = _ops.eq(cluster, i + 1).nonzero().flatten()  # type: ignore[attr-defined]
+            rows = _ops.eq(cluster, i + 1).nonzero().flatten()
             if rows.meta.numel:
                 logits = self.tail[i](gathering.index_select(input, 0, rows))
                 cluster_target = _ops.sub(gathering.index_select(target, 0, rows), low)
@@ -120,7 +120,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             output = scattering.index_add(output, 0, joining.cat(row_groups), joining.cat(losses))
         output = _ops.neg(output)
         loss = _ops.neg(_ops.mean(output))
-        return _ASMoutput(output.squeeze(0) if is_single else output, loss)  # type: ignore[attr-defined]
+        return _ASMoutput(output.squeeze(0) if is_single else output, loss)
 
     def log_prob(self, input: Tensor) -> Tensor:
         """Return the log-probabilities of all classes: `(N, in_features)` to `(N, n_classes)`."""
@@ -136,7 +136,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         Only rows for which the head predicts a cluster are computed further; the host waits for their indices.
         """
         predicted = _ops.argmax(self.head(input), 1)
-        rows = _ops.ge(predicted, self.shortlist_size).nonzero().flatten()  # type: ignore[attr-defined]
+        rows = _ops.ge(predicted, self.shortlist_size).nonzero().flatten()
         if not rows.meta.numel:
             return predicted
         all_in_clusters = rows.meta.numel == predicted.meta.numel

@@ -71,9 +71,9 @@ class _ChannelNorm(Module):
     def reset_running_stats(self) -> None:
         """Set the running mean to 0, the variance to 1 and the number of batches to 0."""
         if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
-            self.running_mean.zero_()  # type: ignore[attr-defined]
-            self.running_var.fill_(1)  # type: ignore[attr-defined]
-            self.num_batches_tracked.zero_()  # type: ignore[attr-defined]
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
         """Set weight to 1 and bias to 0, and reset the running statistics."""
@@ -112,9 +112,9 @@ class _BatchNorm(_ChannelNorm):
         self._check_input_dim(input)
         momentum = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)  # type: ignore[attr-defined]
+            self.num_batches_tracked.add_(1)
             if self.momentum is None:
-                momentum = 1.0 / float(self.num_batches_tracked.item())  # type: ignore[attr-defined]
+                momentum = 1.0 / float(self.num_batches_tracked.item())
         mean, var = self.running_mean, self.running_var
         training = self.training or (mean is None and var is None)
         if self.training and not self.track_running_stats:

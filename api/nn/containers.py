@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any, Self
 
 from ..runtime.errors import ArgumentError, NotSupported
+from ..runtime.tensor import Tensor
 from ._errors import NameConflict
 from .module import Module
 
@@ -143,7 +144,7 @@ class Sequential(_ModuleSequence):
             self.extend(children)
         return self
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         for child in self._modules.values():
             input = child(input)
         return input
@@ -232,7 +233,7 @@ class ModuleDict(Module):
 
     def pop(self, key: str) -> Module:
         """Remove and return a module."""
-        return self._modules.pop(key)  # type: ignore[no-any-return]
+        return self._modules.pop(key)
 
     def clear(self) -> None:
         """Remove all modules."""

@@ -113,7 +113,7 @@ class _ForwardConvolution(_Convolution):
         padding = self.padding
         if self.padding_mode != "zeros":
             input, padding = pad(input, self._padding_amounts(), self.padding_mode), (0,) * self.dimensions
-        return function(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)  # type: ignore[no-any-return]
+        return function(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
     def _padding_amounts(self) -> list[int]:
         """Return the padding as `functional.pad` expects it, the last dimension first."""
@@ -222,7 +222,7 @@ class _Transposed(_Convolution):
 
     def _convolve(self, function: Any, input: Tensor, output_size: Sequence[int] | None) -> Tensor:
         output_padding = self.output_padding if output_size is None else self._output_padding_for(input, output_size)
-        return function(  # type: ignore[no-any-return]
+        return function(
             input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation
         )
 

@@ -50,7 +50,7 @@ class _EmbeddingTable(Module):
         """Draw the table from N(0, 1)."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
-            init.zeros_(self.weight.data[self.padding_idx])  # type: ignore[attr-defined]
+            init.zeros_(self.weight.data[self.padding_idx])
 
     def _describe(self, **extra_options: Any) -> str:
         defaults = {

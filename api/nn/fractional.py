@@ -40,11 +40,12 @@ class _FractionalMaxPool(Module):
     def _as_tuple(self, value: Any) -> tuple[Any, ...]:
         return tuple(value) if isinstance(value, (tuple, list)) else (value,) * self.rank
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         function = fractional_max_pool2d if self.rank == 2 else fractional_max_pool3d
-        return function(
+        pooled: Any = function(
             input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
         )
+        return pooled  # a pair with `return_indices`
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):

@@ -108,7 +108,7 @@ def _fan(tensor: Tensor, mode: str) -> int:
     return fan_in_and_fan_out(tensor)[mode == "fan_out"]
 
 
-def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Any:
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Fill with samples of the uniform distribution over [a, b)."""
     if _init_switch.is_skipped:
         return tensor
@@ -116,7 +116,7 @@ def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Generator |
         return tensor.uniform_(a, b, generator=generator)
 
 
-def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Any:
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Fill with samples of the normal distribution N(mean, std**2)."""
     if _init_switch.is_skipped:
         return tensor
@@ -124,7 +124,7 @@ def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Generat
         return tensor.normal_(mean, std, generator=generator)
 
 
-def constant_(tensor: Any, val: float) -> Any:
+def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fill with `val`."""
     if _init_switch.is_skipped:
         return tensor
@@ -132,17 +132,17 @@ def constant_(tensor: Any, val: float) -> Any:
         return tensor.fill_(val)
 
 
-def ones_(tensor: Any) -> Any:
+def ones_(tensor: Tensor) -> Tensor:
     """Fill with ones."""
     return constant_(tensor, 1.0)
 
 
-def zeros_(tensor: Any) -> Any:
+def zeros_(tensor: Tensor) -> Tensor:
     """Fill with zeros."""
     return constant_(tensor, 0.0)
 
 
-def eye_(tensor: Any) -> Any:
+def eye_(tensor: Tensor) -> Tensor:
     """Fill a matrix with the identity."""
     from ..creation.factories import eye
 
@@ -154,7 +154,7 @@ def eye_(tensor: Any) -> Any:
         return tensor.copy_(eye(*tensor.meta.shape, dtype=tensor.meta.dtype, device=tensor.meta.device))
 
 
-def dirac_(tensor: Any, groups: int = 1) -> Any:
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Fill a convolution's weight so that it copies input channels to output channels.
 
     Args:
@@ -181,30 +181,30 @@ def dirac_(tensor: Any, groups: int = 1) -> Any:
         return tensor.copy_(make_tensor(values, dtype=tensor.meta.dtype, device=tensor.meta.device))
 
 
-def _warn_if_empty(tensor: Any) -> bool:
+def _warn_if_empty(tensor: Tensor) -> bool:
     if not tensor.meta.numel:
         warnings.warn("a tensor of no elements cannot be initialized", stacklevel=3)
     return not tensor.meta.numel
 
 
-def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Generator | None = None) -> Any:
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Fill from U(-a, a) with a = gain * sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010)."""
     bound = gain * math.sqrt(6.0 / sum(fan_in_and_fan_out(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor: Any, gain: float = 1.0, generator: Generator | None = None) -> Any:
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Fill from N(0, gain**2 * 2 / (fan_in + fan_out)) (Glorot and Bengio 2010)."""
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(fan_in_and_fan_out(tensor))), generator)
 
 
 def kaiming_uniform_(
-    tensor: Any,
+    tensor: Tensor,
     a: float = 0,
     mode: str = "fan_in",
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
-) -> Any:
+) -> Tensor:
     """Fill from U(-b, b) with b = gain * sqrt(3 / fan) (He et al. 2015, arXiv 1502.01852).
 
     Args:
@@ -221,12 +221,12 @@ def kaiming_uniform_(
 
 
 def kaiming_normal_(
-    tensor: Any,
+    tensor: Tensor,
     a: float = 0,
     mode: str = "fan_in",
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
-) -> Any:
+) -> Tensor:
     """Fill from N(0, gain**2 / fan) (He et al. 2015, arXiv 1502.01852); the arguments are `kaiming_uniform_`'s."""
     if _warn_if_empty(tensor):
         return tensor
@@ -234,13 +234,13 @@ def kaiming_normal_(
 
 
 def trunc_normal_(
-    tensor: Any,
+    tensor: Tensor,
     mean: float = 0.0,
     std: float = 1.0,
     a: float = -2.0,
     b: float = 2.0,
     generator: Generator | None = None,
-) -> Any:
+) -> Tensor:
     """Fill from N(mean, std**2) truncated to [a, b], by inverse transform sampling."""
     if _init_switch.is_skipped:
         return tensor
@@ -258,7 +258,7 @@ def trunc_normal_(
         return tensor.copy_(samples.clamp(a, b))
 
 
-def orthogonal_(tensor: Any, gain: float = 1, generator: Generator | None = None) -> Any:
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = None) -> Tensor:
     """Fill with a (semi-)orthogonal matrix times `gain` (Saxe et al. 2013, arXiv 1312.6120).
 
     Dimensions after the first are flattened. The QR decomposition runs on the host.
@@ -285,7 +285,7 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Generator | None = None
         return tensor.copy_(make_tensor(values, dtype=tensor.meta.dtype, device=tensor.meta.device))
 
 
-def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> Any:
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> Tensor:
     """Fill a matrix from N(0, std**2) and zero a fraction `sparsity` of each column (Martens 2010)."""
     from .. import random
 

@@ -282,7 +282,7 @@ class Module(Hooks, State):
             if not isinstance(child, Module):
                 raise NoSuchMember(f"{type(module).__name__} has no module {name!r}, needed for {target!r}")
             module = child
-        return module  # type: ignore[no-any-return]
+        return module
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
         """Replace or add the submodule at a path.
@@ -348,7 +348,7 @@ class Module(Hooks, State):
                     param.grad = fn(param.grad)
             for name, buffer in self._buffers.items():
                 if buffer is not None and is_lazy(buffer):
-                    buffer.convert(fn)  # type: ignore[attr-defined]
+                    buffer.convert(fn)
                 elif buffer is not None:
                     self._buffers[name] = fn(buffer)
         return self
@@ -439,7 +439,7 @@ class Module(Hooks, State):
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Choose whether gradients of the parameters are computed."""
         for param in self.parameters():
-            param.requires_grad_(requires_grad)  # type: ignore[attr-defined]
+            param.requires_grad_(requires_grad)
         return self
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
@@ -452,10 +452,10 @@ class Module(Hooks, State):
             set_to_none: Set `grad` to None, which frees its memory. False fills it with zeros.
         """
         for param in self.parameters():
-            if set_to_none or param.grad is None:  # type: ignore[attr-defined]
-                param.grad = None  # type: ignore[attr-defined]
+            if set_to_none or param.grad is None:
+                param.grad = None
             else:
-                param.grad = param.grad.detach().zero_()  # type: ignore[attr-defined]
+                param.grad = param.grad.detach().zero_()
 
     # showing
 

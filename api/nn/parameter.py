@@ -29,7 +29,7 @@ class Parameter(Tensor):
         only_tensors("Parameter", data)
         Tensor.__init__(self, data.storage, data.meta, data.start)
         if requires_grad:
-            self.requires_grad_(True)  # type: ignore[attr-defined]
+            self.requires_grad_(True)
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{Tensor.__repr__(self)}"
@@ -66,7 +66,7 @@ class _Uninitialized:
 
         placeholder: Any = empty(0, dtype=dtype, device=device)
         self._placeholder: Any = placeholder
-        Tensor.__init__(self, placeholder.storage, placeholder.meta, placeholder.start, requires_grad)  # type: ignore[arg-type]
+        Tensor.__init__(self, placeholder.storage, placeholder.meta, placeholder.start, requires_grad)  # type: ignore[call-overload]
 
     @property
     def meta(self) -> Any:
@@ -111,8 +111,8 @@ class _Uninitialized:
         )
         needs = self.needs
         del self._placeholder
-        self.__class__ = self.materialized_class  # type: ignore[assignment]
-        Tensor.__init__(self, tensor.storage, tensor.meta, tensor.start, needs)  # type: ignore[arg-type]
+        self.__class__ = self.materialized_class
+        Tensor.__init__(self, tensor.storage, tensor.meta, tensor.start, needs)  # type: ignore[call-overload]
 
     def convert(self, convert: Any) -> None:
         """Adopt the dtype and device that the function `convert` gives a tensor with this one's."""

@@ -47,7 +47,7 @@ class _MaxPool(_Pool):
         self.return_indices = return_indices
         self.ceil_mode = ceil_mode
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return getattr(F, self.function)(
             input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
         )
@@ -132,7 +132,7 @@ class _AvgPool(_Pool):
         self.divisor_override = divisor_override
 
     def forward(self, input: Tensor) -> Tensor:
-        return getattr(F, self.function)(  # type: ignore[no-any-return]
+        return getattr(F, self.function)(
             input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
             self.divisor_override,
         )  # fmt: skip
@@ -169,7 +169,7 @@ class _LPPool(_Pool):
         self.ceil_mode = ceil_mode
 
     def forward(self, input: Tensor) -> Tensor:
-        return getattr(F, self.function)(  # type: ignore[no-any-return]
+        return getattr(F, self.function)(
             input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
         )
 
@@ -203,7 +203,7 @@ class _MaxUnpool(_Pool):
         self.padding = _as_tuple(padding, self.rank)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return getattr(F, self.function)(  # type: ignore[no-any-return]
+        return getattr(F, self.function)(
             input, indices, self.kernel_size, self.stride, self.padding, output_size
         )
 
@@ -236,7 +236,7 @@ class _AdaptiveAvgPool(_Pool):
         self.output_size = output_size
 
     def forward(self, input: Tensor) -> Tensor:
-        return getattr(F, self.function)(input, self.output_size)  # type: ignore[no-any-return]
+        return getattr(F, self.function)(input, self.output_size)
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
@@ -265,7 +265,7 @@ class _AdaptiveMaxPool(_Pool):
         self.output_size = output_size
         self.return_indices = return_indices
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return getattr(F, self.function)(input, self.output_size, self.return_indices)
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, overload
 
 from ..creation.factories import empty, zeros
 from ..layer_functions import recurrent
@@ -22,7 +23,8 @@ from .utils.rnn import PackedSequence
 __all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
-_FUNCTIONS = {
+LSTMState = tuple[Tensor, Tensor]  # (h, c)
+_FUNCTIONS: dict[str, Callable[..., tuple[Tensor, ...]]] = {
     "LSTM": recurrent.lstm, "GRU": recurrent.gru, "RNN_TANH": recurrent.rnn_tanh, "RNN_RELU": recurrent.rnn_relu,
 }  # fmt: skip
 
@@ -66,7 +68,7 @@ class RNNBase(Module):
         _check_positive_int("input_size", input_size)
         _check_positive_int("hidden_size", hidden_size)
         _check_positive_int("num_layers", num_layers)
-        if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:  # type: ignore[operator]
+        if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
             raise ArgumentError(f"{mode}: dropout is a probability, a number between 0 and 1, not {dropout!r}")
         if dropout > 0 and num_layers == 1:
             warnings.warn(
@@ -201,13 +203,14 @@ class RNNBase(Module):
                 f"{self._get_name()}: {name} must have {expected_ndim} dimensions as the input is "
                 f"{'one sequence' if is_single else 'a batch'}, got shape {list(state.meta.shape)}"
             )
-        return state.unsqueeze(1) if is_single else state  # type: ignore[no-any-return]
+        return state.unsqueeze(1) if is_single else state
 
     def _state_sizes(self) -> list[int]:
         """Return the number of features of each state."""
         return [self.hidden_size]
 
     def _as_hidden(self, states: list[Tensor]) -> Any:
+        """Return the states as `forward` takes and returns them: one tensor, or a tuple for an LSTM."""
         return states[0]
 
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
@@ -293,6 +296,14 @@ class RNN(RNNBase):
         bidirectional: Add a layer that runs backwards, and concatenate the outputs.
     """
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+        @overload
+        def __call__(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...
+        def __call__(self, input: Any, hx: Any = None) -> tuple[Any, Any]: ...
+
     def __init__(
         self,
         input_size: int,
@@ -338,6 +349,14 @@ class GRU(RNNBase):
     arguments are `RNN`'s without `nonlinearity`.
     """
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+        @overload
+        def __call__(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...
+        def __call__(self, input: Any, hx: Any = None) -> tuple[Any, Any]: ...
+
     def __init__(
         self,
         input_size: int,
@@ -370,6 +389,14 @@ class LSTM(RNNBase):
     c_n)); see `RNNBase.forward`. The arguments are `RNN`'s without `nonlinearity`, and `proj_size`, the features of the
     projected hidden state (Sak et al. 2014, arXiv 1402.1128).
     """
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(self, input: Tensor, hx: LSTMState | None = None) -> tuple[Tensor, LSTMState]: ...
+        @overload
+        def __call__(self, input: PackedSequence, hx: LSTMState | None = None) -> tuple[PackedSequence, LSTMState]: ...
+        def __call__(self, input: Any, hx: Any = None) -> tuple[Any, Any]: ...
 
     def __init__(
         self,

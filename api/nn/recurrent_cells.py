@@ -113,7 +113,7 @@ class RNNCell(RNNCellBase):
         if self.nonlinearity not in ("tanh", "relu"):
             raise ShapeError(f"RNNCell: nonlinearity is 'tanh' or 'relu', not {self.nonlinearity!r}")
         function = recurrent.rnn_tanh_cell if self.nonlinearity == "tanh" else recurrent.rnn_relu_cell
-        return self._step(function, input, hx, 1)  # type: ignore[no-any-return]
+        return self._step(function, input, hx, 1)
 
 
 class LSTMCell(RNNCellBase):
@@ -129,7 +129,7 @@ class LSTMCell(RNNCellBase):
             input: `(batch, input_size)` or `(input_size,)`.
             hx: (h, c); None means zeros.
         """
-        return self._step(recurrent.lstm_cell, input, hx, 2)  # type: ignore[no-any-return]
+        return self._step(recurrent.lstm_cell, input, hx, 2)
 
 
 class GRUCell(RNNCellBase):
@@ -145,4 +145,4 @@ class GRUCell(RNNCellBase):
             input: `(batch, input_size)` or `(input_size,)`.
             hx: Hidden state of the result's shape; None means zeros.
         """
-        return self._step(recurrent.gru_cell, input, hx, 1)  # type: ignore[no-any-return]
+        return self._step(recurrent.gru_cell, input, hx, 1)

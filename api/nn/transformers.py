@@ -176,10 +176,10 @@ class _TransformerLayer(Module):
         output = self.self_attn(
             x, x, x, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal, need_weights=False
         )[0]
-        return self.dropout1(output)  # type: ignore[no-any-return]
+        return self.dropout1(output)
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))  # type: ignore[no-any-return]
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
 
 class TransformerEncoderLayer(_TransformerLayer):
@@ -223,10 +223,10 @@ class TransformerEncoderLayer(_TransformerLayer):
             x = _ops.add(x, self._sa_block(self.norm1(x), src_mask, src_key_padding_mask, is_causal))
             return _ops.add(x, self._ff_block(self.norm2(x)))
         x = self.norm1(_ops.add(x, self._sa_block(x, src_mask, src_key_padding_mask, is_causal)))
-        return self.norm2(_ops.add(x, self._ff_block(x)))  # type: ignore[no-any-return]
+        return self.norm2(_ops.add(x, self._ff_block(x)))
 
     def _ff_block(self, x: Tensor) -> Tensor:
-        return self.dropout2(self._feed_forward(x))  # type: ignore[no-any-return]
+        return self.dropout2(self._feed_forward(x))
 
 
 class TransformerDecoderLayer(_TransformerLayer):
@@ -270,7 +270,7 @@ class TransformerDecoderLayer(_TransformerLayer):
             return _ops.add(x, self._ff_block(self.norm3(x)))
         x = self.norm1(_ops.add(x, self._sa_block(x, *self_attention_args)))
         x = self.norm2(_ops.add(x, self._mha_block(x, *memory_args)))
-        return self.norm3(_ops.add(x, self._ff_block(x)))  # type: ignore[no-any-return]
+        return self.norm3(_ops.add(x, self._ff_block(x)))
 
     def _mha_block(
         self,
@@ -284,10 +284,10 @@ class TransformerDecoderLayer(_TransformerLayer):
         output = self.multihead_attn(
             x, mem, mem, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal, need_weights=False
         )[0]
-        return self.dropout2(output)  # type: ignore[no-any-return]
+        return self.dropout2(output)
 
     def _ff_block(self, x: Tensor) -> Tensor:
-        return self.dropout3(self._feed_forward(x))  # type: ignore[no-any-return]
+        return self.dropout3(self._feed_forward(x))
 
 
 class TransformerEncoder(Module):
@@ -331,7 +331,7 @@ class TransformerEncoder(Module):
             padded = _ops.ne(src_key_padding_mask, 0)
             if not self.mask_check or _is_padding_at_end(padded):
                 x = _ops.where(_ops.unsqueeze(padded, -1), 0.0, x)
-        return x if self.norm is None else self.norm(x)  # type: ignore[no-any-return]
+        return x if self.norm is None else self.norm(x)
 
     def _zeroes_padding(self, src: Tensor) -> bool:
         """Return whether PyTorch would use nested tensors here, so that padded positions are zero."""
@@ -370,7 +370,7 @@ class TransformerDecoder(Module):
                 memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=causal,
                 memory_is_causal=memory_is_causal,
             )  # fmt: skip
-        return x if self.norm is None else self.norm(x)  # type: ignore[no-any-return]
+        return x if self.norm is None else self.norm(x)
 
 
 class Transformer(Module):
@@ -434,7 +434,7 @@ class Transformer(Module):
         if src.meta.shape[-1] != self.d_model or tgt.meta.shape[-1] != self.d_model:
             raise ShapeError(f"Transformer: {shapes}; the last dimension must be d_model, {self.d_model}")
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
-        return self.decoder(  # type: ignore[no-any-return]
+        return self.decoder(
             tgt, memory, tgt_mask=tgt_mask, memory_mask=memory_mask, tgt_key_padding_mask=tgt_key_padding_mask,
             memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=tgt_is_causal,
             memory_is_causal=memory_is_causal,

@@ -65,7 +65,7 @@ class LBFGS(Optimizer):
         for p in self._params:
             grad = p.extra.grad if p.extra is not None else None
             rows.append(zeros(p.meta.numel, dtype=p.dtype, device=p.device) if grad is None else grad.reshape(-1))
-        return cat(rows, 0)  # type: ignore[no-any-return]
+        return cat(rows, 0)
 
     def _move_params(self, length: float, direction: Tensor) -> None:
         offset = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
@@ -15,46 +14,52 @@ from . import functions
 __all__ = ["angle", "conj", "is_complex", "is_conj", "is_neg", "real", "resolve_conj", "resolve_neg"]
 
 
-def is_complex(input: Any) -> bool:
+def is_complex(input: Tensor) -> bool:
     """Return False: there are no complex dtypes."""
     only_tensors("is_complex", input)
     return False
 
 
-def is_conj(input: Any) -> bool:
+def is_conj(input: Tensor) -> bool:
     """Return False: there are no complex dtypes."""
     return is_complex(input)
 
 
-def is_neg(input: Any) -> bool:
+def is_neg(input: Tensor) -> bool:
     """Return False: there are no lazily negated tensors."""
     return is_complex(input)
 
 
-def real(input: Any) -> Any:
+def real(input: Tensor) -> Tensor:
     """Return `input` itself, which is real."""
     only_tensors("real", input)
     return input
 
 
-def conj(input: Any) -> Any:
+def conj(input: Tensor) -> Tensor:
     """Return `input` itself: a real number is its own conjugate."""
     return real(input)
 
 
-def resolve_conj(input: Any) -> Any:
+def resolve_conj(input: Tensor) -> Tensor:
     """Return `input` itself: there are no lazily conjugated tensors."""
     return real(input)
 
 
-def resolve_neg(input: Any) -> Any:
+def resolve_neg(input: Tensor) -> Tensor:
     """Return `input` itself: there are no lazily negated tensors."""
     return real(input)
 
 
-def angle(input: Any, *, out: Tensor | None = None) -> Any:
+def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the angle of real numbers: 0 if not negative, pi if negative, NaN for NaN."""
     only_tensors("angle", input)
     x = input if input.is_floating_point() else input.to(dtypes.default_dtype())
     output = functions.where(x.isnan(), x, functions.where(x < 0, math.pi, ops.zero_like(x)))
     return output if out is None else copy_to_out(output, out, "angle")
+
+
+METHODS = {"real": property(real)} | {
+    name: globals()[name]
+    for name in ("angle", "conj", "is_complex", "is_conj", "is_neg", "resolve_conj", "resolve_neg")
+}

@@ -6,7 +6,7 @@ They do not read values on the host, and their gradients follow from the ops the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import random
@@ -31,7 +31,9 @@ __all__ = [
 ]  # fmt: skip
 
 
-def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+def cov(
+    input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
+) -> Tensor:
     """Return the covariance matrix of the rows.
 
     With weights w = fweights * aweights, the weighted sum of products of deviations from the mean is divided by
@@ -74,7 +76,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
     return covariance.squeeze()
 
 
-def corrcoef(input: Any) -> Any:
+def corrcoef(input: Tensor) -> Tensor:
     """Return Pearson's correlation coefficients of the rows: `cov` divided by both standard deviations, in [-1, 1]."""
     covariance = cov(input)
     if not covariance.ndim:
@@ -89,7 +91,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     return statistics.norm(ops.sub(input, other), p)
 
 
-def logit(input: Any, eps: float | None = None, *, out: Tensor | None = None) -> Any:
+def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
     """Return log(x / (1 - x)), with x clamped to [eps, 1 - eps] if `eps` is not None."""
     only_tensors("logit", input)
     x = input if input.is_floating_point() else input.to(dtypes.default_dtype())
@@ -99,7 +101,7 @@ def logit(input: Any, eps: float | None = None, *, out: Tensor | None = None) ->
     return output if out is None else copy_to_out(output, out, "logit")
 
 
-def matrix_power(input: Any, n: int, *, out: Tensor | None = None) -> Any:
+def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """Return the n-th power of square matrices `(..., m, m)`, n >= 0, by repeated squaring: about log2(n) products."""
     only_tensors("matrix_power", input)
     if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
@@ -115,32 +117,32 @@ def matrix_power(input: Any, n: int, *, out: Tensor | None = None) -> Any:
         if n:
             square = products.matmul(square, square)
     if product is None:
-        product = factories.eye(input.shape[-1], dtype=input.dtype, device=input.device).expand(input.shape).clone()  # type: ignore[attr-defined]
+        product = factories.eye(input.shape[-1], dtype=input.dtype, device=input.device).expand(input.shape).clone()
     elif product is input:
         product = input.clone()
     return product if out is None else copy_to_out(product, out, "matrix_power")
 
 
-def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Any:
+def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
     """Return `pow(input, exponent)` computed in float64."""
-    base, power = (t.to(dtypes.float64) if isinstance(t, Tensor) else t for t in (input, exponent))  # type: ignore[attr-defined]
+    base, power = (t.to(dtypes.float64) if isinstance(t, Tensor) else t for t in (input, exponent))
     output = ops.pow(base, power)
     return output if out is None else copy_to_out(output, out, "float_power")
 
 
-def deg2rad(input: Any, *, out: Tensor | None = None) -> Any:
+def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Convert degrees to radians."""
     output = input * (math.pi / 180)
     return output if out is None else copy_to_out(output, out, "deg2rad")
 
 
-def rad2deg(input: Any, *, out: Tensor | None = None) -> Any:
+def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Convert radians to degrees."""
     output = input * (180 / math.pi)
     return output if out is None else copy_to_out(output, out, "rad2deg")
 
 
-def sgn(input: Any, *, out: Tensor | None = None) -> Any:
+def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return `sign(input)`; the two are equal because there are no complex dtypes."""
     output = input.sign()
     return output if out is None else copy_to_out(output, out, "sgn")
@@ -154,7 +156,7 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
-def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Convert row-major positions in a tensor of `shape` to coordinates, like `numpy.unravel_index`.
 
     Args:
@@ -178,12 +180,12 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     return tuple(reversed(coordinates))
 
 
-def detach(input: Any) -> Any:
+def detach(input: Tensor) -> Tensor:
     """Return a tensor without history that shares the memory of `input`."""
     return input.detach()
 
 
-def is_nonzero(input: Any) -> bool:
+def is_nonzero(input: Tensor) -> bool:
     """Return True if the single element is not 0. Raises `ShapeError` for more than one element."""
     return bool(input)
 
@@ -199,7 +201,7 @@ def is_signed(input: Tensor) -> bool:
 
 
 def _view_in_place(name: str) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if self.requires_grad:
             raise GradientError(f"{name}_: changes a tensor's shape in place, which is not recorded; use {name}")
         view = getattr(self, name)(*args, **kwargs)
@@ -211,7 +213,7 @@ def _view_in_place(name: str) -> Callable[..., Any]:
     return method
 
 
-def resize_(self: Any, *sizes: Any, memory_format: Any = None) -> Any:
+def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     """Change this tensor's shape in place. The result is contiguous.
 
     Elements keep their order in memory, starting from the tensor's first element. If the storage is too small, the
@@ -251,25 +253,57 @@ def _lies_within(view: Any, base: Any) -> bool:
     return bool(base.start <= view.start and view.start + view.meta.nbytes <= base.start + base.meta.nbytes)
 
 
-def resize_as_(self: Any, other: Any, memory_format: Any = None) -> Any:
+def resize_as_(self: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
     """Call `resize_` with the shape of `other`."""
     return resize_(self, *other.shape, memory_format=memory_format)
 
 
-def _as_function(name: str) -> Callable[..., Any]:
-    def function(input: Any, *args: Any, **kwargs: Any) -> Any:
-        only_tensors(name, input)
-        return getattr(input, name)(*args, **kwargs)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"`Tensor.{name}` of `input`."
-    return function
+def as_strided(
+    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """Call `Tensor.as_strided`."""
+    only_tensors("as_strided", input)
+    return input.as_strided(size, stride, storage_offset)
 
 
-# Methods that PyTorch also has as functions
-as_strided, clamp_, clip_ = _as_function("as_strided"), _as_function("clamp_"), _as_function("clip_")
-detach_, fill_, zero_ = _as_function("detach_"), _as_function("fill_"), _as_function("zero_")
-get_device, index_put_ = _as_function("get_device"), _as_function("index_put_")
+def clamp_(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """Call `Tensor.clamp_`."""
+    only_tensors("clamp_", input)
+    return input.clamp_(min, max)
+
+
+clip_ = clamp_
+
+
+def detach_(input: Tensor) -> Tensor:
+    """Call `Tensor.detach_`."""
+    only_tensors("detach_", input)
+    return input.detach_()
+
+
+def fill_(input: Tensor, value: Any) -> Tensor:
+    """Call `Tensor.fill_`."""
+    only_tensors("fill_", input)
+    return input.fill_(value)
+
+
+def zero_(input: Tensor) -> Tensor:
+    """Call `Tensor.zero_`."""
+    only_tensors("zero_", input)
+    return input.zero_()
+
+
+def get_device(input: Tensor) -> int:
+    """Call `Tensor.get_device`."""
+    only_tensors("get_device", input)
+    return input.get_device()
+
+
+def index_put_(input: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
+    """Call `Tensor.index_put_`."""
+    only_tensors("index_put_", input)
+    return input.index_put_(indices, values, accumulate)
+
 
 _METHOD_ALIASES = {
     "absolute_": "abs_", "arccos_": "acos_", "arccosh_": "acosh_", "arcsin_": "asin_", "arcsinh_": "asinh_",
@@ -278,6 +312,15 @@ _METHOD_ALIASES = {
     "fix_": "trunc_", "greater_": "gt_", "greater_equal_": "ge_", "less_": "lt_", "less_equal_": "le_",
     "not_equal_": "ne_",
 }  # fmt: skip
+METHODS = {
+    name: globals()[name]
+    for name in (
+        "corrcoef", "cov", "deg2rad", "dist", "float_power", "is_nonzero", "is_same_size", "is_signed", "logit",
+        "matrix_power", "positive", "rad2deg", "resize_", "resize_as_", "sgn",
+    )
+}  # fmt: skip
+_RANDOM_METHODS = {"bernoulli": random.bernoulli, "multinomial": random.multinomial}
+_VIEWS_IN_PLACE = ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims")
 _COPIED_IN_PLACE = ("addmm", "addmv", "baddbmm", "deg2rad", "float_power", "logit", "nan_to_num", "rad2deg")
 
 
@@ -294,16 +337,11 @@ def _copying_in_place(name: str) -> Callable[..., Any]:
 
 def install() -> None:
     """Add these functions and the aliases of methods to `Tensor`."""
-    for name in (*__all__, "resize_"):
-        if name not in vars(Tensor) and name != "unravel_index":
-            setattr(Tensor, name, globals()[name])
-    for name in complex_functions.__all__:
-        setattr(Tensor, name, property(complex_functions.real) if name == "real" else getattr(complex_functions, name))
-    for name in ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims"):
+    for name, function in (METHODS | complex_functions.METHODS | _RANDOM_METHODS).items():
+        setattr(Tensor, name, function)
+    for name in _VIEWS_IN_PLACE:
         setattr(Tensor, f"{name}_", _view_in_place(name))
     for name, target in _METHOD_ALIASES.items():
         setattr(Tensor, name, getattr(Tensor, target))
     for name in _COPIED_IN_PLACE:
         setattr(Tensor, f"{name}_", _copying_in_place(name))
-    Tensor.bernoulli = random.bernoulli  # type: ignore[attr-defined]
-    Tensor.multinomial = random.multinomial  # type: ignore[attr-defined]

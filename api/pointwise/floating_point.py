@@ -47,9 +47,9 @@ def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Te
         )
     from ..autograd import is_grad_enabled
 
-    if is_grad_enabled() and (input.requires_grad or values.requires_grad):  # type: ignore[attr-defined]
+    if is_grad_enabled() and (input.requires_grad or values.requires_grad):
         raise GradientError("heaviside: has no derivative; call it under no_grad() or of .detach()")
-    positive = ops.gt(input, 0).to(input.meta.dtype)  # type: ignore[attr-defined]
+    positive = ops.gt(input, 0).to(input.meta.dtype)
     output = ops.where(ops.eq(input, 0), values, positive)
     return output if out is None else copy_to_out(output, out, "heaviside")
 
@@ -59,7 +59,7 @@ def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     only_tensors("ldexp", input, other)
     power = ops.exp2(other)
     if input.meta.dtype.kind == "f" and other.meta.dtype.kind != "f":
-        power = power.to(dtypes.promote(input.meta.dtype, dtypes.default_dtype()))  # type: ignore[attr-defined]
+        power = power.to(dtypes.promote(input.meta.dtype, dtypes.default_dtype()))
     output = ops.mul(input, power)
     return output if out is None else copy_to_out(output, out, "ldexp")
 
@@ -81,11 +81,11 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     result_dtype = result_type(input, other)
     if result_dtype.name not in _FLOAT_BITS:
         raise UnsupportedDType(f"nextafter: takes floating dtypes, not {result_dtype.name}; convert with .to()")
-    if is_grad_enabled() and (input.requires_grad or other.requires_grad):  # type: ignore[attr-defined]
+    if is_grad_enabled() and (input.requires_grad or other.requires_grad):
         raise GradientError("nextafter: has no derivative; call it under no_grad() or of .detach()")
     integers, infinity_bits = _FLOAT_BITS[result_dtype.name]
     int_min = -(1 << (8 * integers.itemsize - 1))
-    start_bits, end_bits = (x.to(result_dtype).contiguous().view(integers) for x in (input, other))  # type: ignore[attr-defined]
+    start_bits, end_bits = (x.to(result_dtype).contiguous().view(integers) for x in (input, other))
 
     def to_ordinal(bits: Any) -> Any:  # a two's complement integer in the order of the numbers; 0 for 0.0 and -0.0
         return ops.where(ops.lt(bits, 0), ops.sub(int_min, bits), bits)
@@ -119,8 +119,8 @@ def frexp(input: Tensor, *, out: Any = None) -> FrexpResult:
     only_tensors("frexp", input)
     if input.meta.dtype.kind != "f":
         raise DTypeError(f"frexp: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
-    widened = input.to(dtypes.float32) if input.meta.dtype.itemsize == 2 else input  # type: ignore[attr-defined]
-    magnitude = ops.abs(widened.detach())  # type: ignore[attr-defined]
+    widened = input.to(dtypes.float32) if input.meta.dtype.itemsize == 2 else input
+    magnitude = ops.abs(widened.detach())
     is_finite_nonzero = ops.logical_and(ops.gt(magnitude, 0), ops.lt(magnitude, math.inf))
     # exponent - 1, with an error of at most 1, which is corrected below
     approx_log2 = ops.where(is_finite_nonzero, ops.floor(ops.log2(ops.where(is_finite_nonzero, magnitude, 1))), -1)
@@ -128,11 +128,11 @@ def frexp(input: Tensor, *, out: Any = None) -> FrexpResult:
     # Multiply by 2 ** -exponent in two steps, because this power may be out of range.
     half_exponent = ops.floor(ops.mul(exponent, 0.5))
     scaled = ops.mul(ops.mul(widened, ops.exp2(ops.neg(half_exponent))), ops.exp2(ops.sub(half_exponent, exponent)))
-    too_large, too_small = ops.ge(ops.abs(scaled.detach()), 1), ops.lt(ops.abs(scaled.detach()), 0.5)  # type: ignore[attr-defined]
+    too_large, too_small = ops.ge(ops.abs(scaled.detach()), 1), ops.lt(ops.abs(scaled.detach()), 0.5)
     too_large, too_small = ops.logical_and(is_finite_nonzero, too_large), ops.logical_and(is_finite_nonzero, too_small)
     scaled = ops.where(too_large, ops.mul(scaled, 0.5), ops.where(too_small, ops.mul(scaled, 2), scaled))
     exponent = ops.where(too_large, ops.add(exponent, 1), ops.where(too_small, ops.sub(exponent, 1), exponent))
-    result = FrexpResult(scaled.to(input.meta.dtype), exponent.to(dtypes.int32))  # type: ignore[attr-defined]
+    result = FrexpResult(scaled.to(input.meta.dtype), exponent.to(dtypes.int32))
     if out is None:
         return result
     return FrexpResult(*(copy_to_out(value, target, "frexp") for value, target in zip(result, out, strict=True)))

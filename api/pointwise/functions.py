@@ -7,7 +7,8 @@ This module has arithmetic, comparison and dtype information.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, overload
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
@@ -102,7 +103,7 @@ def add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     if alpha == 1:
         return ops.add_(self, other)
     if isinstance(other, Tensor):
-        return call_into(registry["add_scaled"], (self, other, alpha), (), (self,), in_place=True)  # type: ignore[no-any-return]
+        return call_into(registry["add_scaled"], (self, other, alpha), (), (self,), in_place=True)
     return ops.add_(self, other * alpha)
 
 
@@ -138,7 +139,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor
     if rounding_mode == "trunc":
         if result_type(input, other).is_floating_point:  # trunc_divide is for integers: it gives NaN for infinities
             quotient = ops.trunc(ops.true_divide(input, other))
-            return quotient if out is None else out.copy_(quotient)  # type: ignore[attr-defined,no-any-return]
+            return quotient if out is None else out.copy_(quotient)
         return ops.trunc_divide(input, other, out=out)
     raise ArgumentError(f"div: rounding_mode must be None, 'floor' or 'trunc', not {rounding_mode!r}")
 
@@ -150,7 +151,7 @@ def div_(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tenso
     """Divide in place; see `div`."""
     if rounding_mode is None:
         return ops.true_divide_(self, other)
-    return self.copy_(div(self, other, rounding_mode=rounding_mode))  # type: ignore[attr-defined,no-any-return]
+    return self.copy_(div(self, other, rounding_mode=rounding_mode))
 
 
 def polygamma(n: int, input: Any, *, out: Tensor | None = None) -> Tensor:
@@ -165,7 +166,7 @@ def polygamma(n: int, input: Any, *, out: Tensor | None = None) -> Tensor:
 def polygamma_(self: Tensor, n: int) -> Tensor:
     """Compute `polygamma` in place."""
     _order(n)
-    return self.copy_(polygamma(n, self))  # type: ignore[attr-defined,no-any-return]
+    return self.copy_(polygamma(n, self))
 
 
 def _order(n: Any) -> float:
@@ -300,12 +301,12 @@ def isneginf(input: Tensor) -> Tensor:
 
 def isreal(input: Tensor) -> Tensor:
     """Return True for every element: there are no complex dtypes."""
-    return ops.eq(input, input).fill_(True)  # type: ignore[attr-defined,no-any-return]
+    return ops.eq(input, input).fill_(True)
 
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """Return a copy; gradients flow back to `input`."""
-    return call(registry["copy"], (input,), (None,))  # type: ignore[no-any-return]
+    return call(registry["copy"], (input,), (None,))
 
 
 def numel(input: Tensor) -> int:
@@ -391,26 +392,42 @@ class iinfo:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
 
 
-def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
+@overload
+def where(condition: Tensor) -> tuple[Tensor, ...]: ...
+@overload
+def where(condition: Tensor, input: Any, other: Any, *, out: Tensor | None = None) -> Tensor: ...
+def where(
+    condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None
+) -> Tensor | tuple[Tensor, ...]:
     """Select elements of `input` where `condition` is true, and of `other` elsewhere; shapes broadcast.
 
     With `condition` alone, return its nonzero indices, one vector for each dimension.
     """
     only_tensors("where", condition)
     if input is None and other is None:
-        return condition.nonzero(as_tuple=True)  # type: ignore[attr-defined]
+        return condition.nonzero(as_tuple=True)
     if not isinstance(input, Tensor) and not isinstance(other, Tensor):
         dtype = result_type(input, other)
         return ops.where(condition, full_like(condition, input, dtype=dtype), other, out=out)
     return ops.where(condition, input, other, out=out)
 
 
-METHODS = {
+def _polygamma(self: Tensor, n: int) -> Tensor:
+    return polygamma(n, self)
+
+
+def _where(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+    return where(condition, self, other)
+
+
+_polygamma.__name__, _polygamma.__doc__ = "polygamma", polygamma.__doc__
+_where.__name__, _where.__doc__ = "where", where.__doc__
+
+METHODS: dict[str, Callable[..., Any]] = {
     name: globals()[name]
     for name in (
         "add", "add_", "allclose", "clamp", "clamp_", "clip", "div", "div_", "divide", "equal", "isclose",
         "isneginf", "isposinf", "nan_to_num", "polygamma_", "round", "sub", "sub_", "subtract",
     )
 }  # fmt: skip
-METHODS["polygamma"] = lambda self, n: polygamma(n, self)
-METHODS["where"] = lambda self, condition, other: where(condition, self, other)
+METHODS |= {"polygamma": _polygamma, "where": _where}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -41,11 +41,11 @@ _SHARED_COUNT_MIN_NUMEL, _COUNT_SHARES = 1 << 15, 8
 
 
 def _flatten(tensor: Tensor) -> Tensor:
-    return views.reshape(tensor.detach(), (-1,))  # type: ignore[attr-defined]
+    return views.reshape(tensor.detach(), (-1,))
 
 
 def _to_dtype(tensor: Tensor, dtype: dtypes.DType) -> Tensor:
-    return tensor.to(dtype)  # type: ignore[attr-defined, no-any-return]
+    return tensor.to(dtype)
 
 
 def _arange(count: int, like: Tensor) -> Tensor:
@@ -55,10 +55,29 @@ def _arange(count: int, like: Tensor) -> Tensor:
 # Unique elements ------------------------------------------------------------------------------------------------------
 
 
+@overload
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: Literal[False] = False, return_counts: Literal[False] = False,
+    dim: int | None = None,
+) -> Tensor: ...  # fmt: skip
+@overload
+def unique(
+    input: Tensor, sorted: bool = True, *, return_inverse: Literal[True], return_counts: bool = False,
+    dim: int | None = None,
+) -> tuple[Tensor, ...]: ...  # fmt: skip
+@overload
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, *, return_counts: Literal[True],
+    dim: int | None = None,
+) -> tuple[Tensor, ...]: ...  # fmt: skip
+@overload
+def unique(
+    input: Tensor, sorted: bool, return_inverse: bool, return_counts: bool = False, dim: int | None = None
+) -> Tensor | tuple[Tensor, ...]: ...
 def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, ...]:  # fmt: skip
     """Return the sorted unique elements, or the unique slices along `dim`. The host waits for their number.
 
     Args:
@@ -88,9 +107,21 @@ def unique(
     return _unique_slices(input, rows, axis, order, return_inverse, return_counts)
 
 
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: Literal[False] = False, return_counts: Literal[False] = False, dim: int | None = None
+) -> Tensor: ...
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: Literal[True], return_counts: bool = False, dim: int | None = None
+) -> tuple[Tensor, ...]: ...
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, *, return_counts: Literal[True], dim: int | None = None
+) -> tuple[Tensor, ...]: ...
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> Any:
+) -> Tensor | tuple[Tensor, ...]:
     """Return the elements, or slices along `dim`, that differ from their predecessor; see `unique`."""
     only_tensors("unique_consecutive", input)
     if dim is None:
@@ -108,7 +139,7 @@ def _slices(input: Tensor, dim: int, where: str) -> tuple[Tensor, int]:
     if 0 in shape[:axis] + shape[axis + 1 :] and shape[axis]:
         raise ShapeError(f"{where}: there are 0 sized dimensions beside dimension {axis} of shape {list(shape)}")
     order = (axis, *(d for d in range(input.meta.ndim) if d != axis))
-    permuted = call(registry["permute"], (input.detach(),), (order,))  # type: ignore[attr-defined]
+    permuted = call(registry["permute"], (input.detach(),), (order,))
     return views.reshape(permuted, (shape[axis], math.prod(shape[:axis] + shape[axis + 1 :]))), axis
 
 
@@ -132,12 +163,12 @@ def _unique_slices(input: Tensor, rows: Tensor, axis: int, order: Tensor | None,
         changes = ops.any(ops.ne(_row_range(ordered_rows, 1, count), _row_range(ordered_rows, 0, count - 1)), 1)
     starts = _run_starts(changes, count, rows)
     source_rows = starts if order is None else call(_take_at, (order, starts), (0, 1))
-    distinct = call(_take_at, (input.detach(), source_rows), (axis, 1)) if count else input.clone()  # type: ignore[attr-defined]
+    distinct = call(_take_at, (input.detach(), source_rows), (axis, 1)) if count else input.clone()
     return _unique_outputs([distinct], starts, order, count, (count,), inverse, counts)
 
 
 def _row_range(tensor: Tensor, first: int, last: int) -> Tensor:
-    return call(_narrow, (tensor,), (0, first, last - first))  # type: ignore[no-any-return]
+    return call(_narrow, (tensor,), (0, first, last - first))
 
 
 def _run_starts(changes: Tensor | None, count: int, like: Tensor) -> Tensor:
@@ -185,7 +216,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
             raise DTypeError("isin: does not take bool, as PyTorch does not; convert with .to(uint8)")
     dtype = result_type(elements, test_elements)
     like = elements if isinstance(elements, Tensor) else test_elements
-    queries, candidates = (_to_tensor(t, dtype, like).detach() for t in (elements, test_elements))  # type: ignore[attr-defined]
+    queries, candidates = (_to_tensor(t, dtype, like).detach() for t in (elements, test_elements))
     if not candidates.meta.numel:
         return factories.full(queries.meta.shape, bool(invert), dtype=dtypes.bool_, device=queries.meta.device)
     if candidates.meta.numel == 1:
@@ -232,7 +263,7 @@ def searchsorted(
         raise DomainError(f"searchsorted: side can only be 'left' or 'right' but got {side!r}")
     if side == "left" and right:
         raise DomainError("searchsorted: side and right can't be opposites: side is 'left', right is True")
-    sequence = sorted_sequence.detach()  # type: ignore[attr-defined]
+    sequence = sorted_sequence.detach()
     if not sequence.meta.ndim:
         raise ShapeError("searchsorted: the sequence must have a dimension; it has none")
     if sorter is not None:
@@ -261,7 +292,7 @@ def bucketize(
     only_tensors("bucketize", boundaries)
     if boundaries.meta.ndim != 1:
         raise ShapeError(f"bucketize: boundaries must be a vector, not of shape {list(boundaries.meta.shape)}")
-    return _search(boundaries.detach(), input, bool(right), out_int32, out, "bucketize")  # type: ignore[attr-defined]
+    return _search(boundaries.detach(), input, bool(right), out_int32, out, "bucketize")
 
 
 def _search(sequence: Tensor, queries: Any, right: bool, int32: bool, out: Tensor | None, where: str) -> Tensor:
@@ -270,7 +301,7 @@ def _search(sequence: Tensor, queries: Any, right: bool, int32: bool, out: Tenso
     dtype = result_type(sequence, queries)
     if dtype is dtypes.bool_:
         raise NotSupported(f"{where}: does not take bool, as PyTorch does not; convert with .to(uint8)")
-    values = _to_tensor(queries, dtype, sequence).detach()  # type: ignore[attr-defined]
+    values = _to_tensor(queries, dtype, sequence).detach()
     a, b = sequence.meta, values.meta
     if a.ndim > 1 and (not b.ndim or a.shape[:-1] != b.shape[:-1]):
         raise ShapeError(
@@ -328,26 +359,26 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         size = max(size, highest + 1)
     elif weights is not None or not size:
         return factories.zeros(size, dtype=dtypes.int64, device=input.meta.device)
-    return _sum_bins(input, size, weights if weights is None else weights.detach())  # type: ignore[attr-defined]
+    return _sum_bins(input, size, weights if weights is None else weights.detach())
 
 
 def _sum_bins(bin_indices: Tensor, size: int, weights: Tensor | None) -> Tensor:
     """Count the elements (or sum the weights) of each of `size` bins; indices out of range are ignored."""
     if weights is not None:
         source = weights if weights.meta.dtype is dtypes.float32 else _to_dtype(weights, dtypes.float64)
-        return call(_spread, (source, bin_indices), ((size,), 0))  # type: ignore[no-any-return]
+        return call(_spread, (source, bin_indices), ((size,), 0))
     unit = factories.full((1,), 1, dtype=dtypes.int64, device=bin_indices.meta.device)
     numel = bin_indices.meta.numel
     shares = _COUNT_SHARES
     if numel < max(_SHARED_COUNT_MIN_NUMEL, 4 * shares * size) or bin_indices.meta.device.driver.target != "opencl":
-        return call(_spread, (call(registry["expand"], (unit,), (bin_indices.meta.shape,)), bin_indices), ((size,), 0))  # type: ignore[no-any-return]
+        return call(_spread, (call(registry["expand"], (unit,), (bin_indices.meta.shape,)), bin_indices), ((size,), 0))
     rows = views.reshape(call(_narrow, (bin_indices,), (0, 0, numel - numel % shares)), (shares, numel // shares))
     totals = call(_spread, (call(registry["expand"], (unit,), (rows.meta.shape,)), rows), ((shares, size), 1))
     totals = ops.sum(totals, 0)
     if numel % shares:
         remainder = call(_narrow, (bin_indices,), (0, numel - numel % shares, numel % shares))
         totals = ops.add(totals, _sum_bins(remainder, size, None))
-    return totals  # type: ignore[no-any-return]
+    return totals
 
 
 def _require_floating(input: Tensor, where: str) -> None:
@@ -363,7 +394,7 @@ def _bin_range(input: Tensor, low: float, high: float, where: str) -> tuple[floa
     if low > high:
         raise DomainError(f"{where}: max must not be smaller than min, but they are {high} and {low}")
     if low == high and input.meta.numel:
-        low, high = float(ops.amin(input).item()), float(ops.amax(input).item())  # type: ignore[attr-defined]
+        low, high = float(ops.amin(input).item()), float(ops.amax(input).item())
         if not (math.isfinite(low) and math.isfinite(high)):
             raise DomainError(f"{where}: range of [{low}, {high}] is not finite; give min and max")
     if low == high:
@@ -448,7 +479,7 @@ def histogram(
             )
         if bins.meta.dtype is not input.meta.dtype:
             raise DTypeError(f"histogram: the input is {input.meta.dtype.name}, the edges {bins.meta.dtype.name}")
-        edges = views.contiguous(bins.detach())  # type: ignore[attr-defined]
+        edges = views.contiguous(bins.detach())
     else:
         _check_bins(bins, "histogram")
         if range is not None and len(range) != 2:

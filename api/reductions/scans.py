@@ -89,7 +89,7 @@ def _resolve_dim(where: str, input: Tensor, dim: int | None, axis: int | None) -
     only_tensors(where, input)
     if dim is None or axis is not None:
         dim = resolve_axis_alias(where, dim, REQUIRED, axis)
-    return layout.normalize_dim(dim, input.meta.ndim, where)  # type: ignore[arg-type]
+    return layout.normalize_dim(dim, input.meta.ndim, where)
 
 
 def _cumulative(where: str, input: Tensor, dim: int | None, dtype: Any, out: Any, axis: int | None) -> Tensor:
@@ -108,11 +108,11 @@ def _cumulative(where: str, input: Tensor, dim: int | None, dtype: Any, out: Any
         and result_dtype.itemsize == 2
         and input.meta.dtype is not result_dtype
     ):
-        input = input.to(result_dtype)  # type: ignore[attr-defined]
+        input = input.to(result_dtype)
     record, statics = registry[where], (dim, False, result_dtype)
     if out is not None:
-        return call_into(record, (input,), statics, (out,), in_place=False)  # type: ignore[no-any-return]
-    return call(record, (input,), statics)  # type: ignore[no-any-return]
+        return call_into(record, (input,), statics, (out,), in_place=False)
+    return call(record, (input,), statics)
 
 
 def _in_place(where: str, input: Tensor, dim: int | None, dtype: Any, axis: int | None) -> Tensor:
@@ -123,7 +123,7 @@ def _in_place(where: str, input: Tensor, dim: int | None, dtype: Any, axis: int 
             f"{where}_: the result is {dtypes.parse(dtype).name} and cannot be written to {input_dtype.name}; use "
             f"{where}()"
         )
-    return call_into(registry[where], (input,), (dim, False, input_dtype), (input,), in_place=True)  # type: ignore[no-any-return]
+    return call_into(registry[where], (input,), (dim, False, input_dtype), (input,), in_place=True)
 
 
 def cummax(input: Tensor, dim: int | None = None, *, out: Any = None, axis: int | None = None) -> CummaxResult:
@@ -185,17 +185,17 @@ def logcumsumexp(
     if input.meta.dtype.kind != "f":
         raise NotSupported(f"logcumsumexp: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
     if out is None:
-        return call(registry["logcumsumexp"], (input,), (dim,))  # type: ignore[no-any-return]
+        return call(registry["logcumsumexp"], (input,), (dim,))
     only_tensors("logcumsumexp", out)
     _check_dtype("logcumsumexp", out, input.meta.dtype)
-    return call_into(registry["logcumsumexp"], (input,), (dim,), (out,), in_place=False)  # type: ignore[no-any-return]
+    return call_into(registry["logcumsumexp"], (input,), (dim,), (out,), in_place=False)
 
 
 # Differences ----------------------------------------------------------------------------------------------------------
 
 
 def _narrow(tensor: Tensor, dim: int, start: int, length: int) -> Tensor:
-    return call(registry["narrow"], (tensor,), (dim, start, length))  # type: ignore[no-any-return]
+    return call(registry["narrow"], (tensor,), (dim, start, length))
 
 
 def diff(
@@ -246,7 +246,7 @@ def _check_joinable(shape: tuple[int, ...], extra_shape: tuple[int, ...], dim: i
 
 def _differences(input: Tensor, n: int, dim: int) -> Tensor:
     if not n:
-        return input.clone()  # type: ignore[attr-defined,no-any-return]
+        return input.clone()
     for _ in range(min(n, input.meta.shape[dim])):
         length = input.meta.shape[dim] - 1
         pair = _narrow(input, dim, 1, length), _narrow(input, dim, 0, length)
@@ -312,7 +312,7 @@ def _check_trapezoid_args(where: str, y: Tensor, x: Tensor | None, dx: float | N
 def _combine_neighbours(tensor: Tensor, dim: int, function: Any) -> Tensor:
     length = max(tensor.meta.shape[dim] - 1, 0)
     start = min(1, tensor.meta.shape[dim])
-    return function(_narrow(tensor, dim, start, length), _narrow(tensor, dim, 0, length))  # type: ignore[no-any-return]
+    return function(_narrow(tensor, dim, start, length), _narrow(tensor, dim, 0, length))
 
 
 def _double_strip_areas(where: str, y: Tensor, x: Tensor, dim: int) -> Tensor:

@@ -54,7 +54,7 @@ def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | Non
 def _softmax_in_dtype(function: Any, input: Tensor, dim: int, dtype: Any, out: Tensor | None) -> Tensor:
     if dtype is not None:
         only_tensors(function.__name__, input)
-        input = input.to(dtype=dtype)  # type: ignore[attr-defined]
+        input = input.to(dtype=dtype)
     output: Tensor = function(input, dim)
     return output if out is None else copy_to_out(output, out, function.__name__)
 

@@ -7,7 +7,8 @@ every device.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def _store_pair(results: Any, out: Any, where: str) -> Ordered:
 
 
 def _detach(tensor: Tensor) -> Tensor:
-    return tensor.detach()  # type: ignore[attr-defined, no-any-return]
+    return tensor.detach()
 
 
 def sort(
@@ -152,7 +153,7 @@ def _to_int(value: Any, where: str, name: str) -> int:
 def _gather_along(input: Tensor, index: Tensor, dim: int, keepdim: bool, where: str, out: Any) -> Ordered:
     """Gather the elements at `index`, which has size 1 along `dim`. Gradients go to these elements."""
     if not input.meta.ndim:
-        return _store_pair((ops.add(input, 0) if input.needs else input.clone(), views.reshape(index, ())), out, where)  # type: ignore[attr-defined]
+        return _store_pair((ops.add(input, 0) if input.needs else input.clone(), views.reshape(index, ())), out, where)
     values = call(_gather, (input, index), (dim,))
     if not keepdim:
         shape = index.meta.shape[:dim] + index.meta.shape[dim + 1 :]
@@ -229,20 +230,20 @@ def _median_along(input: Tensor, dim: int, skip_nan: bool) -> tuple[Tensor, Tens
     size = input.meta.shape[dim]
     if input.meta.dtype.kind != "f":
         rank: Any = (size - 1) // 2
-        return tuple(call(registry["narrow"], (t,), (dim, rank, 1)) for t in (values, positions))  # type: ignore[return-value]
+        return tuple(call(registry["narrow"], (t,), (dim, rank, 1)) for t in (values, positions))
     nan_count = ops.sum(ops.isnan(values), dim, True)
     if skip_nan:
         rank = ops.floor_divide(ops.clamp_min(ops.sub(size - 1, nan_count), 0), 2)
     else:
         rank = ops.where(ops.eq(nan_count, 0), (size - 1) // 2, ops.sub(size, nan_count))
-    return tuple(call(_gather, (t, rank), (dim,)) for t in (values, positions))  # type: ignore[return-value]
+    return tuple(call(_gather, (t, rank), (dim,)) for t in (values, positions))
 
 
 def _vector_median(input: Tensor, skip_nan: bool) -> Tensor:
     """Return the lower median of a vector as a 0-d tensor."""
     size = input.meta.numel
     if size >= _SAMPLED_MEDIAN_MIN_NUMEL and input.meta.device.type == "cpu":  # on others the host would have to wait
-        nan_count = int(ops.sum(ops.isnan(input)).item()) if input.meta.dtype.kind == "f" else 0  # type: ignore[attr-defined]
+        nan_count = int(ops.sum(ops.isnan(input)).item()) if input.meta.dtype.kind == "f" else 0
         if not nan_count or (skip_nan and nan_count < size):
             value = _select_by_sample(input, (size - nan_count - 1) // 2)
             if value is not None:
@@ -265,7 +266,7 @@ def _select_by_sample(input: Tensor, k: int) -> Tensor | None:
         call(registry["narrow"], (sample,), (0, min(max(bound, 0), count - 1), 1))
         for bound in (sample_rank - margin, sample_rank + margin)
     )
-    rank = k - int(ops.sum(ops.lt(input, low)).item())  # type: ignore[attr-defined]
+    rank = k - int(ops.sum(ops.lt(input, low)).item())
     candidates = masked_select(input, ops.logical_and(ops.ge(input, low), ops.le(input, high)))
     if not 0 <= rank < candidates.meta.numel or candidates.meta.numel > size // 2:
         return None
@@ -282,7 +283,7 @@ class _Middle(Function):
             return factories.full((), empty_value, dtype=input.meta.dtype, device=input.meta.device)
         value = _vector_median(input, skip_nan)
         ctx.save_for_backward(input, value)
-        return value.clone()  # type: ignore[attr-defined, no-any-return]
+        return value.clone()
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -292,10 +293,21 @@ class _Middle(Function):
         return ops.where(is_median, share, 0.0), None
 
 
+@overload
+def median(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def median(
+    input: Tensor, dim: int, keepdim: bool = False, *, out: Sequence[Tensor] | None = None, keepdims: bool | None = None
+) -> Ordered: ...
+@overload
+def median(
+    input: Tensor, *, axis: int, keepdim: bool = False, out: Sequence[Tensor] | None = None,
+    keepdims: bool | None = None,
+) -> Ordered: ...  # fmt: skip
 def median(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, axis: Any = None,
     keepdims: bool | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor | Ordered:  # fmt: skip
     """Return the median; of an even number of elements, the lower of the two middle ones. NaN if there is a NaN.
 
     Without `dim`, the elements equal to the median share its gradient. The median of an empty tensor is NaN, or the
@@ -314,10 +326,21 @@ def median(
     return _median(input, dim, keepdim, out, axis, keepdims, "median", False)
 
 
+@overload
+def nanmedian(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def nanmedian(
+    input: Tensor, dim: int, keepdim: bool = False, *, out: Sequence[Tensor] | None = None, keepdims: bool | None = None
+) -> Ordered: ...
+@overload
+def nanmedian(
+    input: Tensor, *, axis: int, keepdim: bool = False, out: Sequence[Tensor] | None = None,
+    keepdims: bool | None = None,
+) -> Ordered: ...  # fmt: skip
 def nanmedian(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, axis: Any = None,
     keepdims: bool | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor | Ordered:  # fmt: skip
     """Return the median of the elements that are not NaN; NaN where all are. See `median`."""
     return _median(input, dim, keepdim, out, axis, keepdims, "nanmedian", True)
 
@@ -445,7 +468,7 @@ def _check_quantiles(q: Any, input: Tensor, where: str) -> Tensor:
         )
     if q.meta.device.type == "cpu" and q.meta.numel:
         is_in_range = ops.logical_and(ops.ge(q, 0), ops.le(q, 1))
-        if not ops.all(is_in_range).item():  # type: ignore[attr-defined]
+        if not ops.all(is_in_range).item():
             raise DomainError(f"{where}: q must be in the range [0, 1]")
     return q
 
@@ -466,14 +489,14 @@ def _interpolate_quantiles(rows: Tensor, quantiles: Tensor, interpolation: str, 
     below = ops.floor(_detach(ranks))
     lower_values = call(_gather, (values, _to_dtype(below, dtypes.int64)), (last,))
     if interpolation in ("lower", "higher", "nearest"):
-        return lower_values  # type: ignore[no-any-return]
+        return lower_values
     weight = 0.5 if interpolation == "midpoint" else ops.sub(ranks, below)
     upper_values = call(_gather, (values, _to_dtype(ops.ceil(_detach(ranks)), dtypes.int64)), (last,))
     return ops.lerp(lower_values, upper_values, weight)
 
 
 def _to_dtype(tensor: Tensor, dtype: DType) -> Tensor:
-    return tensor.to(dtype)  # type: ignore[attr-defined, no-any-return]
+    return tensor.to(dtype)
 
 
 METHODS = {name: globals()[name] for name in __all__}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from .._generated import ops
 from ..arguments.aliases import REQUIRED, resolve_axis_aliases
@@ -52,10 +52,25 @@ class AminmaxResult(NamedTuple):
     max: Tensor
 
 
+@overload
+def max(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def max(input: Tensor, dim: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def max(input: Tensor, *, other: Tensor, out: Tensor | None = None) -> Tensor: ...
+@overload
+def max(
+    input: Tensor, dim: int, keepdim: bool = False, *, out: Sequence[Tensor] | None = None, keepdims: bool | None = None
+) -> MaxResult: ...
+@overload
+def max(
+    input: Tensor, *, axis: int, keepdim: bool = False, out: Sequence[Tensor] | None = None,
+    keepdims: bool | None = None,
+) -> MaxResult: ...  # fmt: skip
 def max(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None, axis: Any = None,
     keepdims: bool | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor | MaxResult:  # fmt: skip
     """Return the largest element, the maxima along a dimension, or the elementwise maximum of two tensors.
 
     Args:
@@ -80,10 +95,25 @@ def max(
     return MaxResult(*_store_pair(ops.max_dim(input, dim, keepdim), out, "max"))
 
 
+@overload
+def min(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def min(input: Tensor, dim: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def min(input: Tensor, *, other: Tensor, out: Tensor | None = None) -> Tensor: ...
+@overload
+def min(
+    input: Tensor, dim: int, keepdim: bool = False, *, out: Sequence[Tensor] | None = None, keepdims: bool | None = None
+) -> MinResult: ...
+@overload
+def min(
+    input: Tensor, *, axis: int, keepdim: bool = False, out: Sequence[Tensor] | None = None,
+    keepdims: bool | None = None,
+) -> MinResult: ...  # fmt: skip
 def min(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None, axis: Any = None,
     keepdims: bool | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor | MinResult:  # fmt: skip
     """Return the smallest element, the minima along a dimension, or the elementwise minimum of two tensors.
 
     For the arguments and the result see `max`.
@@ -209,7 +239,7 @@ def logsumexp(
 def _logsumexp(input: Tensor, dim: Any, keepdim: bool) -> Tensor:
     dims = layout.normalize_dims(dim, input.meta.ndim, "logsumexp")
     if input.meta.dtype.kind != "f":
-        input = input.to(dtypes.default_dtype())  # type: ignore[attr-defined]
+        input = input.to(dtypes.default_dtype())
     if len(dims) == 1:
         return ops.logsumexp_row(input, dims[0], keepdim)
     kept_dims = [d for d in range(input.meta.ndim) if d not in dims]
@@ -229,7 +259,7 @@ def norm(
     p: any number, inf, -inf, or "fro" (the same as 2).
     """
     if dtype is not None:
-        input = input.to(dtype)  # type: ignore[attr-defined]
+        input = input.to(dtype)
     if input.meta.dtype.kind != "f":
         raise DTypeError(f"norm: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
     output = _norm(input, p, dim, keepdim)
@@ -249,7 +279,7 @@ def _norm(input: Tensor, p: Any, dim: Any, keepdim: bool) -> Tensor:
     if p == 1:
         return ops.sum(magnitude, dim, keepdim)
     if p == 0:
-        return ops.sum(ops.ne(input, 0).to(input.meta.dtype), dim, keepdim)  # type: ignore[attr-defined]
+        return ops.sum(ops.ne(input, 0).to(input.meta.dtype), dim, keepdim)
     return ops.pow(ops.sum(ops.pow(magnitude, p), dim, keepdim), 1.0 / p)
 
 

@@ -93,7 +93,7 @@ def repeat_interleave(
                 f"dimension {axis_index}, not of shape {list(repeats.meta.shape)}"
             )
         counts = call(registry["expand"], (views.reshape(repeats, (-1,)),), ((shape[axis_index],),))
-        return call(registry["take_at"], (input, _repeated_positions(counts, output_size)), (axis_index, 1))  # type: ignore[no-any-return]
+        return call(registry["take_at"], (input, _repeated_positions(counts, output_size)), (axis_index, 1))
     (times,) = _ints((repeats,), "repeat_interleave")
     if times < 0:
         raise ShapeError(f"repeat_interleave: repeats must not be negative, got {times}")
@@ -124,7 +124,7 @@ def _repeated_positions(counts: Tensor, output_size: int | None) -> Tensor:
     counts = call(registry["copy"], (counts,), (dtypes.int64,))
     ends = _cumulative_sum(counts)
     if output_size is None:
-        bounds = stack([ops.amin(counts), ops.select(ends, 0, -1)]).tolist()  # type: ignore[attr-defined]
+        bounds = stack([ops.amin(counts), ops.select(ends, 0, -1)]).tolist()
         lowest, size = (int(n) for n in bounds)
         if lowest < 0:
             raise ShapeError(f"repeat_interleave: repeats must not be negative, the least is {lowest}")
@@ -139,12 +139,12 @@ def _repeated_positions(counts: Tensor, output_size: int | None) -> Tensor:
 
 def _unit_vector(like: Tensor) -> Tensor:
     """Return the int64 tensor `[1]`."""
-    return call(registry["full_like_as"], (empty(meta(dtypes.int64, (1,), None, like.meta.device)), 1), (None,))  # type: ignore[no-any-return]
+    return call(registry["full_like_as"], (empty(meta(dtypes.int64, (1,), None, like.meta.device)), 1), (None,))
 
 
 def _cumulative_sum(vector: Tensor) -> Tensor:
     """Return the running sum of a vector."""
-    return call(registry["cumsum"], (vector,), (0, False, None))  # type: ignore[no-any-return]
+    return call(registry["cumsum"], (vector,), (0, False, None))
 
 
 def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
@@ -185,7 +185,7 @@ def _roll_blocks(input: Tensor, shifts: dict[int, int]) -> Tensor:
         halves = (((0, cut, 1), (n - cut, n, 1)), ((cut, n, 1), (0, n - cut, 1)))
         blocks = [[*block[:d], half, *block[d + 1 :]] for block in blocks for half in halves]
     out = empty(meta(input.meta.dtype, shape, None, input.meta.device))
-    source = input.detach()  # type: ignore[attr-defined]
+    source = input.detach()
     parts = []
     for block in blocks:
         piece = call(registry["index_view"], (source,), tuple(source_range for source_range, _ in block))
@@ -268,8 +268,8 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         is_combination = is_ordered if is_combination is None else ops.logical_and(is_combination, is_ordered)
     if is_combination is None:
         return views.reshape(input, (-1, 1))
-    positions = is_combination.nonzero()  # type: ignore[attr-defined]
-    return call(registry["take_at"], (input, positions), (0, 1))  # type: ignore[no-any-return]
+    positions = is_combination.nonzero()
+    return call(registry["take_at"], (input, positions), (0, 1))
 
 
 METHODS = {name: globals()[name] for name in ("repeat", "repeat_interleave", "roll", "rot90", "tile")}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 from .._generated import ops
 from ..runtime import layout, views
@@ -47,12 +47,12 @@ def reshape(input: Tensor, shape: Sequence[int]) -> Tensor:
 
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Merge dimensions `start_dim` to `end_dim` into one."""
-    return input.flatten(start_dim, end_dim)  # type: ignore[attr-defined,no-any-return]
+    return input.flatten(start_dim, end_dim)
 
 
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Split one dimension into several; `sizes` may have one -1."""
-    return input.unflatten(dim, sizes)  # type: ignore[attr-defined,no-any-return]
+    return input.unflatten(dim, sizes)
 
 
 def ravel(input: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ def permute(input: Tensor, dims: Sequence[int]) -> Tensor:
 
 def t(input: Tensor) -> Tensor:
     """Return the transpose of a matrix; a vector is returned as it is."""
-    return input.t()  # type: ignore[attr-defined,no-any-return]
+    return input.t()
 
 
 swapaxes = ops.transpose
@@ -137,17 +137,35 @@ def _reshape_to_ndim(tensors: tuple[Any, ...], shape_of: Any, where: str) -> Any
     return reshaped[0] if len(reshaped) == 1 and not is_sequence else reshaped
 
 
-def atleast_1d(*tensors: Any) -> Any:
+@overload
+def atleast_1d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_1d(first: Tensor, second: Tensor, /, *others: Tensor) -> tuple[Tensor, ...]: ...
+@overload
+def atleast_1d(tensors: Sequence[Tensor], /) -> tuple[Tensor, ...]: ...
+def atleast_1d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
     """Return each tensor (or each of one sequence) as a view with at least one dimension."""
     return _reshape_to_ndim(tensors, lambda shape: shape or (1,), "atleast_1d")
 
 
-def atleast_2d(*tensors: Any) -> Any:
+@overload
+def atleast_2d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_2d(first: Tensor, second: Tensor, /, *others: Tensor) -> tuple[Tensor, ...]: ...
+@overload
+def atleast_2d(tensors: Sequence[Tensor], /) -> tuple[Tensor, ...]: ...
+def atleast_2d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
     """Return each tensor as a view with at least two dimensions; a vector `(n,)` becomes `(1, n)`."""
     return _reshape_to_ndim(tensors, lambda shape: (1,) * (2 - len(shape)) + shape, "atleast_2d")
 
 
-def atleast_3d(*tensors: Any) -> Any:
+@overload
+def atleast_3d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_3d(first: Tensor, second: Tensor, /, *others: Tensor) -> tuple[Tensor, ...]: ...
+@overload
+def atleast_3d(tensors: Sequence[Tensor], /) -> tuple[Tensor, ...]: ...
+def atleast_3d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
     """Return each tensor as a view with at least three dimensions: `(n,)` to `(1, n, 1)`, `(n, m)` to `(n, m, 1)`."""
     leading_ones = {0: (1, 1, 1), 1: (1,)}
     return _reshape_to_ndim(
@@ -159,20 +177,20 @@ def atleast_3d(*tensors: Any) -> Any:
 
 def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:
     """Return the slices along a dimension, as views without it."""
-    return input.unbind(dim, axis=axis)  # type: ignore[attr-defined,no-any-return]
+    return input.unbind(dim, axis=axis)
 
 
 def view_as(input: Tensor, other: Tensor) -> Tensor:
     """Return a view in the shape of `other`."""
-    return input.view_as(other)  # type: ignore[attr-defined,no-any-return]
+    return input.view_as(other)
 
 
 def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Return a view expanded to `size` (ints, or one sequence)."""
-    return input.expand(*(sizes if size is None else (size,)))  # type: ignore[attr-defined,no-any-return]
+    return input.expand(*(sizes if size is None else (size,)))
 
 
-def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:
+def broadcast_shapes(*shapes: Sequence[int] | int) -> Size:
     """Return the shape that all of `shapes` broadcast to."""
     return Size(layout.broadcast([(s,) if isinstance(s, int) else tuple(s) for s in shapes], "broadcast_shapes"))
 

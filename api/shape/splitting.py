@@ -140,7 +140,7 @@ def tensor_split(
                 f"tensor_split: positions are int64, in at most one dimension, not {split_spec.meta.dtype.name} of "
                 f"shape {list(split_spec.meta.shape)}"
             )
-        split_spec = split_spec.tolist()  # type: ignore[attr-defined]
+        split_spec = split_spec.tolist()
     if isinstance(split_spec, (tuple, list)):
         bounds = [None, *(_to_int(n, "tensor_split") for n in split_spec), None]
         return tuple(call(registry["slice"], (input,), (axis_index, a, b, 1)) for a, b in pairwise(bounds))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -27,26 +28,25 @@ from .argument_checks import to_dtype_number
 __all__ = ["Conversions"]
 
 
-class Conversions:
-    """Methods that `methods.install` copies to `Tensor`, so `self` is a Tensor."""
+if TYPE_CHECKING:
+    from ..runtime.tensor import Tensor as TensorBase
+else:
+    TensorBase = object
 
-    meta: Any
-    storage: Any
-    node: Any
-    grad: Any
-    needs: bool
-    start: int
+
+class Conversions(TensorBase):
+    """Methods that `methods.install` copies to `Tensor`, so `self` is a Tensor."""
 
     # Copies
 
-    def clone(self, *, memory_format: Any = None) -> Any:
+    def clone(self, *, memory_format: Any = None) -> Tensor:
         """Return a copy; gradients flow back to this tensor."""
         return call(registry["copy"], (self,), (None,))
 
-    def copy_(self, source: Any, non_blocking: bool = False) -> Any:
+    def copy_(self, source: Any, non_blocking: bool = False) -> Tensor:
         """Copy `source`, a tensor or a number, into this tensor; it is broadcast and converted."""
         if not isinstance(source, Tensor):
-            return call_into(registry["fill"], (self, source), (), (self,), in_place=True)  # type: ignore[arg-type]
+            return call_into(registry["fill"], (self, source), (), (self,), in_place=True)
         if source.meta.device is not self.meta.device:
             source = _transfer(source, self.meta.device)
         if source.meta.shape != self.meta.shape:
@@ -55,23 +55,23 @@ class Conversions:
             return self
         if source.storage is self.storage and source.start == self.start and source.meta is self.meta:
             if is_recorded(self):
-                inplace.check(registry["copy"], self)  # type: ignore[arg-type]
+                inplace.check(registry["copy"], self)
             return self
-        return call_into(registry["copy"], (source,), (None,), (self,), in_place=True)  # type: ignore[arg-type]
+        return call_into(registry["copy"], (source,), (None,), (self,), in_place=True)
 
-    def fill_(self, value: Any) -> Any:
+    def fill_(self, value: Any) -> Tensor:
         """Set every element to a number or a 0-d tensor, whose gradient is the sum of this tensor's gradient."""
         if is_recorded(value):
             if value.meta.ndim:
                 raise ShapeError(f"fill_: takes a number or a tensor without dimensions, not shape {list(value.shape)}")
             return self.copy_(value)
-        number = value.item() if isinstance(value, Tensor) else value  # type: ignore[attr-defined]
+        number = value.item() if isinstance(value, Tensor) else value
         number = to_dtype_number(number, self.meta.dtype, "fill_")
         if not self.meta.numel:
             return self
-        return call_into(registry["fill"], (self, number), (), (self,), in_place=True)  # type: ignore[arg-type]
+        return call_into(registry["fill"], (self, number), (), (self,), in_place=True)
 
-    def zero_(self) -> Any:
+    def zero_(self) -> Tensor:
         """Set every element to 0."""
         return self.fill_(0)
 
@@ -83,7 +83,7 @@ class Conversions:
         copy: bool = False,
         non_blocking: bool = False,
         memory_format: Any = None,
-    ) -> Any:
+    ) -> Tensor:
         """Convert to another device, another dtype, or both.
 
         Args:
@@ -109,7 +109,11 @@ class Conversions:
             return _transfer(result, target_device)
         return result.clone() if copy and result is self else result
 
-    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+    @overload
+    def type(self, dtype: None = None, non_blocking: builtins.bool = False) -> str: ...
+    @overload
+    def type(self, dtype: Any, non_blocking: builtins.bool = False) -> Tensor: ...
+    def type(self, dtype: Any = None, non_blocking: builtins.bool = False) -> str | Tensor:
         """Return the legacy type name, such as `weftgrad.FloatTensor`; with `dtype`, convert to it.
 
         `dtype` is a dtype, a legacy class, or the name of one, which may begin with `torch.`.
@@ -117,97 +121,97 @@ class Conversions:
         from ..creation import legacy_constructors
 
         if dtype is None:
-            return legacy_constructors.type_name(self)  # type: ignore[arg-type]
+            return legacy_constructors.type_name(self)
         return self.to(dtype=legacy_constructors.dtype_of(dtype), non_blocking=non_blocking)
 
-    def type_as(self, other: Tensor) -> Any:
+    def type_as(self, other: Tensor) -> Tensor:
         """Convert to the dtype of `other`."""
         return self.to(dtype=other.meta.dtype)
 
-    def cpu(self) -> Any:
+    def cpu(self) -> Tensor:
         """Copy to the host, or return the tensor itself if it is there."""
         return self.to(device="cpu")
 
-    def cuda(self, device: Any = None) -> Any:
+    def cuda(self, device: Any = None) -> Tensor:
         """Copy to a CUDA device (default `cuda:0`)."""
         return self.to(device=device if device is not None else "cuda:0")
 
-    def pin_memory(self, device: Any = None) -> Any:
+    def pin_memory(self, device: Any = None) -> Tensor:
         """Return a copy in page-locked host memory, which makes copies to a CUDA device fast and asynchronous."""
-        return host_data.pin_memory(self, to_device("cuda:0" if device is None else device))  # type: ignore[arg-type]
+        return host_data.pin_memory(self, to_device("cuda:0" if device is None else device))
 
-    def is_pinned(self, device: Any = None) -> Any:
+    def is_pinned(self, device: Any = None) -> builtins.bool:
         """Return True if the memory is page-locked for a CUDA device."""
-        return host_data.is_pinned(self, to_device("cuda:0" if device is None else device))  # type: ignore[arg-type]
+        return host_data.is_pinned(self, to_device("cuda:0" if device is None else device))
 
-    def share_memory_(self) -> Any:
+    def share_memory_(self) -> Tensor:
         """Move the storage to memory shared between processes (see `multiprocessing`); views stay valid."""
         from ..multiprocessing import sharing
 
-        sharing.share_tensors([self])  # type: ignore[list-item]
+        sharing.share_tensors([self])
         return self
 
-    def is_shared(self) -> Any:
+    def is_shared(self) -> builtins.bool:
         """Return True if the storage is in memory shared between processes."""
         from ..multiprocessing import sharing
 
-        return sharing.is_shared(self)  # type: ignore[arg-type]
+        return sharing.is_shared(self)
 
-    def float(self) -> Any:
+    def float(self) -> Tensor:
         """Convert to float32."""
         return self.to(dtype=dtypes.float32)
 
-    def double(self) -> Any:
+    def double(self) -> Tensor:
         """Convert to float64."""
         return self.to(dtype=dtypes.float64)
 
-    def half(self) -> Any:
+    def half(self) -> Tensor:
         """Convert to float16."""
         return self.to(dtype=dtypes.float16)
 
-    def bfloat16(self) -> Any:
+    def bfloat16(self) -> Tensor:
         """Convert to bfloat16."""
         return self.to(dtype=dtypes.bfloat16)
 
-    def long(self) -> Any:
+    def long(self) -> Tensor:
         """Convert to int64."""
         return self.to(dtype=dtypes.int64)
 
-    def int(self) -> Any:
+    def int(self) -> Tensor:
         """Convert to int32."""
         return self.to(dtype=dtypes.int32)
 
-    def short(self) -> Any:
+    def short(self) -> Tensor:
         """Convert to int16."""
         return self.to(dtype=dtypes.int16)
 
-    def char(self) -> Any:
+    def char(self) -> Tensor:
         """Convert to int8."""
         return self.to(dtype=dtypes.int8)
 
-    def byte(self) -> Any:
+    def byte(self) -> Tensor:
         """Convert to uint8."""
         return self.to(dtype=dtypes.uint8)
 
-    def bool(self) -> Any:
+    def bool(self) -> Tensor:
         """Convert to bool."""
         return self.to(dtype=dtypes.bool_)
 
-    def numpy(self, *, force: Any = False) -> np.ndarray[Any, Any]:
+    def numpy(self, *, force: builtins.bool = False) -> np.ndarray[Any, Any]:
         """Return a NumPy array that shares the memory; see `host_data.to_numpy`."""
-        return host_data.to_numpy(self, force=force)  # type: ignore[arg-type]
+        return host_data.to_numpy(self, force=force)
 
     def tolist(self) -> Any:
         """Return the elements as nested lists of Python numbers."""
-        return host_data.host_array(self).tolist()  # type: ignore[arg-type]
+        return host_data.host_array(self).tolist()
 
-    def item(self) -> Any:
+    def item(self) -> builtins.bool | builtins.int | builtins.float:
         """Return the single element as a Python number. Raises `ShapeError` for several elements."""
         if self.meta.numel != 1:
             raise ShapeError(f"item: takes a tensor of one element; this one has shape {list(self.meta.shape)}")
-        return host_data.number(self)  # type: ignore[arg-type]
+        return host_data.number(self)
 
-    def new(self, *args: Any, device: Any = None) -> Any:
+    def new(self, *args: Any, device: Any = None) -> Tensor:
         """Call the legacy constructor with this tensor's dtype and device.
 
         The arguments are data, or the sizes of an uninitialised tensor.
@@ -216,135 +220,135 @@ class Conversions:
 
         return build(args, self.meta.dtype, self.meta.device if device is None else device)
 
-    def new_tensor(self, data: Any, **options: Any) -> Any:
+    def new_tensor(self, data: Any, **options: Any) -> Tensor:
         """Create a tensor from `data` with this tensor's dtype and device."""
         from ..creation.factories import tensor
 
-        return tensor(data, **({"dtype": self.meta.dtype, "device": self.meta.device} | options))
+        return tensor(data, **_options_like(self, options))
 
-    def new_zeros(self, *size: Any, **options: Any) -> Any:
+    def new_zeros(self, *size: Any, **options: Any) -> Tensor:
         """Create zeros with this tensor's dtype and device."""
         from ..creation.factories import zeros
 
-        return zeros(*size, **({"dtype": self.meta.dtype, "device": self.meta.device} | options))
+        return zeros(*size, **_options_like(self, options))
 
-    def new_ones(self, *size: Any, **options: Any) -> Any:
+    def new_ones(self, *size: Any, **options: Any) -> Tensor:
         """Create ones with this tensor's dtype and device."""
         from ..creation.factories import ones
 
-        return ones(*size, **({"dtype": self.meta.dtype, "device": self.meta.device} | options))
+        return ones(*size, **_options_like(self, options))
 
-    def new_full(self, size: Sequence[Any], fill_value: Any, **options: Any) -> Any:
+    def new_full(self, size: Sequence[Any], fill_value: Any, **options: Any) -> Tensor:
         """Create a tensor filled with `fill_value`, with this tensor's dtype and device."""
         from ..creation.factories import full
 
-        return full(size, fill_value, **({"dtype": self.meta.dtype, "device": self.meta.device} | options))
+        return full(size, fill_value, **_options_like(self, options))
 
-    def new_empty(self, *size: Any, **options: Any) -> Any:
+    def new_empty(self, *size: Any, **options: Any) -> Tensor:
         """Create an uninitialised tensor with this tensor's dtype and device."""
         from ..creation.factories import empty as make
 
-        return make(*size, **({"dtype": self.meta.dtype, "device": self.meta.device} | options))
+        return make(*size, **_options_like(self, options))
 
     # Python protocols
 
     def __repr__(self) -> str:
-        return printing.show(self)  # type: ignore[arg-type]
+        return printing.show(self)
 
     def __format__(self, spec: str) -> str:
         if not self.meta.ndim:  # format a 0-d tensor like its number
             return format(self.item(), spec)
         return object.__format__(self, spec)
 
-    def __len__(self) -> Any:
+    def __len__(self) -> builtins.int:
         if not self.meta.ndim:
             raise ArgumentError("len() of a 0-d tensor")
         return self.meta.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Tensor]:
         if not self.meta.ndim:
             raise ArgumentError("iteration over a 0-d tensor")
-        return iter([subscripts.get(self, i) for i in range(self.meta.shape[0])])  # type: ignore[arg-type]
+        return iter([subscripts.get(self, i) for i in range(self.meta.shape[0])])
 
-    def __reversed__(self) -> Any:
+    def __reversed__(self) -> Tensor:
         """Return a tensor with the rows in reverse order (Python's default would iterate over the rows)."""
-        return self.flip(0) if self.meta.ndim else self  # type: ignore[attr-defined]
+        return self.flip(0) if self.meta.ndim else self
 
-    def __pos__(self) -> Any:
-        return self.positive()  # type: ignore[attr-defined]
+    def __pos__(self) -> Tensor:
+        return self.positive()
 
-    def __bool__(self) -> Any:
+    def __bool__(self) -> builtins.bool:
         if self.meta.numel != 1:
             raise ShapeError(
                 f"the truth of a tensor of shape {list(self.meta.shape)} is ambiguous; use .any() or .all()"
             )
         return self.item() != 0
 
-    def __float__(self) -> Any:
-        return _builtin_float(self.item())
+    def __float__(self) -> builtins.float:
+        return builtins.float(self.item())
 
-    def __int__(self) -> Any:
-        return _builtin_int(self.item())
+    def __int__(self) -> builtins.int:
+        return builtins.int(self.item())
 
-    def __index__(self) -> Any:
+    def __index__(self) -> builtins.int:
         if self.meta.dtype.kind == "f" or self.meta.numel != 1:
             raise ArgumentError("only integer tensors of one element can be used as an index")
-        return _builtin_int(self.item())
+        return builtins.int(self.item())
 
-    def __contains__(self, item: Any) -> Any:
+    def __contains__(self, item: Any) -> builtins.bool:
         if not isinstance(item, (Tensor, int, float, np.generic)):
             raise DomainError(f"in: a tensor has numbers in it, and can be asked for tensors of them; not {item!r}")
-        return _builtin_bool((self == item).any())  # type: ignore[attr-defined, union-attr]
+        return builtins.bool((self == item).any())
 
     __array_priority__ = 1000  # NumPy then leaves mixed operators to Tensor
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
-        array = host_data.to_numpy(self)  # type: ignore[arg-type]
+        array = host_data.to_numpy(self)
         return array if dtype is None else array.astype(dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return host_data.to_numpy(self).__dlpack__()  # type: ignore[arg-type]
+        return host_data.to_numpy(self).__dlpack__()
 
-    def __dlpack_device__(self) -> tuple[Any, Any]:
+    def __dlpack_device__(self) -> tuple[builtins.int, builtins.int]:
         return (1, 0)
 
-    def __copy__(self) -> Any:
+    def __copy__(self) -> Tensor:
         """Return a leaf tensor that shares the memory, without a `grad`."""
-        duplicate = _as_type(type(self), Tensor(self.storage, self.meta, self.start), self.needs)  # type: ignore[arg-type]
+        duplicate = _as_type(type(self), Tensor(self.storage, self.meta, self.start), self.needs)
         duplicate.__dict__.update(self.__dict__)
         return duplicate
 
-    def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Tensor:
         if self.node is not None:
             raise GradientError("only leaf tensors can be deep-copied; use .detach() or .clone()")
-        if _builtin_id(self) in memo:
-            return memo[_builtin_id(self)]
+        if builtins.id(self) in memo:
+            return memo[builtins.id(self)]
         with autograd.no_grad():
             copied = call(registry["copy"], (self,), (None,)) if self.meta.numel else empty(self.meta)
         duplicate = _as_type(type(self), copied, self.needs)
         if self.grad is not None:
             duplicate.grad = self.grad.__deepcopy__(memo)
-        memo[_builtin_id(self)] = duplicate
+        memo[builtins.id(self)] = duplicate
         if self.__dict__:  # attributes that the user has set
             duplicate.__dict__.update(copy.deepcopy(self.__dict__, memo))
         return duplicate
 
     def __reduce__(self) -> tuple[Any, ...]:
-        array = np.asarray(host_data.to_host(self), order="C")  # type: ignore[arg-type, call-overload]
+        array = np.asarray(host_data.to_host(self), order="C")
         reduced = _unpickle, (type(self), array, self.meta.dtype, str(self.meta.device), self.needs)
         return (*reduced, self.__dict__) if self.__dict__ else reduced  # and the attributes that the user has set
 
-    def __getitem__(self, item: Any) -> Any:
-        return subscripts.get(self, item)  # type: ignore[arg-type]
+    def __getitem__(self, item: Any) -> Tensor:
+        return subscripts.get(self, item)
 
     def __setitem__(self, item: Any, value: Any) -> None:
-        subscripts.set(self, item, value)  # type: ignore[arg-type]
+        subscripts.set(self, item, value)
 
     def __delitem__(self, item: Any) -> None:
         raise ArgumentError("a tensor's elements cannot be deleted; select those that stay, or use cat()")
 
-    def __hash__(self) -> Any:
-        return _builtin_id(self)
+    def __hash__(self) -> builtins.int:
+        return builtins.id(self)
 
     def record_stream(self, stream: Any) -> None:
         """Keep the memory from being reused until the work now queued on `stream` is done."""
@@ -352,7 +356,9 @@ class Conversions:
             self.storage.block.pool.record_stream(self.storage.block, stream.record_event())
 
 
-_builtin_float, _builtin_int, _builtin_bool, _builtin_id = float, int, bool, id
+def _options_like(tensor: Tensor, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a function that creates tensors, with the dtype and device of `tensor` as defaults."""
+    return {"dtype": tensor.meta.dtype, "device": tensor.meta.device} | options
 
 
 def _transfer(source: Any, target: Device) -> Any:

@@ -14,7 +14,7 @@ def in_place_method(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Return the in-place form of `function`: it copies the result to the first operand, and returns that."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return self.copy_(function(self, *args, **kwargs))  # type: ignore[attr-defined,no-any-return]
+        return self.copy_(function(self, *args, **kwargs))
 
     method.__name__ = f"{function.__name__}_"
     method.__doc__ = f"`{function.__name__}` in place."

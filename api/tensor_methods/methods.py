@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from .. import autograd
 from ..arguments.aliases import resolve_axis_alias
 from ..runtime import views
 from ..runtime.autograd.inplace import Retained
+from ..runtime.autograd.node import Node
 from ..runtime.autograd.rules import sum_to
 from ..runtime.dispatch import call, refresh_views
 from ..runtime.dtypes import DType
@@ -46,15 +47,14 @@ class Handle:
         self.remove()
 
 
-class _Methods:
-    """Methods that `install` copies to `Tensor`, so `self` is a Tensor."""
+if TYPE_CHECKING:
+    from ..runtime.tensor import Tensor as TensorBase
+else:
+    TensorBase = object
 
-    meta: Any
-    storage: Any
-    node: Any
-    extra: Any
-    needs: bool
-    start: int
+
+class _Methods(TensorBase):
+    """Methods that `install` copies to `Tensor`, so `self` is a Tensor."""
 
     # Shape and views
 
@@ -63,11 +63,19 @@ class _Methods:
         """The sizes of the dimensions."""
         return Size(self.meta.shape)
 
-    def size(self, dim: int | None = None) -> Any:
+    @overload
+    def size(self, dim: None = None) -> Size: ...
+    @overload
+    def size(self, dim: int) -> int: ...
+    def size(self, dim: int | None = None) -> Size | int:
         """Return the shape, or the size of one dimension."""
         return Size(self.meta.shape) if dim is None else self.meta.shape[_dim(dim, self.meta.ndim, "size")]
 
-    def stride(self, dim: int | None = None) -> Any:
+    @overload
+    def stride(self, dim: None = None) -> tuple[int, ...]: ...
+    @overload
+    def stride(self, dim: int) -> int: ...
+    def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
         """Return the strides in elements, or that of one dimension."""
         return self.meta.strides if dim is None else self.meta.strides[_dim(dim, self.meta.ndim, "stride")]
 
@@ -103,7 +111,7 @@ class _Methods:
         """Return True if the memory is row-major without gaps, or channels-last if `memory_format` says so."""
         if memory_format in ("channels_last", "channels_last_3d"):
             dims = 4 if memory_format == "channels_last" else 5
-            return bool(self.meta.ndim == dims and self.movedim(1, -1).is_contiguous())  # type: ignore[attr-defined]
+            return bool(self.meta.ndim == dims and self.movedim(1, -1).is_contiguous())
         return bool(self.meta.contiguous)
 
     def data_ptr(self) -> int:
@@ -154,22 +162,22 @@ class _Methods:
         return -1 if self.meta.device.index is None else int(self.meta.device.index)
 
     @property
-    def T(self) -> Any:
+    def T(self) -> Tensor:
         """A view with the dimensions in reverse order."""
         return call(registry["permute"], (self,), (tuple(range(self.meta.ndim - 1, -1, -1)),))
 
     @property
-    def mT(self) -> Any:
+    def mT(self) -> Tensor:
         """A view with the last two dimensions swapped."""
         return call(registry["transpose"], (self,), (-2, -1))
 
-    def t(self) -> Any:
+    def t(self) -> Tensor:
         """Return the transpose of a matrix; vectors and scalars are returned as they are."""
         if self.meta.ndim > 2:
             raise ShapeError(f"t: takes at most 2 dimensions, the tensor has {self.meta.ndim}; use .transpose()")
         return call(registry["permute"], (self,), ((1, 0)[2 - self.meta.ndim :],))
 
-    def view(self, *shape: Any) -> Any:
+    def view(self, *shape: Any) -> Tensor:
         """Return a view in another shape, or with the bits read as another dtype.
 
         Args:
@@ -181,14 +189,14 @@ class _Methods:
             GradientError: The dtype changes and the tensor requires grad.
         """
         if len(shape) == 1 and isinstance(shape[0], DType):
-            return views.view_as_dtype(self, shape[0])  # type: ignore[arg-type]
+            return views.view_as_dtype(self, shape[0])
         return call(registry["view"], (self,), (_sizes(shape),))
 
-    def view_as(self, other: Tensor) -> Any:
+    def view_as(self, other: Tensor) -> Tensor:
         """Return a view in the shape of `other`."""
         return call(registry["view"], (self,), (other.meta.shape,))
 
-    def sum_to_size(self, *size: Any) -> Any:
+    def sum_to_size(self, *size: Any) -> Tensor:
         """Sum over the dimensions along which `size` broadcasts to this shape. Raises `ShapeError` if it does not."""
         target_shape = _sizes(size)
         padded = (1,) * (self.meta.ndim - len(target_shape)) + target_shape
@@ -196,20 +204,20 @@ class _Methods:
             n not in (1, m) for n, m in zip(padded, self.meta.shape, strict=True)
         ):
             raise ShapeError(f"sum_to_size: {list(target_shape)} does not broadcast to {list(self.meta.shape)}")
-        return sum_to(self, target_shape)  # type: ignore[arg-type]
+        return sum_to(self, target_shape)
 
-    def reshape(self, *shape: Any) -> Any:
+    def reshape(self, *shape: Any) -> Tensor:
         """Return the elements in another shape: a view where strides allow it, else a copy."""
-        return views.reshape(self, _sizes(shape))  # type: ignore[arg-type]
+        return views.reshape(self, _sizes(shape))
 
-    def reshape_as(self, other: Tensor) -> Any:
+    def reshape_as(self, other: Tensor) -> Tensor:
         """Reshape to the shape of `other`."""
-        return views.reshape(self, other.meta.shape)  # type: ignore[arg-type]
+        return views.reshape(self, other.meta.shape)
 
-    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Any:
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         """Merge dimensions `start_dim` to `end_dim` into one."""
         if not self.meta.ndim:
-            return views.reshape(self, (1,))  # type: ignore[arg-type]
+            return views.reshape(self, (1,))
         a, b = (normalize_dim(d, self.meta.ndim, "flatten") for d in (start_dim, end_dim))
         if a > b:
             raise ShapeError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
@@ -219,28 +227,28 @@ class _Methods:
         merged = 1
         for n in shape[a : b + 1]:
             merged *= n
-        return views.reshape(self, (*shape[:a], merged, *shape[b + 1 :]))  # type: ignore[arg-type]
+        return views.reshape(self, (*shape[:a], merged, *shape[b + 1 :]))
 
-    def unflatten(self, dim: int, sizes: Sequence[int]) -> Any:
+    def unflatten(self, dim: int, sizes: Sequence[int]) -> Tensor:
         """Split one dimension into several; `sizes` may have one -1."""
         axis = normalize_dim(dim, self.meta.ndim, "unflatten")
         shape = self.meta.shape
         split_sizes = infer_shape(tuple(sizes), shape[axis], "unflatten")
         return call(registry["view"], (self,), ((*shape[:axis], *split_sizes, *shape[axis + 1 :]),))
 
-    def permute(self, *dims: Any) -> Any:
+    def permute(self, *dims: Any) -> Tensor:
         """Return a view with the dimensions in another order."""
         return call(registry["permute"], (self,), (_sizes(dims),))
 
-    def expand(self, *sizes: Any) -> Any:
+    def expand(self, *sizes: Any) -> Tensor:
         """Return a view with dimensions of size 1 expanded; -1 keeps a size."""
         return call(registry["expand"], (self,), (_sizes(sizes),))
 
-    def expand_as(self, other: Tensor) -> Any:
+    def expand_as(self, other: Tensor) -> Tensor:
         """Return a view expanded to the shape of `other`."""
         return call(registry["expand"], (self,), (other.meta.shape,))
 
-    def as_strided(self, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Any:
+    def as_strided(self, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
         """Return a view with any shape, strides and offset (in elements).
 
         Raises `ShapeError` if it leaves the storage.
@@ -260,11 +268,11 @@ class _Methods:
             )
         return call(registry["as_strided"], (self,), (tuple(size), tuple(stride), offset - current_offset))
 
-    def contiguous(self, memory_format: Any = None) -> Any:
+    def contiguous(self, memory_format: Any = None) -> Tensor:
         """Return the tensor itself if it is contiguous, else a contiguous copy."""
-        return views.contiguous(self)  # type: ignore[arg-type]
+        return views.contiguous(self)
 
-    def unbind(self, dim: int = 0, *, axis: int | None = None) -> tuple[Any, ...]:
+    def unbind(self, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:
         """Return the slices along a dimension, as views without it."""
         if axis is not None:
             dim = resolve_axis_alias("unbind", dim, 0, axis)
@@ -282,7 +290,7 @@ class _Methods:
     def requires_grad(self, value: bool) -> None:
         self.requires_grad_(value)
 
-    def requires_grad_(self, requires_grad: bool = True) -> Any:
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set `requires_grad` of a leaf. Raises `GradientError` for non-leaf and integer tensors."""
         if self.node is not None and not requires_grad:
             raise GradientError(
@@ -300,24 +308,24 @@ class _Methods:
         return self.node is None
 
     @property
-    def grad_fn(self) -> Any:
+    def grad_fn(self) -> Node | None:
         """The recorded call that computed this tensor, or None."""
         refresh_views(self)
         return self.node
 
     @property
-    def grad(self) -> Any:
+    def grad(self) -> Tensor | None:
         """The accumulated gradient of a leaf, or None."""
         return None if self.extra is None else self.extra.grad
 
     @grad.setter
-    def grad(self, value: Any) -> None:
+    def grad(self, value: Tensor | None) -> None:
         if value is not None:
             if not isinstance(value, Tensor):
                 raise ArgumentError(f"grad: must be a tensor or None, not {type(value).__name__}")
             if value.meta.shape != self.meta.shape:
                 raise ShapeError(f"grad: has shape {list(value.meta.shape)}, the tensor {list(self.meta.shape)}")
-        self.more().grad = value  # type: ignore[attr-defined]
+        self.more().grad = value
 
     @grad.deleter
     def grad(self) -> None:
@@ -330,7 +338,7 @@ class _Methods:
         return int(self.storage.version)
 
     @property
-    def _base(self) -> Any:
+    def _base(self) -> Tensor | None:
         """The tensor this is a view of, or None."""
         return None if self.extra is None else self.extra.base
 
@@ -340,10 +348,14 @@ class _Methods:
     @property
     def output_nr(self) -> int:
         """Which result of `grad_fn` this tensor is."""
-        return int(self.output)  # type: ignore[attr-defined]
+        return int(self.output)
 
     def backward(
-        self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Tensor | Sequence[Tensor] | None = None,
     ) -> None:
         """Compute gradients and add them to the `grad` of every leaf that this tensor depends on.
 
@@ -355,19 +367,19 @@ class _Methods:
         """
         if inputs is not None:
             leaves: list[Any] = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-            gradients = autograd.grad(self, leaves, gradient, retain_graph, create_graph, allow_unused=True)  # type: ignore[arg-type]
+            gradients = autograd.grad(self, leaves, gradient, retain_graph, create_graph, allow_unused=True)
             for leaf, grad in zip(leaves, gradients, strict=True):
                 if grad is not None:
-                    leaf.grad = grad if leaf.grad is None else leaf.grad + grad  # type: ignore[attr-defined]
+                    leaf.grad = grad if leaf.grad is None else leaf.grad + grad
             return
-        autograd.backward(self, gradient, retain_graph, create_graph)  # type: ignore[arg-type]
+        autograd.backward(self, gradient, retain_graph, create_graph)
 
-    def detach(self) -> Any:
+    def detach(self) -> Tensor:
         """Return a tensor without history that shares this memory."""
         out = Tensor(self.storage, self.meta, self.start)
         return out
 
-    def detach_(self) -> Any:
+    def detach_(self) -> Tensor:
         """Drop this tensor's history in place; a view is no longer a view of its base."""
         self.node = None
         self.needs = False
@@ -376,7 +388,7 @@ class _Methods:
         return self
 
     @property
-    def data(self) -> Any:
+    def data(self) -> Tensor:
         """The same memory without history."""
         return self.detach()
 
@@ -384,22 +396,22 @@ class _Methods:
     def data(self, value: Tensor) -> None:
         self.storage, self.meta, self.start = value.storage, value.meta, value.start
 
-    def register_hook(self, hook: Callable[[Any], Any]) -> Handle:
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Handle:
         """Call `hook(grad)` when the gradient of this tensor is computed; its result, if any, replaces the gradient."""
         refresh_views(self)
         if not self.needs:
             raise GradientError("register_hook: the tensor does not require grad")
         key = next(_hook_ids)
         if self.node is None:
-            extra = self.more()  # type: ignore[attr-defined]
+            extra = self.more()
             extra.hooks = extra.hooks or {}
             extra.hooks[key] = hook
             return Handle(extra.hooks, key)
         self.node.hooks = self.node.hooks or {}
-        self.node.hooks[key] = (self.output, hook)  # type: ignore[attr-defined]
+        self.node.hooks[key] = (self.output, hook)
         return Handle(self.node.hooks, key)
 
-    def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> Handle:
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Handle:
         """Call `hook(tensor)` whenever a backward has added to this leaf's `grad`, for example for an optimizer step.
 
         The hook must return None. Raises `GradientError` for tensors that are not leaves or do not require grad.
@@ -407,7 +419,7 @@ class _Methods:
         refresh_views(self)
         if not self.needs or self.node is not None:
             raise GradientError("register_post_accumulate_grad_hook: takes leaves that require grad")
-        extra = self.more()  # type: ignore[attr-defined]
+        extra = self.more()
         extra.stored = extra.stored or {}
         key = next(_hook_ids)
         extra.stored[key] = hook
@@ -418,10 +430,11 @@ class _Methods:
         refresh_views(self)
         if not self.needs:
             raise GradientError("retain_grad: the tensor does not require grad, so none will be there to keep")
-        if self.node is None or self.more().retains:  # type: ignore[attr-defined]
+        extra = self.more()
+        if self.node is None or extra.retains:
             return
-        retained = Retained(self.extra)
-        self.extra.retains = (self.register_hook(retained)._key, retained)
+        retained = Retained(extra)
+        extra.retains = (self.register_hook(retained)._key, retained)
 
     @property
     def retains_grad(self) -> bool:

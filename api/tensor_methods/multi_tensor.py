@@ -84,7 +84,7 @@ def euclidean_norms(tensors: Sequence[Tensor]) -> Tensor:
     for i, tensor in enumerate(tensors):
         slot = Tensor(output.storage, scalar_layout, output.start + i * first.dtype.itemsize)
         if plans is None:
-            ops.euclidean_norm(tensor.detach(), out=slot)  # type: ignore[attr-defined]
+            ops.euclidean_norm(tensor.detach(), out=slot)
             continue
         plan = plans.get(tensor.meta)
         if plan is None:

@@ -98,7 +98,7 @@ def show(tensor: Tensor) -> str:
         notes.append(f"dtype={layout.dtype!r}")
     if layout.device.type != "cpu":
         notes.append(f"device='{layout.device}'")
-    if tensor.grad_fn is not None:  # type: ignore[attr-defined]
+    if tensor.grad_fn is not None:
         notes.append(f"grad_fn=<{tensor.node.name}>")  # type: ignore[union-attr]
     elif tensor.needs:
         notes.append("requires_grad=True")

@@ -1,14 +1,17 @@
 """Data loading and activation checkpointing."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import data
 
 __all__ = ["data"]
 
+if TYPE_CHECKING:
+    from . import checkpoint as checkpoint
+else:
 
-def __getattr__(name: str) -> Any:
-    if name == "checkpoint":
-        return import_module(f".{name}", __name__)
-    raise AttributeError(f"module 'weftgrad.utils' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name == "checkpoint":
+            return import_module(f".{name}", __name__)
+        raise AttributeError(f"module 'weftgrad.utils' has no attribute {name!r}")

@@ -47,7 +47,7 @@ class TinygradSite(Site):
         def realized(*operands: Any) -> Any:
             return self._realize(function(self.library, *operands))
 
-        return self.tiny.TinyJit(realized)  # type: ignore[no-any-return]
+        return self.tiny.TinyJit(realized)
 
     def _realize(self, result: Any) -> Any:
         if isinstance(result, tuple | list):

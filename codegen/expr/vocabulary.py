@@ -8,7 +8,7 @@ from functools import cache
 from operator import add, mul, sub
 from pathlib import Path
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from .nodes import Expr, ExprError, Operand, Scope, Type, const, intern, join, name, topological
 

@@ -63,7 +63,7 @@ def _gradients_by_kernels(node: Node, values: dict[str, Any], name: str) -> dict
 
 
 def _op(name: str, *operands: Any, statics: tuple[Any, ...] = ()) -> Tensor:
-    return call(registry[name], operands, statics)  # type: ignore[no-any-return]
+    return call(registry[name], operands, statics)
 
 
 def _transpose(tensor: Tensor) -> Tensor:

@@ -41,12 +41,12 @@ def _terms(node: Node) -> tuple[str, str, str]:
 
 def _input(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
     first, second, result = _terms(node)
-    return call(contraction(f"{result},{second}->{first}"), (values["grad"], values["other"]))  # type: ignore[no-any-return]
+    return call(contraction(f"{result},{second}->{first}"), (values["grad"], values["other"]))
 
 
 def _other(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
     first, second, result = _terms(node)
-    return call(contraction(f"{first},{result}->{second}"), (values["input"], values["grad"]))  # type: ignore[no-any-return]
+    return call(contraction(f"{first},{result}->{second}"), (values["input"], values["grad"]))
 
 
 _RULES: Mapping[str, Rule] = {

@@ -76,8 +76,8 @@ def _scatter_to_read(node: Node, values: Mapping[str, Any], position: int) -> Te
     shape = _shape_of(node, 0)
     if is_flattened:
         statics = (shape, _static(node, "dim"), _static(node, "count"))
-        return call(registry["spread_at"], (grad, index), statics)  # type: ignore[no-any-return]
-    return call(registry["spread"], (grad, index), (shape, _static(node, "dim")))  # type: ignore[no-any-return]
+        return call(registry["spread_at"], (grad, index), statics)
+    return call(registry["spread"], (grad, index), (shape, _static(node, "dim")))
 
 
 def _scatter_to_bag_rows(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
@@ -93,7 +93,7 @@ def _scatter_to_bag_rows(node: Node, values: Mapping[str, Any], position: int) -
         counts = reshape(call(registry["clamp_min"], (counts, 1)), (grad.meta.shape[0], 1))
         grad = call(registry["true_divide"], (grad, counts))
     rows = call(registry["take_at"], (grad, bag), (0, 1))
-    return call(registry["spread_at"], (rows, index), (_shape_of(node, 0), 0, 1))  # type: ignore[no-any-return]
+    return call(registry["spread_at"], (rows, index), (_shape_of(node, 0), 0, 1))
 
 
 def _gather_written(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
@@ -104,12 +104,12 @@ def _gather_written(node: Node, values: Mapping[str, Any], position: int) -> Ten
 def _gather_at(node: Node, tensor: Tensor, index: Tensor) -> Tensor:
     if "count" in node.recipe.record.statics:
         statics = (_static(node, "dim"), _static(node, "count"))
-        return call(registry["take_at"], (tensor, index), statics)  # type: ignore[no-any-return]
-    return call(registry["gather"], (tensor, index), (_static(node, "dim"),))  # type: ignore[no-any-return]
+        return call(registry["take_at"], (tensor, index), statics)
+    return call(registry["gather"], (tensor, index), (_static(node, "dim"),))
 
 
 def _pass_through(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    return values["grad"]  # type: ignore[no-any-return]
+    return values["grad"]
 
 
 def _zero_overwritten(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
@@ -118,7 +118,7 @@ def _zero_overwritten(node: Node, values: Mapping[str, Any], position: int) -> T
     scalar_zero = empty(meta(grad.meta.dtype, (1,) * len(_shape_of(node, 2)), None, grad.meta.device))
     scalar_zero = call(registry["zero_like"], (scalar_zero,))
     zeros = call(registry["expand"], (scalar_zero,), (_shape_of(node, 2),))
-    return call(node.recipe.record, (grad, values["index"], zeros), node.statics)  # type: ignore[no-any-return]
+    return call(node.recipe.record, (grad, values["index"], zeros), node.statics)
 
 
 def _gather_surviving_writes(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
@@ -145,7 +145,7 @@ def _gather_surviving_writes(node: Node, values: Mapping[str, Any], position: in
         numbers = reshape(numbers, index.meta.shape)
         last_writer = call(record, (empty(number_layout), index, numbers), node.statics)
         survives = call(registry["eq"], (call(registry["gather"], (last_writer, index), node.statics), numbers))
-    return call(registry["where"], (survives, grad, 0.0))  # type: ignore[no-any-return]
+    return call(registry["where"], (survives, grad, 0.0))
 
 
 def _divide_by_row_counts(node: Node, grad: Tensor, index: Tensor) -> Tensor:
@@ -155,7 +155,7 @@ def _divide_by_row_counts(node: Node, grad: Tensor, index: Tensor) -> Tensor:
     counts = call(registry["spread_at"], (ones, index), (rows, 0, 1))
     row_counts = call(registry["take_at"], (counts, index), (0, 1))
     row_counts = call(registry["clamp_min"], (row_counts, 1))  # skipped rows count 0
-    return call(registry["true_divide"], (grad, reshape(row_counts, (*row_counts.meta.shape, 1))))  # type: ignore[no-any-return]
+    return call(registry["true_divide"], (grad, reshape(row_counts, (*row_counts.meta.shape, 1))))
 
 
 # Products and extremes ------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def _scatter_with(node: Node, operation: str, tensor: Tensor, index: Tensor, sou
     """Scatter `source` into `tensor` at the node's indices, combined by `operation` (`add`, `multiply`, …)."""
     is_flattened = "count" in node.recipe.record.statics
     record = registry[f"put_{operation}_at" if is_flattened else f"scatter_{operation}"]
-    return call(record, (tensor, index, source), node.statics)  # type: ignore[no-any-return]
+    return call(record, (tensor, index, source), node.statics)
 
 
 def _multiply_by_product(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
@@ -173,7 +173,7 @@ def _multiply_by_product(node: Node, values: Mapping[str, Any], position: int) -
     grad = values["grad"]
     ones = call(registry["full_like_as"], (grad, 1.0), (None,))
     factors = _scatter_with(node, "multiply", ones, values["index"], values["source"])
-    return call(registry["mul"], (grad, factors))  # type: ignore[no-any-return]
+    return call(registry["mul"], (grad, factors))
 
 
 def _multiply_by_other_factors(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
@@ -198,7 +198,7 @@ def _multiply_by_other_factors(node: Node, values: Mapping[str, Any], position: 
     other_zeros = call(registry["where"], (call(registry["eq"], (other_zero_count, 1)), other_zeros, 0.0))
     other_zeros = call(registry["where"], (call(registry["eq"], (other_zero_count, 0)), 1.0, other_zeros))
     product = call(registry["true_divide"], (_gather_at(node, product, index), nonzero_source))
-    return call(registry["mul"], (product, other_zeros))  # type: ignore[no-any-return]
+    return call(registry["mul"], (product, other_zeros))
 
 
 def _equal_shares(node: Node, values: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
@@ -208,7 +208,7 @@ def _equal_shares(node: Node, values: dict[str, Any]) -> tuple[Tensor, Tensor, T
         The shares, and masks of the elements of the input and of the source that attain it.
     """
     if "parts" in values:  # computed for the other operand
-        return values["parts"]  # type: ignore[no-any-return]
+        return values["parts"]
     index, result = values["index"], values[node.recipe.record.outputs[0].name]
     input_attains = call(registry["eq"], (values["input"], result))
     source_attains = call(registry["eq"], (values["source"], _gather_at(node, result, index)))
@@ -230,12 +230,12 @@ def _equal_shares(node: Node, values: dict[str, Any]) -> tuple[Tensor, Tensor, T
 
 def _share_of_input(node: Node, values: dict[str, Any], position: int) -> Tensor:
     shares, input_attains, _ = _equal_shares(node, values)
-    return call(registry["where"], (input_attains, shares, 0.0))  # type: ignore[no-any-return]
+    return call(registry["where"], (input_attains, shares, 0.0))
 
 
 def _share_of_source(node: Node, values: dict[str, Any], position: int) -> Tensor:
     shares, _, source_attains = _equal_shares(node, values)
-    return call(registry["where"], (source_attains, _gather_at(node, shares, values["index"]), 0.0))  # type: ignore[no-any-return]
+    return call(registry["where"], (source_attains, _gather_at(node, shares, values["index"]), 0.0))
 
 
 def _arange(count: int, device: Device) -> Tensor:

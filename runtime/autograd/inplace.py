@@ -130,7 +130,7 @@ def _move_retained_hook(out: Tensor, old_node: Node | None) -> None:
         if old_node is not None and old_node.hooks:
             old_node.hooks.pop(key, None)
         out.node.hooks = out.node.hooks or {}
-        out.node.hooks[key] = (out.output, hook)  # type: ignore[assignment]
+        out.node.hooks[key] = (out.output, hook)
 
 
 def _overwrite_node(out: Tensor, source: Node | None) -> Node:
@@ -208,4 +208,4 @@ def _with_strides(grad: Tensor, layout: Meta, *, copy: bool = False) -> Tensor:
     if grad.meta.strides == layout.strides and not copy:
         return grad
     strided = empty(meta(grad.meta.dtype, layout.shape, layout.strides, layout.device))
-    return call_into(registry["copy"], (grad,), (None,), (strided,), in_place=True)  # type: ignore[no-any-return]
+    return call_into(registry["copy"], (grad,), (None,), (strided,), in_place=True)

@@ -283,7 +283,7 @@ class Node:
         self.saved_out = tuple([Saved(outs[i], True) for i in recipe.saved_outputs])
         self.statics = statics
         self.sequence = next(_numbers)
-        self.hooks: dict[int, Callable[..., Any]] | None = None
+        self.hooks: dict[int, tuple[int, Callable[..., Any]]] | None = None
         self.function = function
         self.freed = False
         self.trace: Any = None

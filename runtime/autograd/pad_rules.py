@@ -29,15 +29,15 @@ def _transposed_op(node: Node, values: Mapping[str, Any], position: int) -> Tens
     front, after, mode = node.statics
     if mode == "constant":
         negated_padding = (tuple(-n for n in front), tuple(-n for n in after), mode)
-        return call(registry["pad_copy"], (values["grad"], None), negated_padding)  # type: ignore[no-any-return]
-    return call(registry["pad_fold"], (values["grad"],), (_layout(node, 0).shape, front, mode))  # type: ignore[no-any-return]
+        return call(registry["pad_copy"], (values["grad"], None), negated_padding)
+    return call(registry["pad_fold"], (values["grad"],), (_layout(node, 0).shape, front, mode))
 
 
 def _pad_again(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
     size, front, mode = node.statics
     padded_shape = _layout(node, 0).shape
     back = tuple(w - n - b for w, n, b in zip(padded_shape, size, front, strict=True))
-    return call(registry["pad_copy"], (values["grad"], None), (front, back, mode))  # type: ignore[no-any-return]
+    return call(registry["pad_copy"], (values["grad"], None), (front, back, mode))
 
 
 _RULES: dict[str, Mapping[str, Rule]] = {

@@ -48,7 +48,7 @@ def _pair_sums(
     weight: Tensor, x1: Tensor, x2: Tensor, right: Tensor | None, distance: Tensor | None, e: float, signed: bool
 ) -> Tensor:
     operands = (contiguous(weight), x1, x2, None if right is None else contiguous(right), distance, float(e))
-    return call(registry["pair_sums"], operands, (_POWERS.get(float(e), "any"), signed))  # type: ignore[no-any-return]
+    return call(registry["pair_sums"], operands, (_POWERS.get(float(e), "any"), signed))
 
 
 def _scale(tensor: Tensor, factor: Tensor | None, number: float) -> Tensor:
@@ -58,7 +58,7 @@ def _scale(tensor: Tensor, factor: Tensor | None, number: float) -> Tensor:
 
 
 def _zeros(like: Tensor) -> Tensor:
-    return call(registry["zero_like"], (like,))  # type: ignore[no-any-return]
+    return call(registry["zero_like"], (like,))
 
 
 # Norms: the gradient of the root of a sum of powers
@@ -88,7 +88,7 @@ def _norm_weight(grad: Tensor, distance: Tensor, order: float) -> Tensor:
         weight = call(registry["true_divide"], (grad, nonzero_distance))
     else:
         weight = call(registry["mul"], (grad, call(registry["pow"], (nonzero_distance, 1.0 - order))))
-    return call(registry["masked_fill"], (weight, is_zero, 0.0))  # type: ignore[no-any-return]
+    return call(registry["masked_fill"], (weight, is_zero, 0.0))
 
 
 def _norm_x1(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
@@ -139,7 +139,7 @@ def _dots_x2(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
 def _sums_weight(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
     v, statics = _operands_of(node, values)[0], (_static(node, "power"), _static(node, "signed"))
     operands = (v["x1"], v["x2"], contiguous(v["grad"]), v["right"], v["distance"], v["exponent"])
-    return call(registry["pair_dots"], operands, statics)  # type: ignore[no-any-return]
+    return call(registry["pair_dots"], operands, statics)
 
 
 def _sums_right(node: Node, values: Mapping[str, Any], position: int) -> Tensor:

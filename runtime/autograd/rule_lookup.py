@@ -40,4 +40,4 @@ def gradient_rules(record: OpRecord) -> Mapping[str, Rule]:
 def _rule_function(module: str, name: str = "rules") -> Callable[[OpRecord], Mapping[str, Rule]]:
     """Return a function of a module beside this one, which is imported when an op first needs it."""
     function: Any = getattr(import_module(f".{module}", __package__), name)
-    return function  # type: ignore[no-any-return]
+    return function

@@ -81,14 +81,14 @@ def _apply_rule(node: Node, values: dict[str, Any], application: Application) ->
             shared_result = values[f"!{rule.op}"] = call(
                 application.record, [values[name] for name in rule.operands], application.statics
             )
-        return shared_result[rule.result] if isinstance(shared_result, tuple) else shared_result  # type: ignore[no-any-return]
+        return shared_result[rule.result] if isinstance(shared_result, tuple) else shared_result
     operands = [values[name] for name in rule.operands]
     if not any(isinstance(o, Tensor) for o in operands):  # the formula has no tensor left: a constant
         operands[0] = call(registry["full_like_as"], (_any_tensor(values), operands[0]), (None,))
     if application.sum_record is not None:
         total = call(application.sum_record, operands, (application.sum_dims, True))
         return _reshape_unshared(total, application.layout.shape)
-    return call(application.record, operands, application.statics)  # type: ignore[no-any-return]
+    return call(application.record, operands, application.statics)
 
 
 def _any_tensor(values: Mapping[str, Any]) -> Tensor:
@@ -149,7 +149,7 @@ def expand_to(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Broadcast `tensor` to `shape` without copying."""
     if tensor.meta.shape == shape:
         return tensor
-    return call(registry["expand"], (tensor,), (shape,))  # type: ignore[no-any-return]
+    return call(registry["expand"], (tensor,), (shape,))
 
 
 def sum_to(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -171,13 +171,13 @@ def cast_to(tensor: Tensor, layout: Meta) -> Tensor:
     """Convert `tensor` to the dtype of `layout`."""
     if tensor.meta.dtype is layout.dtype:
         return tensor
-    return call(registry["copy"], (tensor,), (layout.dtype,))  # type: ignore[no-any-return]
+    return call(registry["copy"], (tensor,), (layout.dtype,))
 
 
 def _check_finite(node: Node, grads: Sequence[Tensor | None]) -> None:
     for position, grad in zip(node.recipe.edges, grads, strict=False):
         if grad is not None and grad.meta.dtype.kind == "f" and grad.meta.numel:
             total = call(registry["sum"], (call(registry["isnan"], (grad,)),), (None, False, None))
-            if total.item():  # type: ignore[attr-defined]
+            if total.item():
                 where = f"\nThe forward call was made here:\n{node.trace}" if node.trace else ""
                 raise AnomalyError(f"backward of {node.name}: the gradient of operand {position} has NaN{where}")

@@ -68,7 +68,7 @@ def _gradients_by_ops(statics: tuple[Any, ...], values: dict[str, Any]) -> dict[
 
 
 def _op(name: str, *operands: Any, statics: tuple[Any, ...] = ()) -> Tensor:
-    return call(registry[name], operands, statics)  # type: ignore[no-any-return]
+    return call(registry[name], operands, statics)
 
 
 def sample_grid_by_ops(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -> Tensor:

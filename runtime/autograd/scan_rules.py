@@ -45,11 +45,11 @@ def _scan(node: Node, name: str, operands: tuple[Any, ...], *, opposite: bool = 
     """Run the scan `name` along the node's dimension, in its direction or in the opposite one."""
     reverse = "reverse" in node.recipe.record.statics and bool(_static(node, "reverse"))
     record, static_values = registry[name], {"dim": _static(node, "dim"), "reverse": reverse != opposite}
-    return call(record, operands, tuple(static_values.get(s) for s in record.statics))  # type: ignore[no-any-return]
+    return call(record, operands, tuple(static_values.get(s) for s in record.statics))
 
 
 def _op(name: str, *operands: Any) -> Tensor:
-    return call(registry[name], operands)  # type: ignore[no-any-return]
+    return call(registry[name], operands)
 
 
 def _shift(node: Node, tensor: Tensor, step: int, fill: float) -> Tensor:
@@ -58,7 +58,7 @@ def _shift(node: Node, tensor: Tensor, step: int, fill: float) -> Tensor:
         step = -step
     layout = tensor.meta
     if not layout.ndim:
-        return call(registry["full_like_as"], (tensor, fill), (None,))  # type: ignore[no-any-return]
+        return call(registry["full_like_as"], (tensor, fill), (None,))
     dim = normalize_dim(_static(node, "dim"), layout.ndim, node.name)
     count = layout.shape[dim]
     shifted = empty(meta(layout.dtype, layout.shape, None, layout.device))
@@ -74,7 +74,7 @@ def _shift(node: Node, tensor: Tensor, step: int, fill: float) -> Tensor:
 
 
 def _narrow(tensor: Tensor, dim: int, start: int, length: int) -> Tensor:
-    return call(registry["narrow"], (tensor,), (dim, start, length))  # type: ignore[no-any-return]
+    return call(registry["narrow"], (tensor,), (dim, start, length))
 
 
 def _to_result_dtype(node: Node, tensor: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ def _to_result_dtype(node: Node, tensor: Tensor) -> Tensor:
 def _sum(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
     record = node.recipe.record
     static_values = {"dim": _static(node, "dim"), "reverse": not _static(node, "reverse")}
-    return call(record, (values["grad"],), tuple(static_values.get(s) for s in record.statics))  # type: ignore[no-any-return]
+    return call(record, (values["grad"],), tuple(static_values.get(s) for s in record.statics))
 
 
 def _product(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
@@ -111,7 +111,7 @@ def _extreme(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
     layout = node.recipe.metas[0]
     assert isinstance(layout, Meta)
     statics = (layout.shape, _static(node, "dim"))
-    return call(registry["spread"], (values["grad_values"], values["indices"]), statics)  # type: ignore[no-any-return]
+    return call(registry["spread"], (values["grad_values"], values["indices"]), statics)
 
 
 def _logarithm(node: Node, values: Mapping[str, Any], position: int) -> Tensor:

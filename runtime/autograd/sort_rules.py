@@ -28,4 +28,4 @@ def _scatter_back(node: Node, values: Mapping[str, Any], position: int) -> Tenso
     if not shape:
         return reshape(grad, ())
     dim = node.statics[node.recipe.record.statics.index("dim")] % len(shape)
-    return call(registry["spread"], (grad, indices), (shape, dim))  # type: ignore[no-any-return]
+    return call(registry["spread"], (grad, indices), (shape, dim))

@@ -19,4 +19,4 @@ def rules(record: OpRecord) -> Mapping[str, Rule]:
 
 
 def _same_triangle(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    return call(node.recipe.record, (values["grad"],), node.statics)  # type: ignore[no-any-return]
+    return call(node.recipe.record, (values["grad"],), node.statics)

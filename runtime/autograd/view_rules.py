@@ -37,11 +37,11 @@ def _reshape(node: Node, grad: Tensor, layout: Meta) -> Tensor:
 def _permute(node: Node, grad: Tensor, layout: Meta) -> Tensor:
     order = [normalize_dim(d, layout.ndim, "permute") for d in node.statics[0]]
     inverse = tuple(order.index(d) for d in range(layout.ndim))
-    return call(registry["permute"], (grad,), (inverse,))  # type: ignore[no-any-return]
+    return call(registry["permute"], (grad,), (inverse,))
 
 
 def _same_view(node: Node, grad: Tensor, layout: Meta) -> Tensor:
-    return call(node.recipe.record, (grad,), node.statics)  # type: ignore[no-any-return]
+    return call(node.recipe.record, (grad,), node.statics)
 
 
 def _expand(node: Node, grad: Tensor, layout: Meta) -> Tensor:

@@ -56,7 +56,7 @@ def _transposed_op(node: Node, values: Mapping[str, Any], position: int) -> Tens
     else:
         static_values["size"] = layout.shape[-len(size) :]
     operands = (values[seed_name(record, 0)], *(values[o.name] for o in target.operands[1:]))
-    return call(target, operands, tuple(static_values[n] for n in target.statics))  # type: ignore[no-any-return]
+    return call(target, operands, tuple(static_values[n] for n in target.statics))
 
 
 def _gather_at_maxima(node: Node, values: Mapping[str, Any], position: int) -> Tensor:

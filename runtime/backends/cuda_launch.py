@@ -238,7 +238,7 @@ def bind(driver: CudaDriver, step: Step) -> Callable[[list[Any], Sequence[Any], 
         block=block,  # keeps the parameters' memory alive
     )
     exec("\n".join(lines), namespace)
-    return namespace["run"]  # type: ignore[no-any-return]
+    return namespace["run"]
 
 
 def fit(step: Step, scalars: Sequence[Any]) -> list[Any]:

@@ -176,7 +176,7 @@ def _bytes_at(address: int, nbytes: int) -> np.ndarray[Any, Any]:
 
 
 def _address(array: np.ndarray[Any, Any]) -> int:
-    return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
+    return array.__array_interface__["data"][0]
 
 
 def _flat(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -95,9 +95,9 @@ class HostDriver:
     def host_view(self, storage: Storage) -> np.ndarray[Any, Any]:
         """Return the storage's bytes as an array, without copying. The caller has to wait for pending work first."""
         if storage.block is None:
-            return storage.owner[storage.start :] if storage.start else storage.owner  # type: ignore[no-any-return]
+            return storage.owner[storage.start :] if storage.start else storage.owner
         segment_bytes = storage.block.segment.handle.array
-        return segment_bytes[storage.start : storage.start + storage.nbytes]  # type: ignore[no-any-return]
+        return segment_bytes[storage.start : storage.start + storage.nbytes]
 
     def address(self, storage: Storage) -> int:
         """Return the address of the buffer in which the storage begins at offset `start`."""

@@ -127,7 +127,7 @@ class OpenCLStream(QueueStream):
 def _malloc_trim() -> Callable[[int], int] | None:
     """Return glibc's function that returns the heap's free pages to the system, or None with other C libraries."""
     try:
-        return ctypes.CDLL(None).malloc_trim  # type: ignore[no-any-return]
+        return ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):  # TypeError: on Windows
         return None
 

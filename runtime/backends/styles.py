@@ -51,7 +51,7 @@ class Style:
 
     def block_size(self, capabilities: Any) -> int:
         """Return the elements per program of an elementwise kernel; 0 if the style has no blocks."""
-        return capabilities.block if self.has_blocks else 0  # type: ignore[no-any-return]
+        return capabilities.block if self.has_blocks else 0
 
 
 _CPU_CLASSES = {"clang": "clang", "Portable": "pocl", "Intel": "intel_cpu"}  # by the beginning of a driver's identity

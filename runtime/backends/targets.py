@@ -47,5 +47,5 @@ def target_named(name: str) -> Target:
 def build_steps(driver: Any, steps: Sequence[Step]) -> int:
     """Build the kernels of `steps`, each once, and return their number."""
     if target_named(driver.target).compiles_geometry:
-        return driver.build(list(dict.fromkeys(steps)))  # type: ignore[no-any-return]
-    return driver.build(list(dict.fromkeys(step.instance for step in steps)))  # type: ignore[no-any-return]
+        return driver.build(list(dict.fromkeys(steps)))
+    return driver.build(list(dict.fromkeys(step.instance for step in steps)))

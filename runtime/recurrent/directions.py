@@ -191,7 +191,7 @@ class Pass:
         if bias_hh is None or (bias_ih is None and not self.kind.reset):
             return bias_ih if bias_hh is None else bias_hh
         if not self.kind.reset:
-            return call(registry["add"], (bias_ih, bias_hh))  # type: ignore[no-any-return]
+            return call(registry["add"], (bias_ih, bias_hh))
         gated_size = 2 * self.size
         total = (
             new_zeros(bias_hh, 3 * self.size)

@@ -200,7 +200,7 @@ def add_in_place(target: Tensor, other: Tensor) -> Tensor:
 def take_rows(matrix: Tensor, rows: Sequence[int]) -> Tensor:
     """Return a copy of these rows of a matrix."""
     index = host_data.from_host(np.array(rows, np.int64), int64, matrix.meta.device)
-    return matrix.index_select(0, index)  # type: ignore[no-any-return]
+    return matrix.index_select(0, index)
 
 
 def transpose_view(matrix: Tensor) -> Tensor:

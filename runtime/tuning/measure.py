@@ -168,7 +168,7 @@ class Trials:
 
     def prepare(self, planned: Planned) -> Callable[..., None]:
         """Build a plan's kernels and return a function that queues them. Raises the errors of the build."""
-        return self.driver.launcher(planned.steps, planned.scratch)  # type: ignore[no-any-return]
+        return self.driver.launcher(planned.steps, planned.scratch)
 
     def build(self, plans: Sequence[Planned]) -> None:
         """Build the kernels of all plans in one program, in a quarter of the time. `prepare` raises build errors."""

@@ -62,16 +62,16 @@ def get_total_norm(
         if order == 2.0 and all(
             t.meta.device is device and t.meta.dtype is tensor_list[0].meta.dtype for t in tensor_list
         ):
-            total: Any = multi_tensor.euclidean_norms(tensor_list).norm(2.0)  # type: ignore[attr-defined]
+            total: Any = multi_tensor.euclidean_norms(tensor_list).norm(2.0)
         else:
             norms = [t.norm(order) for t in tensor_list]
-            total = stack([n if n.meta.device is device else n.to(device) for n in norms]).norm(order)  # type: ignore[attr-defined]
+            total = stack([n if n.meta.device is device else n.to(device) for n in norms]).norm(order)
     if error_if_nonfinite and not bool(total.isfinite()):
         raise GradientError(
             f"get_total_norm: the norm of order {norm_type} of {len(tensor_list)} tensors is {total.item()}; "
             "pass error_if_nonfinite=False to clip all the same"
         )
-    return total  # type: ignore[no-any-return]
+    return total
 
 
 def clip_grads_with_norm_(

@@ -18,7 +18,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     devices = {p.meta.device for p in params}
     if len(devices) > 1:
         raise DeviceError(f"parameters_to_vector: the parameters are on {', '.join(sorted(map(str, devices)))}")
-    return cat([p.reshape(-1) for p in params])  # type: ignore[attr-defined]
+    return cat([p.reshape(-1) for p in params])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:

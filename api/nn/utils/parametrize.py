@@ -87,7 +87,7 @@ class ParametrizationList(ModuleList):
             for i, tensor in enumerate(original_value):
                 if not isinstance(tensor, Tensor):
                     raise ArgumentError(f"right_inverse gave {type(tensor).__name__} as tensor {i}")
-                parameter: Any = Parameter(tensor.detach()) if isinstance(original, Parameter) else tensor  # type: ignore[attr-defined]
+                parameter: Any = Parameter(tensor.detach()) if isinstance(original, Parameter) else tensor
                 _register_tensor(self, f"original{i}", parameter.requires_grad_(original.needs))
         if not unsafe:
             _check_same_layout(layout, self(), "a parametrization")

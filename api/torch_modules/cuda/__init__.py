@@ -130,7 +130,7 @@ def is_bf16_supported() -> bool:
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """Return the (free, total) bytes of a GPU's memory, counting all processes."""
-    return _resolve_device(device).driver.memory_info()  # type: ignore[attr-defined,no-any-return]
+    return _resolve_device(device).driver.memory_info()  # type: ignore[attr-defined]
 
 
 def synchronize(device: Any = None) -> None:

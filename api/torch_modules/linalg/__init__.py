@@ -41,7 +41,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     only_tensors("vander", x)
     if not x.meta.ndim or (N is not None and N < 2):
         raise ShapeError(f"vander: takes at least one dimension and an N above 1, not {list(x.meta.shape)} and {N}")
-    return powers_of(x if x.meta.dtype.kind != "b" else x.to(dtypes.int64), x.meta.shape[-1] if N is None else N)  # type: ignore[attr-defined]
+    return powers_of(x if x.meta.dtype.kind != "b" else x.to(dtypes.int64), x.meta.shape[-1] if N is None else N)
 
 
 def vector_norm(

@@ -193,7 +193,7 @@ def resolve_reference(name: str) -> Callable[..., Any]:
             raise ArgumentError(f"{name!r} is not a function of {', '.join(_ROOTS)}")
     if not callable(target) or isinstance(target, type):
         raise ArgumentError(f"{name!r} is not a function")
-    return target  # type: ignore[no-any-return]
+    return target
 
 
 def _module(root: str | None) -> Any:
@@ -225,5 +225,5 @@ def synthetic_device(index: int, capabilities: str, of: str = "opencl:0") -> Dev
 
     new_device = to_device(f"opencl:{index}")
     if new_device._driver is None:
-        new_device._driver = opencl.OpenCLDriver(new_device, opencl.devices()[to_device(of).index or 0], capabilities)  # type: ignore[assignment]
+        new_device._driver = opencl.OpenCLDriver(new_device, opencl.devices()[to_device(of).index or 0], capabilities)
     return new_device

@@ -107,7 +107,7 @@ def _ints(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
 
 def _to_default_device(tensor: Tensor) -> Tensor:
     """Move a tensor to the default device, as `tensor` would create it; in a worker that is `cpu`."""
-    return tensor if allocate is not None else tensor.to(device=default_device())  # type: ignore[no-any-return]
+    return tensor if allocate is not None else tensor.to(device=default_device())
 
 
 def _same(batch: Any, *, collate_fn_map: Any = None) -> Any:

@@ -106,7 +106,7 @@ def _fetch_samples(dataset: Any, indices: list[Any]) -> list[Any]:
         raise ArgumentError(
             f"{type(dataset).__name__}.__getitems__: {len(indices)} samples were asked for, and {len(samples)} came"
         )
-    return samples  # type: ignore[no-any-return]
+    return samples
 
 
 class Subset(Dataset):

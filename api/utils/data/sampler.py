@@ -30,7 +30,7 @@ def draw_seed(generator: Generator | None) -> int:
 
 
 def _permutation(count: int, generator: Generator | None) -> list[int]:
-    return randperm(count, generator=generator, device="cpu").tolist()  # type: ignore[no-any-return]
+    return randperm(count, generator=generator, device="cpu").tolist()
 
 
 class Sampler:

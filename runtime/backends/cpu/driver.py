@@ -169,7 +169,7 @@ class CpuDriver(HostDriver):
     def identity(self) -> str:
         """The key of stored timings: the compiler, its target and the processor."""
         self.require()
-        return self.executor.identity  # type: ignore[no-any-return]
+        return self.executor.identity
 
     # memory
 
@@ -197,12 +197,12 @@ class CpuDriver(HostDriver):
 
     def build(self, instances: Sequence[Instance]) -> int:
         self.require()
-        return self.executor.build(instances)  # type: ignore[no-any-return]
+        return self.executor.build(instances)
 
     def is_cached(self, instance: Instance) -> bool:
         """Return whether the cache on disk has a kernel."""
         self.require()
-        return self.executor.is_cached(instance)  # type: ignore[no-any-return]
+        return self.executor.is_cached(instance)
 
     def launcher(self, steps: Sequence[Step], scratch: Sequence[int]) -> Callable[..., None]:
         """Return `run(tensors, scalars, stream)` that launches `steps` in order.
@@ -214,7 +214,7 @@ class CpuDriver(HostDriver):
         self.require()
         runs = [self.executor.prepare(step) for step in steps]
         if len(runs) == 1 and not scratch:
-            return runs[0]  # type: ignore[no-any-return]
+            return runs[0]
 
         def run(tensors: list[Any], scalars: Sequence[Any], stream: CpuStream) -> None:
             operands = [*tensors, *[Scratch(self.allocate(n, stream)) for n in scratch]]

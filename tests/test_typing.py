@@ -1,0 +1,264 @@
+"""Check the types that users see: programs under `mypy --strict`, and the stubs against the package at run time."""
+
+import ast
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import weftgrad as wg
+
+pytest.importorskip("mypy")
+
+PACKAGE = Path(wg.__file__).parent
+if PACKAGE.name != "weftgrad":
+    pytest.skip("a type checker cannot see through an editable install", allow_module_level=True)
+STUB = PACKAGE / "_generated" / "tensor_methods.pyi"
+# Set by the runtime, by Python or by the class statement, not by the package's tables of methods.
+OWN_MEMBERS = {
+    "__annotations__", "__dict__", "__doc__", "__firstlineno__", "__init__", "__init_subclass__", "__module__",
+    "__slots__", "__static_attributes__", "__weakref__", "device", "dtype", "extra", "meta", "more", "ndim", "needs",
+    "node", "output", "read", "start", "storage",
+}  # fmt: skip
+
+TRAINING = '''
+import weftgrad as wg
+from weftgrad import Tensor, nn, optim
+from weftgrad.nn import functional as F
+from weftgrad.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Dropout(0.1))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.norm(self.body(x))
+        return self.head(F.gelu(hidden))
+
+
+def accuracy(scores: Tensor, target: Tensor) -> float:
+    return float((scores.argmax(1) == target).float().mean())
+
+
+def train() -> float:
+    wg.manual_seed(0)
+    x = wg.randn(64, 4)
+    y = (x @ wg.randn(4, 3)).argmax(1)
+    loader = DataLoader(TensorDataset(x, y), batch_size=16, shuffle=True)
+    model = Net(8)
+    optimizer = optim.AdamW(model.parameters(), lr=1e-2)
+    schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2)
+    total = 0.0
+    for _ in range(2):
+        for batch, target in loader:
+            loss = F.cross_entropy(model(batch), target)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            total += loss.item()
+        schedule.step()
+    with wg.no_grad():
+        return total + accuracy(model(x), y)
+
+
+def gradients() -> Tensor:
+    x = wg.ones(3, requires_grad=True)
+    (2 * x**2 - x / 3).sum().backward()
+    assert x.grad is not None
+    (grad,) = wg.autograd.grad((x * x).sum(), [x])
+    x.data.mul_(2).relu_()
+    values, indices = x.max(0)
+    smaller: Tensor = wg.where(x < 1, x, 0.0).clamp(min=0)
+    rows, columns = x.reshape(1, 3).shape
+    return x.grad + grad + values + indices + smaller.view(-1)[0] + rows * columns
+
+
+@wg.no_grad()
+def evaluate(model: nn.Module, x: Tensor) -> Tensor:
+    model.eval()
+    return x.softmax(-1)
+
+
+if __name__ == "__main__":
+    assert train() > 0
+    assert gradients().shape == (3,)
+    assert evaluate(Net(2), wg.ones(2)).tolist() == [0.5, 0.5]
+'''
+
+# An expression and its type.
+TYPES = [
+    ("x.sum()", "Tensor"),
+    ("x.sum(dim=-1, keepdim=True)", "Tensor"),
+    ("x.sum(axis=0)", "Tensor"),
+    ("x + 1", "Tensor"),
+    ("1 - x", "Tensor"),
+    ("x @ x", "Tensor"),
+    ("x == x", "Tensor"),
+    ("-x", "Tensor"),
+    ("abs(x)", "Tensor"),
+    ("x[0, 1:]", "Tensor"),
+    ("x.T", "Tensor"),
+    ("x.grad", "Tensor | None"),
+    ("x.shape", "Size"),
+    ("x.size()", "Size"),
+    ("x.size(0)", "int"),
+    ("x.dtype", "DType"),
+    ("len(x)", "int"),
+    ("float(x.sum())", "float"),
+    ("x.relu_()", "Tensor"),
+    ("x.absolute()", "Tensor"),
+    ("x.arctan2_(x)", "Tensor"),
+    ("x.squeeze_()", "Tensor"),
+    ("x.addmm_(x, x)", "Tensor"),
+    ("x.normal_(std=2.0)", "Tensor"),
+    ("x.max()", "Tensor"),
+    ("x.max(1).indices", "Tensor"),
+    ("x.sort().values", "Tensor"),
+    ("x.nonzero(as_tuple=True)", "tuple[Tensor, ...]"),
+    ("x.unique(return_counts=True)", "tuple[Tensor, ...]"),
+    ("x.split(1)", "tuple[Tensor, ...]"),
+    ("wg.absolute(x)", "Tensor"),
+    ("wg.softmax(x, 0)", "Tensor"),
+    ("wg.cat([x, x])", "Tensor"),
+    ("wg.dropout(x, 0.5, True)", "Tensor"),
+    ("wg.float32", "DType"),
+    ("wg.bool", "DType"),
+    ("wg.pi", "float"),
+    ("nn.Linear(2, 3)(x)", "Tensor"),
+    ("nn.ReLU(inplace=True)(x)", "Tensor"),
+    ("nn.Threshold(0.5, 0.0).value", "float"),
+    ("nn.CrossEntropyLoss()(x, x)", "Tensor"),
+    ("nn.GRU(2, 3)(x)[0]", "Tensor"),
+    ("nn.LSTM(2, 3)(x)", "tuple[Tensor, tuple[Tensor, Tensor]]"),
+    ("nn.Sequential(nn.ReLU(), nn.Tanh())(x)", "Tensor"),
+    ("F.max_pool1d(x, 2, return_indices=True)", "tuple[Tensor, Tensor]"),
+]
+# An expression and the error that mypy reports.
+ERRORS = [
+    ("wg.softmaxx(x, 0)", 'has no attribute "softmaxx"'),
+    ("x.summ()", 'has no attribute "summ"'),
+    ("x.relu__()", 'has no attribute "relu__"'),
+    ("nn.Lineaar(2, 3)", 'has no attribute "Lineaar"'),
+    ("F.reluu(x)", 'has no attribute "reluu"'),
+    ('x.sum(dim="rows")', 'incompatible type "str"'),
+    ("wg.relu([x])", 'incompatible type "list[Tensor]"'),
+    ("wg.add(x, x, beta=2)", 'Unexpected keyword argument "beta"'),
+    ("wg.ones(2, dtypes=wg.float32)", "No overload variant"),
+    ('x + "a"', "Unsupported operand types"),
+    ('nn.Linear("2", 3)', 'incompatible type "str"'),
+    ("nn.Linear(2, 3)(3)", 'incompatible type "int"'),
+    ("nn.Linear(2, 3)(x, x)", "Too many arguments"),
+    ("nn.Sigmoid(3)", "Too many arguments"),
+    ("nn.ReLU(inplce=True)", "Unexpected keyword argument"),
+]
+HEAD = "import weftgrad as wg\nfrom weftgrad import nn\nfrom weftgrad.nn import functional as F\nx = wg.ones(2, 2)\n"
+
+
+def mypy(folder, files):
+    """Return what `mypy --strict` reports on the files, by file and line."""
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--no-error-summary"]
+    search_path = str(PACKAGE.parent)
+    environment = {"MYPYPATH": search_path, "PATH": "/usr/bin:/bin"} if "site-packages" not in search_path else None
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    result = subprocess.run(
+        [*command, "--cache-dir", str(folder / "cache"), *files], cwd=folder, env=environment, capture_output=True,
+        text=True, timeout=240,
+    )  # fmt: skip
+    assert not result.stderr, result.stderr
+    messages = {}
+    for line in result.stdout.splitlines():
+        name, number, message = line.split(":", 2)
+        messages.setdefault((name, int(number)), []).append(message)
+    return messages
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    lines = [f"reveal_type({expression})" for expression, _ in TYPES + ERRORS]
+    files = {"training.py": TRAINING, "expressions.py": HEAD + "\n".join(lines) + "\n"}
+    return mypy(tmp_path_factory.mktemp("typing"), files)
+
+
+def messages_about(report, expression):
+    line = [row[0] for row in TYPES + ERRORS].index(expression) + HEAD.count("\n") + 1
+    return report["expressions.py", line]
+
+
+def test_a_training_program_has_no_type_errors_and_runs(report):
+    assert {key: text for key, text in report.items() if key[0] == "training.py"} == {}
+    exec(compile(TRAINING, "training.py", "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize(("expression", "type_name"), TYPES)
+def test_an_expression_has_its_type(report, expression, type_name):
+    (message,) = messages_about(report, expression)
+    assert re.sub(r"\b\w+\.(?=\w)", "", message).strip() == f'note: Revealed type is "{type_name}"'
+
+
+@pytest.mark.parametrize(("expression", "error"), ERRORS)
+def test_a_wrong_expression_is_an_error(report, expression, error):
+    assert any(error in text for text in messages_about(report, expression) if "error:" in text)
+
+
+# Stubs and run time ---------------------------------------------------------------------------------------------------
+
+
+@cache
+def declared_members():
+    names = {}
+    (declaration,) = (node for node in ast.parse(STUB.read_text()).body if isinstance(node, ast.ClassDef))
+    for node in declaration.body:
+        if isinstance(node, ast.FunctionDef):
+            names[node.name] = node
+        elif isinstance(node, ast.AnnAssign):
+            names[node.target.id] = node
+    return names
+
+
+def test_the_stub_declares_every_member_of_tensor_and_no_other():
+    assert set(declared_members()) == set(vars(wg.Tensor)) - OWN_MEMBERS
+
+
+def test_the_stub_agrees_with_tensor_on_properties():
+    for name, node in declared_members().items():
+        decorators = {ast.unparse(d).rpartition(".")[2] for d in getattr(node, "decorator_list", ())}
+        is_property = bool(decorators & {"property", "setter", "deleter"})
+        assert isinstance(vars(wg.Tensor)[name], property) == is_property, name
+
+
+def test_no_result_in_the_stub_is_any_except_where_python_objects_are_returned():
+    untyped = {
+        name
+        for name, node in declared_members().items()
+        if isinstance(node, ast.FunctionDef) and node.returns is not None and ast.unparse(node.returns) == "Any"
+    }
+    assert untyped == {"__dlpack__", "tolist"}
+
+
+def test_type_checkers_see_every_name_of_the_package(tmp_path):
+    names = sorted({*wg.__all__, *wg._LAZY, *wg._OF_LAYERS})
+    lines = ["import weftgrad as wg", *(f"wg.{name}" for name in names), "wg.no_such_name"]
+    messages = mypy(tmp_path, {"names.py": "\n".join(lines) + "\n"})
+    missing = {lines[number - 1] for _, number in messages}
+    assert missing == {"wg.no_such_name"}
+
+
+def test_every_name_that_the_function_stub_exports_exists():
+    names = {
+        alias.asname
+        for node in ast.parse((PACKAGE / "_generated" / "functions.pyi").read_text()).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if not alias.asname.startswith("_")
+    }
+    assert len(names) > 100
+    assert {name for name in names if not hasattr(wg, name)} == set()
