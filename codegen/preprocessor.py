@@ -91,16 +91,16 @@ class Preprocessor:
 
     Args:
         header_macros: Macros that stay in the text, with their definitions (`macros_of` of the header).
-        defines: Build options: values by name.
+        defines: Build options: values by name, or by name and parameters (`F(x)`).
 
     Attributes:
-        required: The macros of the source, with their values, that the expansion of a kept macro in the output reads.
-            Define them before compiling the output with the header.
+        required: The macros of the source that the expansion of a kept macro in the output reads: bodies by name, or by
+            name and parameters (`F(x)`). Define them before compiling the output with the header.
     """
 
     def __init__(self, header_macros: Mapping[str, Sequence[Macro]], defines: Mapping[str, str] | None = None):
         self._header_macros = dict(header_macros)
-        self._macros = {name: Macro(None, tuple(_tokens(value))) for name, value in (defines or {}).items()}
+        self._macros = dict(_definition(f"{name} {value}") for name, value in (defines or {}).items())
         self.required: dict[str, str] = {}
         self._output = ""
         self._branches: list[_Branch] = []
@@ -289,9 +289,20 @@ class Preprocessor:
                         continue
                     visited.add(token)
                     if token in self._macros and token not in (macro.parameters or ()):
-                        self.required[token] = "".join(self._expand([token], frozenset()))
+                        signature, value = self._resolved(token)
+                        self.required[signature] = value
                     elif token in self._header_macros:
                         pending.append(token)
+
+
+    def _resolved(self, name: str) -> tuple[str, str]:
+        """Return a source macro's name, with its parameters if it has any, and its body with other macros expanded."""
+        macro = self._macros[name]
+        if macro.parameters is None:
+            return name, "".join(self._expand([name], frozenset()))
+        pasted = {macro.body[j] for i, token in enumerate(macro.body) if token == "##" for j in (i - 1, i + 1)}
+        body = self._expand(macro.body, frozenset({name, *macro.parameters, *pasted}))
+        return f"{name}({', '.join(macro.parameters)})", "".join(body)
 
 
 def _skip_blanks(tokens: Sequence[str], i: int) -> int:

@@ -224,6 +224,25 @@ def test_the_preprocessor_knows_what_kept_macros_read():
     assert preprocessor.required == {"LANES": "16"}
 
 
+def test_kept_macros_that_read_macros_with_arguments():
+    """A macro that is defined in an undecided branch is printed, and the macros that it uses are required in full."""
+    source = """\
+#define WIDTH 4
+#define CAST(x, T) __builtin_astype(x, T) + WIDTH
+#if __has_builtin(f)
+#define LOAD(p) f(CAST(p, int))
+#else
+#define LOAD(p) *(p)
+#endif
+v = LOAD(q);
+"""
+    preprocessor = Preprocessor({})
+    assert "#if __has_builtin(f)" in preprocessor.run(source)
+    assert preprocessor.required == {"CAST(x, T)": "__builtin_astype(x, T) + 4"}
+    compiled = Preprocessor({}, {"__has_builtin(name)": "1"}).run(source)
+    assert compiled == "v = f(__builtin_astype(q, int) + 4);\n"
+
+
 # Triton's branches
 
 BRANCHES = '''

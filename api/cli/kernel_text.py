@@ -211,8 +211,12 @@ def _definitions(macros: Mapping[str, str]) -> str:
 
 
 def _predefined(caps: Capabilities) -> dict[str, str]:
-    """Return the macros of clang that kernels ask for, for the flags that `cpu` compiles with."""
-    return {"__AVX512F__": "1"} if processor.instruction_set(caps.lanes) == "avx512" else {}
+    """Return the macros of clang that kernels ask for, for the flags that `cpu` compiles with.
+
+    Every clang that `cpu` accepts has the built-ins that kernels ask for.
+    """
+    avx512 = {"__AVX512F__": "1"} if processor.instruction_set(caps.lanes) == "avx512" else {}
+    return {"__has_builtin(name)": "1", **avx512}
 
 
 def _triton_text(step: Step) -> KernelText:
