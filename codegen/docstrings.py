@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from .examples import doctest_lines
 from .kinds import OutputRow
 from .model import MISSING, Op, Param
 
@@ -55,6 +56,8 @@ def docstring(op: Op, outputs: Sequence[OutputRow] = (), *, takes_out: bool = Fa
     lines += _section("Returns", _returns(op, [o for o in outputs if not o.saved]))
     if op.kind in _KINDS_WITH_DTYPE_ERROR and op.dtypes != "all" and op.result != "float":
         lines += _section("Raises", ["UnsupportedDType: an operand has a dtype that is not allowed."])
+    if op.example:
+        lines += ["", "Example:", *(f"    {line}" for line in doctest_lines(op))]
     return _quoted(lines)
 
 
