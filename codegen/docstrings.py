@@ -38,6 +38,8 @@ def docstring(op: Op, outputs: Sequence[OutputRow] = (), *, takes_out: bool = Fa
         alias_count: Number of NumPy names among the parameters: `axis`, `keepdims`.
     """
     lines = (op.doc or f"{op.name}.").splitlines()
+    if len(lines) > 1 and lines[0].endswith("."):
+        lines[1:1] = [""] if lines[1] else []  # a summary is a paragraph of its own
     lines += _formula(op)
     facts = []
     if op.kind == "pointwise":
