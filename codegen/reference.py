@@ -100,6 +100,11 @@ def language_reference() -> str:
         _table(("dtypes:", "takes"), [(f"`{d}`", DTYPE_TEXT[d]) for d in DTYPES]),
         "`result:` is " + ", ".join(f"`{r}`" for r in RESULTS) + ", `like:NAME` (that operand's dtype), or one of "
         + ", ".join(f"`{d}`" for d in RESULT_DTYPES) + ".",
+        "## Examples",
+        "`example:` is one call of the op and the text that Python prints for its result: "
+        "`exp(tensor([0.0, 1.0])) -> tensor([1.0000, 2.7183])`. Arguments are literals and calls of weftgrad's "
+        "functions without the name of a module. A result of several lines needs a block (`example: |`). The docstring has the "
+        "call as a doctest, `>>> wg.exp(wg.tensor([0.0, 1.0]))`.",
         "## Autocast",
         "What happens to floating operands (float64 excepted) of calls inside `with autocast(...)`: " + "; ".join(
             f"`{word}`: {meaning}" for word, meaning in _AUTOCAST_TEXT.items())
