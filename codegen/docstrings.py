@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from .examples import doctest_lines
 from .kinds import OutputRow
 from .model import MISSING, Op, Param
 
@@ -37,6 +38,8 @@ def docstring(op: Op, outputs: Sequence[OutputRow] = (), *, takes_out: bool = Fa
         alias_count: Number of NumPy names among the parameters: `axis`, `keepdims`.
     """
     lines = (op.doc or f"{op.name}.").splitlines()
+    if len(lines) > 1 and lines[0].endswith("."):
+        lines[1:1] = [""] if lines[1] else []  # a summary is a paragraph of its own
     lines += _formula(op)
     facts = []
     if op.kind == "pointwise":
@@ -55,6 +58,8 @@ def docstring(op: Op, outputs: Sequence[OutputRow] = (), *, takes_out: bool = Fa
     lines += _section("Returns", _returns(op, [o for o in outputs if not o.saved]))
     if op.kind in _KINDS_WITH_DTYPE_ERROR and op.dtypes != "all" and op.result != "float":
         lines += _section("Raises", ["UnsupportedDType: an operand has a dtype that is not allowed."])
+    if op.example:
+        lines += ["", "Example:", *(f"    {line}" for line in doctest_lines(op))]
     return _quoted(lines)
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from .examples import example_errors
 from .kind_modules import kind_module
 from .model import TARGETS, Op, SpecError
 
@@ -27,7 +28,7 @@ def effect_errors(op: Op, entry: Mapping[str, Any]) -> list[SpecError]:
         op: The op.
         entry: The entry that it was made from, as written.
     """
-    checks = (_empty, _unread, _doc, _method, _alias, _operator, _product, _save, _let, _custom, _order)
+    checks = (_empty, _unread, _doc, _example, _method, _alias, _operator, _product, _save, _let, _custom, _order)
     return [
         SpecError(message, field=field, suggestion=remedy)
         for check in checks
@@ -78,6 +79,16 @@ def _doc(op: Op, entry: Mapping[str, Any]) -> Errors:
         if section in map(str.strip, op.doc.splitlines()):
             remedy = "write it as prose; this section is generated from signature and dtypes"
             yield "doc", f"{op.name}: the docstring would have the section {section!r} twice", remedy
+
+
+def _example(op: Op, entry: Mapping[str, Any]) -> Errors:
+    if "example" not in entry:
+        return
+    for message, remedy in example_errors(op):
+        yield "example", message, remedy
+    if "Example:" in map(str.strip, op.doc.splitlines()):
+        remedy = "leave one of them out"
+        yield "example", f"{op.name}: the text of `doc` has the section 'Example:' already", remedy
 
 
 def _method(op: Op, entry: Mapping[str, Any]) -> Errors:

@@ -41,6 +41,7 @@ COMMON: Fields = {
     "op": ((str,), "the signature, as in Python"),
     "kind": ((str,), f"one of {', '.join(KINDS)}"),
     "doc": ((str,), "what the op computes; the first line is the summary"),
+    "example": ((str,), "one call and the text of its result, for the docstring: CALL -> RESULT"),
     "dtypes": ((str,), f"allowed dtypes of operands: {', '.join(DTYPES)}"),
     "result": ((str,), f"the result's dtype: {', '.join(RESULTS)}, like:NAME or a dtype"),
     "operator": ((str,), "the Python operator that calls it"),
@@ -296,6 +297,7 @@ def _parse_op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -
     alias = entry.get("alias", ())
     op = Op(
         name=name, kind=kind, params=params, doc=str(entry.get("doc", "")).strip(),
+        example=str(entry.get("example", "")).strip(),
         dtypes=entry.get("dtypes", getattr(module, "DEFAULT_DTYPES", "numeric")),
         result=entry.get("result", "promote"), outputs=outputs if "out" in entry else {},
         grad={k: _expr_text(v) for k, v in grad.items()} if isinstance(grad, dict) else grad,

@@ -99,6 +99,7 @@ class Op:
     kind: str
     params: tuple[Param, ...]
     doc: str = ""
+    example: str = ""
     dtypes: str = "numeric"
     result: str = "promote"
     outputs: Mapping[str, str] = field(default_factory=dict)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .examples import doctest_lines
 from .expr import functions
 from .expr.parse import CONSTANTS, ROW_NAMES
 from .kind_modules import kind_module
@@ -99,6 +100,11 @@ def language_reference() -> str:
         _table(("dtypes:", "takes"), [(f"`{d}`", DTYPE_TEXT[d]) for d in DTYPES]),
         "`result:` is " + ", ".join(f"`{r}`" for r in RESULTS) + ", `like:NAME` (that operand's dtype), or one of "
         + ", ".join(f"`{d}`" for d in RESULT_DTYPES) + ".",
+        "## Examples",
+        "`example:` is one call of the op and the text that Python prints for its result: "
+        "`exp(tensor([0.0, 1.0])) -> tensor([1.0000, 2.7183])`. Arguments are literals and calls of weftgrad's "
+        "functions without the name of a module. A result of several lines needs a block (`example: |`). The docstring has the "
+        "call as a doctest, `>>> wg.exp(wg.tensor([0.0, 1.0]))`.",
         "## Autocast",
         "What happens to floating operands (float64 excepted) of calls inside `with autocast(...)`: " + "; ".join(
             f"`{word}`: {meaning}" for word, meaning in _AUTOCAST_TEXT.items())
@@ -240,10 +246,8 @@ def _escape_markup(prose: str) -> str:
 def op_page(op: Op) -> str:
     """Return an op's page: signature, prose, formula, derivatives, dtypes, saved tensors, an example."""
     parts = [f"# {op.name}", f"```python\n{op.spec['op']}\n```", _escape_markup(op.doc)]
-    parts += [
-        "## Formula",
-        f"```yaml\n{spec_text({k: v for k, v in op.spec.items() if k not in ('doc', 'reference', 'sample')})}```",
-    ]
+    not_shown = ("doc", "example", "reference", "sample")
+    parts += ["## Formula", f"```yaml\n{spec_text({k: v for k, v in op.spec.items() if k not in not_shown})}```"]
     parts += ["## Derivatives", _derivatives(op)]
     facts = [f"- dtypes: {DTYPE_TEXT[op.dtypes]}", f"- result: {op.result}"]
     if op.alias:
@@ -290,6 +294,9 @@ def _derivatives(op: Op) -> str:
 
 
 def _example(op: Op) -> str:
+    """Return Python code that calls the op: the spec's example, or a call with random operands."""
+    if op.example:
+        return "\n".join([">>> import weftgrad as wg", *doctest_lines(op)])
     module_path = {"torch": "wg", "nn.functional": "wg.nn.functional"}.get(op.namespace, "wg")
     lines = ["import weftgrad as wg", ""]
     arguments = []

@@ -59,6 +59,24 @@ def test_leaf_in_place():
         wg.ones(2, requires_grad=True).relu_()
 
 
+EXAMPLES = [name for name in PUBLIC if "\n    >>> " in inspect.getdoc(generated.FUNCTIONS[name][0])]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_of_specs_print_what_they_say(name):
+    """Run the example of a generated function, which its spec has in the field `example`."""
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    text = inspect.getdoc(generated.FUNCTIONS[name][0])
+    runner.run(doctest.DocTestParser().get_doctest(text, {"wg": wg}, name, None, None))
+    assert runner.tries == 1
+    assert not runner.failures
+
+
+def test_ops_with_an_example():
+    assert all("\nExample:\n    >>> " in inspect.getdoc(generated.FUNCTIONS[name][0]) for name in EXAMPLES)
+    assert {"add", "exp", "sum", "mean", "mm", "softmax", "where"} <= set(EXAMPLES)
+
+
 def _modules_with_examples() -> list[str]:
     """Read the sources of users' modules without importing them, because `cli.__main__` is one."""
     modules = []

@@ -14,6 +14,7 @@ import pytest
 
 import weftgrad as wg
 from weftgrad.codegen import reference
+from weftgrad.codegen.docstrings import docstring
 from weftgrad.codegen.generate import ExistingOps, functions_module, generate, load_files, own_specs, resolve
 from weftgrad.codegen.loader import COMMON, KIND_FIELDS, load_file, load_text
 from weftgrad.codegen.model import KINDS, SpecErrors
@@ -110,6 +111,21 @@ def test_all_errors_of_a_file_at_once():
         ({"reference": "numpy"}, "is not a function of"),
         ({"layout": "strange"}, "unknown layout"),
         ({"doc": None, "let": {"a": "1"}}, "unknown field 'let'"),
+        ({"example": 3}, "example: must be str, not int '3'"),
+        ({"example": " "}, "example: probe: no text"),
+        ({"example": "probe(tensor([0.0]))"}, "example: probe: no ' -> ' after a call of one line (write"),
+        ({"example": "probe(tensor([0.0])) -> "}, "example: probe: no ' -> '"),
+        ({"example": "probe(\n0) -> 1"}, "example: probe: no ' -> ' after a call of one line"),
+        ({"example": f"probe({'9' * 100}) -> 1"}, "example: probe: a call has at most 100 characters"),
+        ({"example": "probe(0) -> 1\n\n2"}, "example: probe: a line of the result is empty"),
+        ({"example": "probe(0) -> 1\n>>> 2"}, "example: probe: a line of the result is empty or begins with a prompt"),
+        ({"example": "probe(0 -> 1"}, "example: probe: 'probe(0' is not a Python expression"),
+        ({"example": "exp(tensor([0.0])) -> 1"}, "example: probe: the example does not call the op (call probe)"),
+        ({"example": "probe.name -> 1", "alias": "other"}, "does not call the op (call probe or other)"),
+        ({"example": "probe(lambda: 0) -> 1"}, "example: probe: 'lambda: 0' is not part of an example"),
+        ({"example": "probe(0).__class__ -> 1"}, "'probe(0).__class__' is not part of an example"),
+        ({"example": "probe(0) -> 1", "namespace": "hidden"}, "the namespace hidden has no public docstring"),
+        ({"example": "probe(0) -> 1", "doc": "Example:"}, "has the section 'Example:' already"),
     ],
 )  # fmt: skip
 def test_an_error_says_what_is_wrong(fields, message):
@@ -566,6 +582,14 @@ def test_the_schema_lists_the_fields_of_the_loader():
     for kind, entry in zip(KINDS, schema["items"]["oneOf"], strict=True):
         assert set(entry["properties"]) == set(COMMON | KIND_FIELDS[kind])
     json.loads(reference.schema_text())
+
+
+def test_the_example_of_a_loaded_op_is_in_its_docstring_and_on_its_page():
+    text = op(example="other(tensor([0.0]), 1)[0] -> 1.0", op="probe(input, k: Scalar)", out="k + input", alias="other")
+    (definition,) = load_text(text)
+    doctest_text = ">>> other(wg.tensor([0.0]), 1)[0]\n{}1.0\n"
+    assert "Example:\n    " + doctest_text.format(" " * 4) in docstring(definition)
+    assert doctest_text.format("") in reference.op_page(definition)
 
 
 def test_specs_survive_a_round_trip_through_yaml():

@@ -67,6 +67,7 @@ def op_page(record: OpRecord, style: Style) -> Iterator[str]:
     formulas = list(_formulas(record))
     for label, text in formulas:
         yield from _field(style, label, _cut(text, len(formulas)))
+    yield from _field(style, "example", " ".join(str(spec.get("example", "")).split()))
     yield from _derivatives(record, style)
     yield from _field(style, "cost", _cost(record))
     results = [f"{o.name}: {_RESULT_TEXT.get(o.result, o.result)}" for o in record.outputs if not o.saved]

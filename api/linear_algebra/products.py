@@ -31,6 +31,12 @@ __all__ = [
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Multiply vectors, matrices and batches of matrices by NumPy's rules.
 
+        out[..., i, j] = sum over k of input[..., i, k] * other[..., k, j]
+
+    Two vectors give their dot product, a 0-d tensor; a matrix and a vector give a vector. Leading dimensions are a
+    batch, and broadcast. Dtypes are integer or floating; two bool tensors are an error. Under autocast, operands are
+    cast to its half dtype.
+
     Args:
         input: `(n,)`, `(m, n)` or `(..., m, n)`.
         other: `(n,)`, `(n, p)` or `(..., n, p)`; leading dimensions broadcast.

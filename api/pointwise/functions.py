@@ -54,7 +54,11 @@ __all__ = [
 
 
 def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
-    """Return `input + alpha * other`, elementwise.
+    """Return `input + alpha * other`, element by element.
+
+    Shapes broadcast: a dimension of size 1, or a missing leading one, is repeated to the other operand's size. Dtypes
+    promote: an integer tensor plus a floating tensor is floating. A Python number changes the dtype only if it is of a
+    higher category (bool, integer, floating). The sum of two bool tensors is their logical or.
 
     Args:
         input: Tensor or number of any dtype.
