@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import sys
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -407,6 +408,11 @@ def _check_choices(entry: Located, report: Any) -> None:
     reference = entry.get("reference")
     if isinstance(reference, str) and not _REFERENCE.match(reference):
         report(f"{reference[:60]!r} is not a function of numpy, numpy.linalg, scipy.special or math", "reference")
+    elif isinstance(reference, str):
+        module_name, _, function = reference.rpartition(".")
+        module = sys.modules.get(module_name)  # a module that nobody imported is not imported for this check
+        if module is not None and not callable(getattr(module, function, None)):
+            report(f"{module_name} has no function {function!r}", "reference", _suggest(function, dir(module)))
 
 
 def _expr_text(value: Any) -> str:

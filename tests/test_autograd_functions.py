@@ -172,6 +172,8 @@ def test_products_with_vectors():
     assert functional.vhp(lambda t: next(factors) * cube(t), x, v)[0].item() == 9.0  # called once
     with pytest.raises(GradientError, match="shapes"):
         functional.jvp(cube, x, wg.ones(3))
+    with pytest.raises(GradientError, match="hvp: v has the shapes"):
+        functional.hvp(cube, x, wg.ones(3))
 
 
 def test_post_accumulate_grad_hook():

@@ -279,6 +279,25 @@ def test_a_process_may_end_with_work_queued(device_name: str) -> None:
     assert process.returncode == 0, (process.returncode, process.stderr)
 
 
+@needs_c
+def test_an_interrupt_in_a_finalizer_reaches_the_program(monkeypatch):
+    """Python drops exceptions of finalizers; Ctrl-C while a storage is deleted must stop the program all the same."""
+    tensor = wg.from_numpy(np.zeros(4))
+    retired = []
+
+    def retire(driver, owner, buffer):
+        retired.append(buffer)
+        if len(retired) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(wg.device("cpu").driver), "retire", retire)
+    with pytest.raises(KeyboardInterrupt):
+        del tensor
+        for _ in range(1000):
+            pass
+    assert len(retired) == 2  # the memory of an interrupted call is retired again
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_planned_call_after_a_fork() -> None:
     process = run_program(

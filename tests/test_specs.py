@@ -109,6 +109,7 @@ def test_all_errors_of_a_file_at_once():
         ({"sample": {"other": [0, 1]}}, "is no operand"),
         ({"sample": {"input": [1, 0]}}, "expected [low, high]"),
         ({"reference": "numpy"}, "is not a function of"),
+        ({"reference": "numpy.exq"}, "reference: numpy has no function 'exq' (did you mean 'exp"),
         ({"layout": "strange"}, "unknown layout"),
         ({"doc": None, "let": {"a": "1"}}, "unknown field 'let'"),
         ({"example": 3}, "example: must be str, not int '3'"),

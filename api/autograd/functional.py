@@ -219,9 +219,40 @@ def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
 
     Returns:
         (func(*inputs), v^T H).
+
+    Example:
+        >>> x = wg.tensor([1.0, 2.0])
+        >>> wg.autograd.functional.vhp(lambda x: (x**3).sum(), x, wg.ones(2))
+        (tensor(9.), tensor([ 6., 12.]))
     """
+    return _hessian_product("vhp", func, inputs, v, create_graph, strict)
+
+
+@enable_grad()
+def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+    """Compute the Hessian-vector product H v. It equals `vhp`, because a Hessian is symmetric.
+
+    Args:
+        func: Function of tensors that returns a one-element tensor.
+        inputs: One tensor or a tuple of tensors.
+        v: Vector with the shapes of the inputs.
+        create_graph: Keep the results differentiable.
+        strict: Raise an error if an output does not depend on an input.
+
+    Returns:
+        (func(*inputs), H v).
+
+    Example:
+        >>> x = wg.tensor([1.0, 2.0])
+        >>> wg.autograd.functional.hvp(lambda x: (x**3).sum(), x, wg.ones(2))
+        (tensor(9.), tensor([ 6., 12.]))
+    """
+    return _hessian_product("hvp", func, inputs, v, create_graph, strict)
+
+
+def _hessian_product(name: str, func: Function, inputs: Any, v: Any, create_graph: bool, strict: bool) -> Any:
     leaves = _make_leaves(inputs, create_graph)
-    seeds = _vectors(v, leaves, "vhp")
+    seeds = _vectors(v, leaves, name)
     value: Any = None
 
     def keep_value(*args: Any) -> Any:  # a second call could draw other random numbers
@@ -233,8 +264,3 @@ def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     return _format_output((value,), True, create_graph), _format_output(
         product, isinstance(inputs, Tensor), create_graph
     )
-
-
-def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """Compute the Hessian-vector product H v. It equals `vhp`, because a Hessian is symmetric."""
-    return vhp(func, inputs, v, create_graph, strict)

@@ -83,7 +83,10 @@ PyObject *storage_of(PyObject *device, PyObject *owner, PyObject *stream, PyObje
     return storage;
 }
 
-/* `Storage.__del__`: return the block to its pool, or retire foreign memory. */
+/* `Storage.__del__`: return the block to its pool, or retire foreign memory.
+ *
+ * Python prints and drops an exception of a finalizer. A Ctrl-C that arrives while a driver's `retire` runs would be
+ * lost, so the interrupt is raised again, in the code that runs after the finalizer. */
 PyObject *finalize(PyObject *storage, PyObject *Py_UNUSED(unused)) {
     PyObject *block = SLOT(storage, Storage, block), *owner = SLOT(storage, Storage, owner);
     if (block != NULL && block != Py_None)
@@ -91,7 +94,13 @@ PyObject *finalize(PyObject *storage, PyObject *Py_UNUSED(unused)) {
     if (owner == NULL || owner == Py_None) Py_RETURN_NONE;
     PyObject *memory_driver = PyObject_GetAttr(SLOT(storage, Storage, device), s_driver);
     if (memory_driver == NULL) return NULL;
-    PyObject *result = PyObject_CallMethodObjArgs(memory_driver, s_retire, owner, SLOT(storage, Storage, buffer), NULL);
+    PyObject *buffer = SLOT(storage, Storage, buffer);
+    PyObject *result = PyObject_CallMethodObjArgs(memory_driver, s_retire, owner, buffer, NULL);
+    if (result == NULL && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+        PyErr_Clear();
+        result = PyObject_CallMethodObjArgs(memory_driver, s_retire, owner, buffer, NULL);
+        PyErr_SetInterrupt();
+    }
     Py_DECREF(memory_driver);
     return result;
 }
