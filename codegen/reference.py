@@ -103,8 +103,8 @@ def language_reference() -> str:
         "## Examples",
         "`example:` is one call of the op and the text that Python prints for its result: "
         "`exp(tensor([0.0, 1.0])) -> tensor([1.0000, 2.7183])`. Arguments are literals and calls of weftgrad's "
-        "functions without the name of a module. A result of several lines needs a block (`example: |`). The docstring "
-        "has the call as a doctest, `>>> wg.exp(wg.tensor([0.0, 1.0]))`.",
+        "functions without the name of a module. A result of several lines needs a block (`example: |`). "
+        "The docstring has the call as a doctest, `>>> wg.exp(wg.tensor([0.0, 1.0]))`.",
         "## Autocast",
         "What happens to floating operands (float64 excepted) of calls inside `with autocast(...)`: " + "; ".join(
             f"`{word}`: {meaning}" for word, meaning in _AUTOCAST_TEXT.items())

@@ -16,7 +16,7 @@ import pytest
 import weftgrad as wg
 
 ROOT = Path(os.environ.get("WEFTGRAD_CHECKOUT") or Path(__file__).resolve().parent.parent)
-PAGES = ("README.md", "docs/tutorial.md", "docs/training.md", "docs/your-own-op.md")
+PAGES = ("README.md", "docs/tutorial.md", "docs/training.md", "docs/memory-and-streams.md", "docs/your-own-op.md")
 pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="needs the checkout: set WEFTGRAD_CHECKOUT")
 
 
@@ -52,6 +52,12 @@ def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     assert process.returncode == 0, f"{page}: {process.stderr[-2000:]}"
 
 
+@pytest.mark.parametrize(("module", "name"), [("test_new_kind", "KIND"), ("test_new_backend", "BACKEND")])
+def test_code_of_extensions_is_the_code_that_tests_run(module: str, name: str) -> None:
+    code = getattr(importlib.import_module(module), name).strip()
+    assert f"```text\n{code}\n```" in (ROOT / "docs/extending.md").read_text(encoding="utf-8")
+
+
 def coverage_page(names: dict[str, Any]) -> str:
     spec = importlib.util.spec_from_file_location("coverage_pages", ROOT / "docs/_extensions/coverage_pages.py")
     assert spec
@@ -80,7 +86,8 @@ def test_links_between_pages_and_files_lead_somewhere() -> None:
     """On the site Sphinx checks them; this holds for readers of the repository."""
     built = {"docs/ops/index.md", "docs/coverage.md", "docs/spec-language.md"}
     for page in [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose):
             if "://" in target or target.startswith("mailto:"):
                 continue
             path = Path(os.path.normpath(page.parent / target))
