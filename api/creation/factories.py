@@ -43,8 +43,18 @@ def tensor(
         requires_grad: Whether to record operations on the result.
         pin_memory: Whether to use page-locked host memory.
 
+    Returns:
+        Tensor of the shape of `data`.
+
     Raises:
         ArgumentError: The data is ragged, or a Python number does not fit the integer dtype (array elements wrap).
+
+    Example:
+        >>> wg.tensor([[1, 2], [3, 4]])
+        tensor([[1, 2],
+                [3, 4]])
+        >>> wg.tensor(0.5)
+        tensor(0.5000)
     """
     if isinstance(data, Tensor):
         output = _copy_tensor(data, dtype, device)
@@ -114,7 +124,24 @@ def _copy_tensor(source: Tensor, dtype: Any, device: Any) -> Tensor:
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """Convert `data` to a tensor; share its memory where dtype and device allow that."""
+    """Convert `data` to a tensor; share its memory where dtype and device allow that.
+
+    Args:
+        data: A tensor, a NumPy array, nested sequences, or a number.
+        dtype: Dtype of the result; None: that of a tensor or array, else chosen by the numbers, as in `tensor`.
+        device: Device of the result.
+
+    Returns:
+        `data` itself if it is such a tensor; a tensor over an array's memory if that is writable and on the host; else
+        a copy.
+
+    Example:
+        >>> x = wg.tensor([1, 2])
+        >>> wg.as_tensor(x) is x
+        True
+        >>> wg.as_tensor([1.0, 2.0])
+        tensor([1., 2.])
+    """
     if isinstance(data, Tensor):
         return data.to(device=device, dtype=dtype)
     on_host = to_device(device).type == "cpu"
@@ -140,8 +167,15 @@ def asarray(
         copy: True always copies, None copies where needed, False never copies.
         requires_grad: Whether to record operations on the result.
 
+    Returns:
+        Tensor of the shape of `obj`.
+
     Raises:
         ArgumentError: `copy` is False and the memory cannot be shared.
+
+    Example:
+        >>> wg.asarray((1, 2), dtype=wg.float32)
+        tensor([1., 2.])
     """
     output = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
     if copy is False and not (output is obj or (isinstance(obj, np.ndarray) and np.shares_memory(obj, output.numpy()))):
@@ -150,9 +184,26 @@ def asarray(
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
-    """Create a `cpu` tensor that shares the memory of `array`. A read-only array is copied, with a warning.
+    """Create a `cpu` tensor that shares the memory of `array`.
 
-    Raises `ArgumentError` if the strides do not allow sharing.
+    A read-only array is copied, with a warning.
+
+    Args:
+        array: Array of a dtype that tensors have.
+
+    Returns:
+        Tensor of the shape, dtype and strides of `array`.
+
+    Raises:
+        ArgumentError: Strides are negative, or no multiples of the element's size.
+
+    Example:
+        >>> import numpy as np
+        >>> array = np.zeros(2)
+        >>> tensor = wg.from_numpy(array)
+        >>> array[0] = 5
+        >>> tensor
+        tensor([5., 0.], dtype=weftgrad.float64)
     """
     if not isinstance(array, np.ndarray):
         raise ArgumentError(f"from_numpy: takes a numpy.ndarray, not {type(array).__name__}")
@@ -172,8 +223,15 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         offset: Bytes to skip at the start.
         requires_grad: Whether to record operations on the result.
 
+    Returns:
+        Vector of the buffer's elements.
+
     Raises:
         ArgumentError: The buffer is too short.
+
+    Example:
+        >>> wg.frombuffer(bytearray([1, 2, 3]), dtype=wg.uint8, offset=1)
+        tensor([2, 3], dtype=weftgrad.uint8)
     """
     target_dtype = dtypes.parse(dtype)
     if target_dtype.name == "bfloat16":
@@ -186,7 +244,19 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
 
 
 def from_dlpack(source: Any) -> Tensor:
-    """Create a tensor that shares the memory of an object with `__dlpack__` on the host."""
+    """Create a tensor that shares the memory of an object with `__dlpack__` on the host.
+
+    Args:
+        source: Object with `__dlpack__`, such as a NumPy array or another library's tensor, in host memory.
+
+    Returns:
+        Tensor of the shape and dtype of `source`.
+
+    Example:
+        >>> import numpy as np
+        >>> wg.from_dlpack(np.arange(3))
+        tensor([0, 1, 2])
+    """
     if isinstance(source, Tensor):
         return source
     array = np.from_dlpack(source)
@@ -207,7 +277,26 @@ def empty(
     *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, **named: Any,
 ) -> Tensor:  # fmt: skip
-    """Create an uninitialised tensor. Pass the shape as ints, as one sequence, or as `size=`."""
+    """Create an uninitialised tensor. Pass the shape as ints, as one sequence, or as `size=`.
+
+    Args:
+        *size: The shape, as ints or as one sequence.
+        out: Tensor to write the result to.
+        dtype: Dtype of the result; None: the default dtype.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+        memory_format: Accepted for compatibility with PyTorch.
+        **named: `size=`: the shape, as a sequence.
+
+    Returns:
+        Tensor of shape `size`, whose elements are undefined.
+
+    Example:
+        >>> wg.empty(2, 3).shape
+        weftgrad.Size([2, 3])
+    """
     output = allocate_output("empty", size, named, dtype, device, out)
     return finalize_output(output, "empty", requires_grad, None, layout, pin_memory)
 
@@ -215,7 +304,22 @@ def empty(
 def empty_strided(
     size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """Create an uninitialised tensor of shape `size` with strides `stride`, in elements."""
+    """Create an uninitialised tensor of shape `size` with strides `stride`, in elements.
+
+    Args:
+        size: Shape.
+        stride: Distance between neighbours along each dimension, in elements.
+        dtype: Dtype of the result; None: the default dtype.
+        device: Device of the result.
+        requires_grad: Whether to record operations on the result.
+
+    Returns:
+        Tensor of shape `size`, whose elements are undefined.
+
+    Example:
+        >>> wg.empty_strided((2, 3), (1, 2)).stride()
+        (1, 2)
+    """
     target_dtype = dtypes.parse(dtype or dtypes.default_dtype())
     output = _empty(meta(target_dtype, shape_of((tuple(size),)), tuple(stride), to_device(device)))
     return finalize_output(output, "empty_strided", requires_grad)
@@ -228,6 +332,24 @@ def full(
     """Create a tensor of shape `size` filled with `fill_value`.
 
     Without `dtype`, the number's type decides the dtype.
+
+    Args:
+        size: Shape.
+        fill_value: Number, or a tensor of one element.
+        out: Tensor to write the result to.
+        dtype: Dtype of the result; None: bool, int64 or the default dtype, by the number's type.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+
+    Returns:
+        Tensor of shape `size`.
+
+    Example:
+        >>> wg.full((2, 2), 7)
+        tensor([[7, 7],
+                [7, 7]])
     """
     if isinstance(fill_value, (Tensor, np.generic)):
         fill_value = fill_value.item()
@@ -270,7 +392,26 @@ def zeros(
     *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
-    """Create a tensor of zeros. Pass the shape as ints, as one sequence, or as `size=`."""
+    """Create a tensor of zeros. Pass the shape as ints, as one sequence, or as `size=`.
+
+    Args:
+        *size: The shape, as ints or as one sequence.
+        out: Tensor to write the result to.
+        dtype: Dtype of the result; None: the default dtype.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+        **named: `size=`: the shape, as a sequence.
+
+    Returns:
+        Tensor of shape `size`.
+
+    Example:
+        >>> wg.zeros(2, 3)
+        tensor([[0., 0., 0.],
+                [0., 0., 0.]])
+    """
     output = _fill_output(allocate_output("zeros", size, named, dtype, device, out), 0, out)
     return finalize_output(output, "zeros", requires_grad, None, layout, pin_memory)
 
@@ -289,7 +430,25 @@ def ones(
     *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
-    """Create a tensor of ones. Pass the shape as ints, as one sequence, or as `size=`."""
+    """Create a tensor of ones. Pass the shape as ints, as one sequence, or as `size=`.
+
+    Args:
+        *size: The shape, as ints or as one sequence.
+        out: Tensor to write the result to.
+        dtype: Dtype of the result; None: the default dtype.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+        **named: `size=`: the shape, as a sequence.
+
+    Returns:
+        Tensor of shape `size`.
+
+    Example:
+        >>> wg.ones(2, dtype=wg.int64)
+        tensor([1, 1])
+    """
     output = _fill_output(allocate_output("ones", size, named, dtype, device, out), 1, out)
     return finalize_output(output, "ones", requires_grad, None, layout, pin_memory)
 
@@ -301,6 +460,22 @@ def empty_like(
     """Create an uninitialised tensor with the shape, dtype and device of `input`.
 
     It has the strides of `input` if these are dense, or row-major ones with `memory_format=contiguous_format`.
+
+    Args:
+        input: Tensor of any dtype.
+        dtype: Dtype of the result; None: that of `input`.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result; None: that of `input`.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+        memory_format: `contiguous_format`: row-major strides; else the strides of `input` if they are dense.
+
+    Returns:
+        Tensor of the shape of `input`, whose elements are undefined.
+
+    Example:
+        >>> wg.empty_like(wg.ones(2, 3)).shape
+        weftgrad.Size([2, 3])
     """
     only_tensors("empty_like", input)
     target_dtype = input.meta.dtype if dtype is None else dtypes.parse(dtype)
@@ -314,7 +489,25 @@ def full_like(
     input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Create a tensor with the shape, dtype and device of `input`, filled with `fill_value`."""
+    """Create a tensor with the shape, dtype and device of `input`, filled with `fill_value`.
+
+    Args:
+        input: Tensor of any dtype.
+        fill_value: Number.
+        dtype: Dtype of the result; None: that of `input`.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result; None: that of `input`.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+        memory_format: Accepted for compatibility with PyTorch.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.full_like(wg.zeros(2), 3)
+        tensor([3., 3.])
+    """
     only_tensors("full_like", input)
     output = _fill_constant(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), fill_value)
     return finalize_output(output, "full_like", requires_grad, None, layout, pin_memory)
@@ -324,7 +517,24 @@ def zeros_like(
     input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Create a tensor of zeros with the shape, dtype and device of `input`."""
+    """Create a tensor of zeros with the shape, dtype and device of `input`.
+
+    Args:
+        input: Tensor of any dtype.
+        dtype: Dtype of the result; None: that of `input`.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result; None: that of `input`.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+        memory_format: Accepted for compatibility with PyTorch.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.zeros_like(wg.tensor([1, 2]))
+        tensor([0, 0])
+    """
     only_tensors("zeros_like", input)
     output = _fill_constant(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), 0)
     return finalize_output(output, "zeros_like", requires_grad, None, layout, pin_memory)
@@ -334,14 +544,44 @@ def ones_like(
     input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Create a tensor of ones with the shape, dtype and device of `input`."""
+    """Create a tensor of ones with the shape, dtype and device of `input`.
+
+    Args:
+        input: Tensor of any dtype.
+        dtype: Dtype of the result; None: that of `input`.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result; None: that of `input`.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+        memory_format: Accepted for compatibility with PyTorch.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.ones_like(wg.tensor([1, 2]))
+        tensor([1, 1])
+    """
     only_tensors("ones_like", input)
     output = _fill_constant(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), 1)
     return finalize_output(output, "ones_like", requires_grad, None, layout, pin_memory)
 
 
 def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Create a 0-d tensor, of the default dtype unless `dtype` is set."""
+    """Create a 0-d tensor, of the default dtype unless `dtype` is set.
+
+    Args:
+        value: Number.
+        dtype: Dtype of the result; None: the default dtype.
+        device: Device of the result.
+
+    Returns:
+        Tensor of shape `()`.
+
+    Example:
+        >>> wg.scalar_tensor(3)
+        tensor(3.)
+    """
     return full((), value, dtype=dtype or dtypes.default_dtype(), device=device)
 
 
@@ -394,9 +634,18 @@ def arange(
         requires_grad: Whether to record operations on the result.
         pin_memory: Whether to use page-locked host memory.
 
+    Returns:
+        Vector of ceil((end - start) / step) elements.
+
     Raises:
         ArgumentError: The step is 0 or has the wrong sign.
         UnsupportedDType: `dtype` is bool.
+
+    Example:
+        >>> wg.arange(5)
+        tensor([0, 1, 2, 3, 4])
+        >>> wg.arange(1, 2, 0.25)
+        tensor([1.0000, 1.2500, 1.5000, 1.7500])
     """
     if start is None and end is None:
         raise ArgumentError("arange: takes an end")
@@ -428,7 +677,26 @@ def linspace(
     start: float, end: float, steps: int, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Create `steps` evenly spaced values from `start` to `end` inclusive; integer dtypes round towards zero."""
+    """Create `steps` evenly spaced values from `start` to `end` inclusive; integer dtypes round towards zero.
+
+    Args:
+        start: First value.
+        end: Last value.
+        steps: Number of values.
+        out: Tensor to write the result to.
+        dtype: Dtype of the result; None: the default dtype.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+
+    Returns:
+        Vector of `steps` elements.
+
+    Example:
+        >>> wg.linspace(0, 1, 5)
+        tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    """
     count = to_integer(steps, "linspace", "steps")
     first, last = (float(_endpoint(x, "linspace", False)) for x in (start, end))
     target_dtype, target_device = resolve_dtype_and_device(dtype, device, out)
@@ -446,7 +714,27 @@ def logspace(
     start: float, end: float, steps: int, base: float = 10.0, *, out: Tensor | None = None, dtype: Any = None,
     layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Create the vector `base ** linspace(start, end, steps)`."""
+    """Create the vector `base ** linspace(start, end, steps)`.
+
+    Args:
+        start: Exponent of the first value.
+        end: Exponent of the last value.
+        steps: Number of values.
+        base: Base of the powers.
+        out: Tensor to write the result to.
+        dtype: Dtype of the result; None: the default dtype.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+
+    Returns:
+        Vector of `steps` elements.
+
+    Example:
+        >>> wg.logspace(0, 2, 3)
+        tensor([  1.,  10., 100.])
+    """
     output = host_data.from_host(
         np.logspace(start, end, steps, base=base), *resolve_dtype_and_device(dtype, device, out)
     )
@@ -457,7 +745,26 @@ def eye(
     n: int, m: int | None = None, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Create an `(n, m)` matrix with ones on the diagonal and zeros elsewhere; `m` defaults to `n`."""
+    """Create an `(n, m)` matrix with ones on the diagonal and zeros elsewhere; `m` defaults to `n`.
+
+    Args:
+        n: Number of rows.
+        m: Number of columns; None: `n`.
+        out: Tensor to write the result to.
+        dtype: Dtype of the result; None: the default dtype.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+
+    Returns:
+        Tensor of shape `(n, m)`.
+
+    Example:
+        >>> wg.eye(2)
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
     rows, columns = (to_integer(k, "eye", name) for k, name in ((n, "n"), (n if m is None else m, "m")))
     target_dtype, target_device = resolve_dtype_and_device(dtype, device, out)
     output = zeros(rows, columns, dtype=target_dtype, device=target_device)

@@ -55,6 +55,11 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
 
     Raises:
         IndexOutOfRange: An index is out of range.
+
+    Example:
+        >>> wg.gather(wg.tensor([[1, 2], [3, 4]]), 1, wg.tensor([[0], [1]]))
+        tensor([[1],
+                [4]])
     """
     only_tensors("gather", input, index)
     axis_index = layout.normalize_dim(dim, input.meta.ndim, "gather")
@@ -109,6 +114,11 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     Raises:
         IndexOutOfRange: A position is out of range.
         ShapeError: `index` is not a vector.
+
+    Example:
+        >>> wg.index_select(wg.tensor([[1, 2], [3, 4]]), 1, wg.tensor([1]))
+        tensor([[2],
+                [4]])
     """
     only_tensors("index_select", input, index)
     axis_index = layout.normalize_dim(dim, input.meta.ndim, "index_select")
@@ -125,7 +135,20 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
 
 @accept_axis
 def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """Return a view of the slice at `index` of dimension `dim`, without that dimension."""
+    """Return a view of the slice at `index` of dimension `dim`, without that dimension.
+
+    Args:
+        input: Tensor.
+        dim: The dimension.
+        index: Position; negative positions count from the end.
+
+    Returns:
+        A view of `input`.
+
+    Example:
+        >>> wg.select(wg.tensor([[1, 2], [3, 4]]), 0, -1)
+        tensor([3, 4])
+    """
     return ops.select(input, dim, index)
 
 
@@ -139,7 +162,20 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
 
 
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Return elements of the flattened `input`, in the shape of `index`. Negative positions count from the end."""
+    """Return elements of the flattened `input`, in the shape of `index`. Negative positions count from the end.
+
+    Args:
+        input: Tensor.
+        index: int64 tensor of any shape.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the shape of `index`.
+
+    Example:
+        >>> wg.take(wg.tensor([[1, 2], [3, 4]]), wg.tensor([0, -1]))
+        tensor([1, 4])
+    """
     only_tensors("take", input, index)
     index = without_negatives(index, input.meta.numel, 0)  # type: ignore[assignment]
     output = call(_take_at, (input, index), (0, input.meta.ndim))
@@ -166,8 +202,15 @@ def nonzero(
 ) -> Tensor | tuple[Tensor, ...]:
     """Return the indices of the elements that are not 0. The host waits for their number.
 
-    Returns:
-        int64 `(count, ndim)`; with `as_tuple`, a tuple of `ndim` vectors.
+    Args:
+        input: Tensor.
+        out: Tensor to write the result to.
+        as_tuple: Whether to return a vector for each dimension.
+
+    Example:
+        >>> wg.nonzero(wg.tensor([0, 5, 0, 7]))
+        tensor([[1],
+                [3]])
     """
     only_tensors("nonzero", input)
     linear = positions(input)
@@ -187,7 +230,19 @@ def nonzero(
 
 
 def argwhere(input: Tensor) -> Tensor:
-    """Return the indices of the elements that are not 0: int64 `(count, ndim)`."""
+    """Return the indices of the elements that are not 0: int64 `(count, ndim)`.
+
+    Args:
+        input: Tensor.
+
+    Returns:
+        int64 tensor of shape `(count, ndim)`.
+
+    Example:
+        >>> wg.argwhere(wg.tensor([[0, 5], [7, 0]]))
+        tensor([[0, 1],
+                [1, 0]])
+    """
     return nonzero(input)
 
 
@@ -200,7 +255,20 @@ def _broadcast_mask(input: Tensor, mask: Tensor, where: str) -> tuple[Tensor, Te
 
 
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """Return `input` with `value` (a number or 0-d tensor) where `mask` (bool) is true; the shapes broadcast."""
+    """Return `input` with `value` (a number or 0-d tensor) where `mask` (bool) is true; the shapes broadcast.
+
+    Args:
+        input: Tensor.
+        mask: bool tensor.
+        value: Number, or a tensor of shape `()`.
+
+    Returns:
+        Tensor of the broadcast shape and the dtype of `input`.
+
+    Example:
+        >>> wg.masked_fill(wg.tensor([1, 2]), wg.tensor([True, False]), 9)
+        tensor([9, 2])
+    """
     if not isinstance(input, Tensor):
         raise ArgumentError("masked_fill: input must be a tensor; make one with tensor()")
     only_tensors("masked_fill", mask)
@@ -216,14 +284,40 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Return the elements where `mask` is true as a vector; shapes broadcast. The host waits for their number."""
+    """Return the elements where `mask` is true as a vector; shapes broadcast. The host waits for their number.
+
+    Args:
+        input: Tensor.
+        mask: bool tensor.
+        out: Tensor to write the result to.
+
+    Returns:
+        Vector of the dtype of `input`.
+
+    Example:
+        >>> wg.masked_select(wg.tensor([1, 2, 3]), wg.tensor([True, False, True]))
+        tensor([1, 3])
+    """
     expanded, expanded_mask = _broadcast_mask(input, mask, "masked_select")
     output = call(_take_at, (expanded, positions(expanded_mask)), (0, expanded.meta.ndim))
     return output if out is None else copy_to_out(output, out, "masked_select")
 
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """Return `input` with the first elements of `source` where `mask` is true. The host waits for their number."""
+    """Return `input` with the first elements of `source` where `mask` is true. The host waits for their number.
+
+    Args:
+        input: Tensor.
+        mask: bool tensor, which broadcasts to the shape of `input`.
+        source: Tensor with at least as many elements as `mask` has true ones.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.masked_scatter(wg.zeros(3), wg.tensor([True, False, True]), wg.tensor([5.0, 6.0]))
+        tensor([5., 0., 6.])
+    """
     expanded, expanded_mask = _broadcast_mask(input, mask, "masked_scatter")
     if source.meta.dtype is not input.meta.dtype:
         raise DTypeError(f"masked_scatter: input is {input.meta.dtype.name} and source {source.meta.dtype.name}")

@@ -52,9 +52,16 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None, a
         out: Tensor to write the result to.
         axis: NumPy's name for `dim`.
 
+    Returns:
+        Tensor of the promoted dtype.
+
     Raises:
         ShapeError: The shapes differ in another dimension, or a tensor has no dimensions.
         DeviceError: The tensors are on different devices.
+
+    Example:
+        >>> wg.cat([wg.tensor([1, 2]), wg.tensor([3])])
+        tensor([1, 2, 3])
     """
     if axis is not None:
         dim = resolve_axis_alias("cat", dim, 0, axis)
@@ -118,9 +125,17 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None,
         out: Tensor to write the result to.
         axis: NumPy's name for `dim`.
 
+    Returns:
+        Tensor of the promoted dtype, with one dimension more.
+
     Raises:
         ShapeError: The shapes differ.
         DeviceError: The tensors are on different devices.
+
+    Example:
+        >>> wg.stack([wg.tensor([1, 2]), wg.tensor([3, 4])])
+        tensor([[1, 2],
+                [3, 4]])
     """
     if axis is not None:
         dim = resolve_axis_alias("stack", dim, 0, axis)
@@ -243,13 +258,38 @@ def _reshape_to_ndim(tensors: Sequence[Tensor], ndim: int, where: str) -> list[T
 
 
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Concatenate along dimension 1; vectors along dimension 0."""
+    """Concatenate along dimension 1; vectors along dimension 0.
+
+    Args:
+        tensors: At least one tensor.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the promoted dtype.
+
+    Example:
+        >>> wg.hstack([wg.tensor([1, 2]), wg.tensor([3])])
+        tensor([1, 2, 3])
+    """
     inputs = _reshape_to_ndim(tensors, 1, "hstack")
     return cat(inputs, 0 if inputs[0].meta.ndim == 1 else 1, out=out)
 
 
 def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Concatenate along dimension 0. A vector `(n,)` counts as a row `(1, n)`."""
+    """Concatenate along dimension 0. A vector `(n,)` counts as a row `(1, n)`.
+
+    Args:
+        tensors: At least one tensor.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the promoted dtype.
+
+    Example:
+        >>> wg.vstack([wg.tensor([1, 2]), wg.tensor([3, 4])])
+        tensor([[1, 2],
+                [3, 4]])
+    """
     return cat(_reshape_to_ndim(tensors, 2, "vstack"), 0, out=out)
 
 
@@ -257,12 +297,38 @@ row_stack = vstack
 
 
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Concatenate along dimension 2. Inputs with fewer dimensions become `(1, n, 1)` or `(n, m, 1)` first."""
+    """Concatenate along dimension 2. Inputs with fewer dimensions become `(1, n, 1)` or `(n, m, 1)` first.
+
+    Args:
+        tensors: At least one tensor.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the promoted dtype.
+
+    Example:
+        >>> wg.dstack([wg.tensor([1, 2]), wg.tensor([3, 4])])
+        tensor([[[1, 3],
+                 [2, 4]]])
+    """
     return cat(_reshape_to_ndim(tensors, 3, "dstack"), 2, out=out)
 
 
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Concatenate along dimension 1. A vector `(n,)` counts as a column `(n, 1)`."""
+    """Concatenate along dimension 1. A vector `(n,)` counts as a column `(n, 1)`.
+
+    Args:
+        tensors: At least one tensor.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the promoted dtype.
+
+    Example:
+        >>> wg.column_stack([wg.tensor([1, 2]), wg.tensor([3, 4])])
+        tensor([[1, 3],
+                [2, 4]])
+    """
     inputs = _check_tensors(tensors, "column_stack")
     return cat([views.reshape(t, (t.meta.numel, 1)) if t.meta.ndim < 2 else t for t in inputs], 1, out=out)
 
@@ -280,6 +346,12 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     Raises:
         ShapeError: A tensor has more than one dimension.
         DTypeError: The dtypes differ.
+
+    Example:
+        >>> x, y = wg.meshgrid(wg.tensor([1, 2]), wg.tensor([3, 4]), indexing='xy')
+        >>> x
+        tensor([[1, 2],
+                [1, 2]])
     """
     vectors = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
     if indexing not in (None, "ij", "xy"):

@@ -28,7 +28,20 @@ def _ints(args: tuple[Any, ...], where: str) -> tuple[int, ...]:
 
 
 def repeat(self: Tensor, *sizes: Any, repeats: Sequence[int] | None = None) -> Tensor:
-    """Repeat the tensor `sizes[d]` times along each dimension `d`; additional sizes add leading dimensions."""
+    """Repeat the tensor `sizes[d]` times along each dimension `d`; additional sizes add leading dimensions.
+
+    Args:
+        *sizes: Number of repetitions of each dimension, as ints or as one sequence.
+        repeats: The numbers by name.
+
+    Returns:
+        A copy of shape `sizes[d] * shape[d]`.
+
+    Example:
+        >>> wg.tensor([1, 2]).repeat(2, 2)
+        tensor([[1, 2, 1, 2],
+                [1, 2, 1, 2]])
+    """
     times = _ints(sizes if repeats is None else (repeats,), "repeat")
     added_dims = len(times) - self.meta.ndim
     if added_dims < 0 or any(n < 0 for n in times):
@@ -45,7 +58,20 @@ def repeat(self: Tensor, *sizes: Any, repeats: Sequence[int] | None = None) -> T
 
 
 def tile(input: Tensor, *dims: Any) -> Tensor:
-    """Repeat the tensor as `Tensor.repeat` does, with 1 for missing leading sizes."""
+    """Repeat the tensor as `Tensor.repeat` does, with 1 for missing leading sizes.
+
+    Args:
+        input: Tensor.
+        *dims: Number of repetitions of each dimension, as ints or as one sequence.
+
+    Returns:
+        A copy.
+
+    Example:
+        >>> wg.tile(wg.tensor([[1, 2], [3, 4]]), (2,))
+        tensor([[1, 2, 1, 2],
+                [3, 4, 3, 4]])
+    """
     only_tensors("tile", input)
     times = _ints(dims, "tile")
     return repeat(input, (1,) * (input.meta.ndim - len(times)) + times)
@@ -72,6 +98,10 @@ def repeat_interleave(
     Raises:
         ShapeError: Counts are negative or do not fit.
         DTypeError: The counts are not int32 or int64.
+
+    Example:
+        >>> wg.repeat_interleave(wg.tensor([1, 2]), 2)
+        tensor([1, 1, 2, 2])
     """
     only_tensors("repeat_interleave", input)
     if axis is not None:
@@ -157,6 +187,10 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
 
     Raises:
         ShapeError: There are not as many shifts as dims.
+
+    Example:
+        >>> wg.roll(wg.tensor([1, 2, 3]), 1)
+        tensor([3, 1, 2])
     """
     only_tensors("roll", input)
     amounts = _ints((shifts,), "roll")
@@ -205,6 +239,11 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
     Raises:
         ShapeError: `dims` does not have two different dimensions.
+
+    Example:
+        >>> wg.rot90(wg.tensor([[1, 2], [3, 4]]))
+        tensor([[2, 4],
+                [1, 3]])
     """
     only_tensors("rot90", input)
     axes = _ints((dims,), "rot90")
@@ -230,6 +269,19 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     """Return the Cartesian product of vectors, one combination a row: `(n_1 * ... * n_k, k)`.
 
     A single vector is returned as it is. Raises `ShapeError` for tensors that are not vectors.
+
+    Args:
+        *tensors: Vectors.
+
+    Returns:
+        Tensor of shape `(n_1 * ... * n_k, k)`.
+
+    Example:
+        >>> wg.cartesian_prod(wg.tensor([1, 2]), wg.tensor([3, 4]))
+        tensor([[1, 3],
+                [1, 4],
+                [2, 3],
+                [2, 4]])
     """
     vectors = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
     only_tensors("cartesian_prod", *vectors)
@@ -251,6 +303,12 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
     Raises:
         ShapeError: The input is not a vector, or `r` is negative.
+
+    Example:
+        >>> wg.combinations(wg.tensor([1, 2, 3]))
+        tensor([[1, 2],
+                [1, 3],
+                [2, 3]])
     """
     from ..creation.factories import arange
 

@@ -41,32 +41,112 @@ Dims = int | Sequence[int] | None
 
 
 def reshape(input: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return the elements in another shape: a view where strides allow it, else a copy."""
+    """Return the elements in another shape: a view where strides allow it, else a copy.
+
+    Args:
+        input: Tensor.
+        shape: New shape; one -1 stands for the size that the others leave.
+
+    Returns:
+        Tensor of shape `shape`, a view of `input` where its strides allow that.
+
+    Raises:
+        ShapeError: The numbers of elements differ.
+
+    Example:
+        >>> wg.arange(6).reshape(2, -1)
+        tensor([[0, 1, 2],
+                [3, 4, 5]])
+    """
     return views.reshape(input, tuple(shape))
 
 
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Merge dimensions `start_dim` to `end_dim` into one."""
+    """Merge dimensions `start_dim` to `end_dim` into one.
+
+    Args:
+        input: Tensor.
+        start_dim: First dimension to merge.
+        end_dim: Last dimension to merge, included.
+
+    Returns:
+        A view where strides allow it, else a copy.
+
+    Example:
+        >>> wg.ones(2, 3, 4).flatten(1).shape
+        weftgrad.Size([2, 12])
+    """
     return input.flatten(start_dim, end_dim)
 
 
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """Split one dimension into several; `sizes` may have one -1."""
+    """Split one dimension into several; `sizes` may have one -1.
+
+    Args:
+        input: Tensor.
+        dim: The dimension to split.
+        sizes: Sizes of the new dimensions; one may be -1.
+
+    Returns:
+        A view of `input`.
+
+    Example:
+        >>> wg.ones(2, 12).unflatten(1, (3, -1)).shape
+        weftgrad.Size([2, 3, 4])
+    """
     return input.unflatten(dim, sizes)
 
 
 def ravel(input: Tensor) -> Tensor:
-    """Flatten to one dimension."""
+    """Flatten to one dimension.
+
+    Args:
+        input: Tensor.
+
+    Returns:
+        Vector: a view where strides allow it, else a copy.
+
+    Example:
+        >>> wg.tensor([[1, 2], [3, 4]]).ravel()
+        tensor([1, 2, 3, 4])
+    """
     return views.reshape(input, (-1,))
 
 
 def permute(input: Tensor, dims: Sequence[int]) -> Tensor:
-    """Return a view with the dimensions in another order."""
+    """Return a view with the dimensions in another order.
+
+    Args:
+        input: Tensor.
+        dims: Dimension of `input` for each dimension of the result.
+
+    Returns:
+        A view of `input`.
+
+    Example:
+        >>> wg.ones(2, 3, 4).permute(2, 0, 1).shape
+        weftgrad.Size([4, 2, 3])
+    """
     return ops.permute(input, tuple(dims))
 
 
 def t(input: Tensor) -> Tensor:
-    """Return the transpose of a matrix; a vector is returned as it is."""
+    """Return the transpose of a matrix; a vector is returned as it is.
+
+    Args:
+        input: Tensor of at most two dimensions.
+
+    Returns:
+        A view of `input`.
+
+    Raises:
+        ShapeError: `input` has more than two dimensions.
+
+    Example:
+        >>> wg.tensor([[1, 2], [3, 4]]).t()
+        tensor([[1, 3],
+                [2, 4]])
+    """
     return input.t()
 
 
@@ -74,7 +154,20 @@ swapaxes = ops.transpose
 
 
 def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
-    """Move dimensions from `source` to `destination` (ints or sequences); the other dimensions keep their order."""
+    """Move dimensions from `source` to `destination` (ints or sequences); the other dimensions keep their order.
+
+    Args:
+        input: Tensor.
+        source: Dimensions to move.
+        destination: Their positions in the result.
+
+    Returns:
+        A view of `input`.
+
+    Example:
+        >>> wg.ones(2, 3, 4).movedim(0, -1).shape
+        weftgrad.Size([3, 4, 2])
+    """
     only_tensors("movedim", input)
     ndim = input.meta.ndim
     sources = [source] if isinstance(source, int) else list(source or ())
@@ -94,7 +187,21 @@ moveaxis = movedim
 
 
 def flip(input: Tensor, *along: Any, dims: Any = None) -> Tensor:
-    """Return a copy with the elements along `dims` (ints, or one sequence) in reverse order."""
+    """Return a copy with the elements along `dims` (ints, or one sequence) in reverse order.
+
+    Args:
+        input: Tensor.
+        *along: The dimensions, as ints or as one sequence.
+        dims: The dimensions by name.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.tensor([[1, 2], [3, 4]]).flip(1)
+        tensor([[2, 1],
+                [4, 3]])
+    """
     only_tensors("flip", input)
     along = along if dims is None else (dims,)
     if len(along) == 1 and isinstance(along[0], (tuple, list)):
@@ -107,21 +214,56 @@ def flip(input: Tensor, *along: Any, dims: Any = None) -> Tensor:
 
 
 def fliplr(input: Tensor) -> Tensor:
-    """Reverse the order of columns: flip the second dimension."""
+    """Reverse the order of columns: flip the second dimension.
+
+    Args:
+        input: Tensor of at least two dimensions.
+
+    Returns:
+        A copy.
+
+    Example:
+        >>> wg.fliplr(wg.tensor([[1, 2], [3, 4]]))
+        tensor([[2, 1],
+                [4, 3]])
+    """
     if input.meta.ndim < 2:
         raise ShapeError(f"fliplr: takes two dimensions or more, not shape {list(input.meta.shape)}")
     return flip(input, 1)
 
 
 def flipud(input: Tensor) -> Tensor:
-    """Reverse the order of rows: flip the first dimension."""
+    """Reverse the order of rows: flip the first dimension.
+
+    Args:
+        input: Tensor of at least one dimension.
+
+    Returns:
+        A copy.
+
+    Example:
+        >>> wg.flipud(wg.tensor([[1, 2], [3, 4]]))
+        tensor([[3, 4],
+                [1, 2]])
+    """
     if input.meta.ndim < 1:
         raise ShapeError("flipud: takes one dimension or more, not a 0-d tensor")
     return flip(input, 0)
 
 
 def adjoint(input: Tensor) -> Tensor:
-    """Swap the last two dimensions. This is the conjugate transpose, since all dtypes are real."""
+    """Swap the last two dimensions. This is the conjugate transpose, since all dtypes are real.
+
+    Args:
+        input: Tensor of shape `(..., m, n)`.
+
+    Returns:
+        A view of shape `(..., n, m)`.
+
+    Example:
+        >>> wg.adjoint(wg.ones(5, 2, 3)).shape
+        weftgrad.Size([5, 3, 2])
+    """
     if input.meta.ndim == 1:
         raise ShapeError("adjoint: takes a matrix or a batch of them, not a vector")
     return input if not input.meta.ndim else ops.transpose(input, -2, -1)
@@ -144,7 +286,18 @@ def atleast_1d(first: Tensor, second: Tensor, /, *others: Tensor) -> tuple[Tenso
 @overload
 def atleast_1d(tensors: Sequence[Tensor], /) -> tuple[Tensor, ...]: ...
 def atleast_1d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
-    """Return each tensor (or each of one sequence) as a view with at least one dimension."""
+    """Return each tensor (or each of one sequence) as a view with at least one dimension.
+
+    Args:
+        *tensors: Tensors, or one sequence of tensors.
+
+    Returns:
+        A view, or a tuple of views if there are several tensors.
+
+    Example:
+        >>> wg.atleast_1d(wg.tensor(3))
+        tensor([3])
+    """
     return _reshape_to_ndim(tensors, lambda shape: shape or (1,), "atleast_1d")
 
 
@@ -155,7 +308,18 @@ def atleast_2d(first: Tensor, second: Tensor, /, *others: Tensor) -> tuple[Tenso
 @overload
 def atleast_2d(tensors: Sequence[Tensor], /) -> tuple[Tensor, ...]: ...
 def atleast_2d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
-    """Return each tensor as a view with at least two dimensions; a vector `(n,)` becomes `(1, n)`."""
+    """Return each tensor as a view with at least two dimensions; a vector `(n,)` becomes `(1, n)`.
+
+    Args:
+        *tensors: Tensors, or one sequence of tensors.
+
+    Returns:
+        A view, or a tuple of views if there are several tensors.
+
+    Example:
+        >>> wg.atleast_2d(wg.tensor([3, 4]))
+        tensor([[3, 4]])
+    """
     return _reshape_to_ndim(tensors, lambda shape: (1,) * (2 - len(shape)) + shape, "atleast_2d")
 
 
@@ -166,7 +330,18 @@ def atleast_3d(first: Tensor, second: Tensor, /, *others: Tensor) -> tuple[Tenso
 @overload
 def atleast_3d(tensors: Sequence[Tensor], /) -> tuple[Tensor, ...]: ...
 def atleast_3d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
-    """Return each tensor as a view with at least three dimensions: `(n,)` to `(1, n, 1)`, `(n, m)` to `(n, m, 1)`."""
+    """Return each tensor as a view with at least three dimensions: `(n,)` to `(1, n, 1)`, `(n, m)` to `(n, m, 1)`.
+
+    Args:
+        *tensors: Tensors, or one sequence of tensors.
+
+    Returns:
+        A view, or a tuple of views if there are several tensors.
+
+    Example:
+        >>> wg.atleast_3d(wg.ones(2, 3)).shape
+        weftgrad.Size([2, 3, 1])
+    """
     leading_ones = {0: (1, 1, 1), 1: (1,)}
     return _reshape_to_ndim(
         tensors,
@@ -176,27 +351,89 @@ def atleast_3d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
 
 
 def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:
-    """Return the slices along a dimension, as views without it."""
+    """Return the slices along a dimension, as views without it.
+
+    Args:
+        input: Tensor.
+        dim: The dimension to remove.
+        axis: NumPy's name for `dim`.
+
+    Returns:
+        As many views as the dimension has elements.
+
+    Example:
+        >>> wg.tensor([[1, 2], [3, 4]]).unbind(1)
+        (tensor([1, 3]), tensor([2, 4]))
+    """
     return input.unbind(dim, axis=axis)
 
 
 def view_as(input: Tensor, other: Tensor) -> Tensor:
-    """Return a view in the shape of `other`."""
+    """Return a view in the shape of `other`.
+
+    Args:
+        input: Tensor.
+        other: Tensor whose shape the result has.
+
+    Returns:
+        A view of `input`.
+
+    Example:
+        >>> wg.arange(4).view_as(wg.ones(2, 2))
+        tensor([[0, 1],
+                [2, 3]])
+    """
     return input.view_as(other)
 
 
 def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
-    """Return a view expanded to `size` (ints, or one sequence)."""
+    """Return a view expanded to `size` (ints, or one sequence).
+
+    Args:
+        input: Tensor.
+        *sizes: The shape, as ints or as one sequence.
+        size: The shape by name.
+
+    Returns:
+        A view of `input`, in which repeated elements share memory.
+
+    Example:
+        >>> wg.tensor([1, 2]).broadcast_to(2, 2)
+        tensor([[1, 2],
+                [1, 2]])
+    """
     return input.expand(*(sizes if size is None else (size,)))
 
 
 def broadcast_shapes(*shapes: Sequence[int] | int) -> Size:
-    """Return the shape that all of `shapes` broadcast to."""
+    """Return the shape that all of `shapes` broadcast to.
+
+    Args:
+        *shapes: Shapes; an int stands for a vector's shape.
+
+    Returns:
+        The common shape.
+
+    Example:
+        >>> wg.broadcast_shapes((2, 1), (3,))
+        weftgrad.Size([2, 3])
+    """
     return Size(layout.broadcast([(s,) if isinstance(s, int) else tuple(s) for s in shapes], "broadcast_shapes"))
 
 
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Return views of all tensors, expanded to their common shape."""
+    """Return views of all tensors, expanded to their common shape.
+
+    Args:
+        *tensors: Tensors whose shapes broadcast.
+
+    Returns:
+        A view for each tensor.
+
+    Example:
+        >>> wg.broadcast_tensors(wg.tensor([1, 2]), wg.tensor([[3]]))
+        (tensor([[1, 2]]), tensor([[3, 3]]))
+    """
     shape = layout.broadcast([x.meta.shape for x in tensors], "broadcast_tensors")
     return tuple(ops.expand(x, shape) for x in tensors)
 

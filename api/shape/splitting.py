@@ -57,6 +57,10 @@ def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int 
     Raises:
         ShapeError: Sizes are negative, or do not add up.
         ArgumentError: A size is not an integer.
+
+    Example:
+        >>> wg.split(wg.arange(5), 2)
+        (tensor([0, 1]), tensor([2, 3]), tensor([4]))
     """
     if isinstance(split_size_or_sections, (tuple, list)):
         return split_with_sizes(tensor, split_size_or_sections, dim)
@@ -69,7 +73,20 @@ def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int 
 
 
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> Pieces:
-    """Split `input` along `dim` into views of the given sizes, which must add up to the dimension's size."""
+    """Split `input` along `dim` into views of the given sizes, which must add up to the dimension's size.
+
+    Args:
+        input: Tensor.
+        split_sizes: Size of each piece.
+        dim: The dimension.
+
+    Returns:
+        A view for each size.
+
+    Example:
+        >>> wg.split_with_sizes(wg.arange(5), [2, 3])
+        (tensor([0, 1]), tensor([2, 3, 4]))
+    """
     axis, length = _dimension(input, dim, "split_with_sizes")
     sizes = [_to_int(n, "split_with_sizes") for n in split_sizes]
     if sum(sizes) != length or any(n < 0 for n in sizes):
@@ -88,7 +105,21 @@ def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int 
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: int | None = None) -> Pieces:
-    """Split `input` along `dim` into at most `chunks` views of equal size; the last one may be shorter."""
+    """Split `input` along `dim` into at most `chunks` views of equal size; the last one may be shorter.
+
+    Args:
+        input: Tensor.
+        chunks: Largest number of pieces.
+        dim: The dimension.
+        axis: NumPy's name for `dim`.
+
+    Returns:
+        A tuple of views.
+
+    Example:
+        >>> wg.chunk(wg.arange(5), 3)
+        (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    """
     if axis is not None:
         dim = resolve_axis_alias("chunk", dim, 0, axis)
     axis_index, length = _dimension(input, dim, "chunk")
@@ -126,6 +157,10 @@ def tensor_split(
     Raises:
         ArgumentError: Not exactly one of the four arguments is given.
         ShapeError: The number of pieces is not positive, or a tensor has the wrong shape or dtype.
+
+    Example:
+        >>> wg.tensor_split(wg.arange(5), 3)
+        (tensor([0, 1]), tensor([2, 3]), tensor([4]))
     """
     if axis is not None:
         dim = resolve_axis_alias("tensor_split", dim, 0, axis)
@@ -166,17 +201,52 @@ def hsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
     """Split along dimension 1 (dimension 0 of a vector) with `tensor_split`.
 
     A number of pieces must divide the size.
+
+    Args:
+        input: Tensor of at least one dimension.
+        indices_or_sections: Number of pieces, or the positions at which pieces begin.
+
+    Returns:
+        A tuple of views.
+
+    Example:
+        >>> wg.hsplit(wg.arange(4), 2)
+        (tensor([0, 1]), tensor([2, 3]))
     """
     return _split_at(input, indices_or_sections, 0 if input.meta.ndim == 1 else 1, 1, "hsplit")
 
 
 def vsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
-    """Split along dimension 0 with `tensor_split`; a number of pieces must divide the size."""
+    """Split along dimension 0 with `tensor_split`; a number of pieces must divide the size.
+
+    Args:
+        input: Tensor of at least two dimensions.
+        indices_or_sections: Number of pieces, or the positions at which pieces begin.
+
+    Returns:
+        A tuple of views.
+
+    Example:
+        >>> wg.vsplit(wg.tensor([[1, 2], [3, 4]]), 2)
+        (tensor([[1, 2]]), tensor([[3, 4]]))
+    """
     return _split_at(input, indices_or_sections, 0, 2, "vsplit")
 
 
 def dsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
-    """Split along dimension 2 with `tensor_split`; a number of pieces must divide the size."""
+    """Split along dimension 2 with `tensor_split`; a number of pieces must divide the size.
+
+    Args:
+        input: Tensor of at least three dimensions.
+        indices_or_sections: Number of pieces, or the positions at which pieces begin.
+
+    Returns:
+        A tuple of views.
+
+    Example:
+        >>> [piece.shape for piece in wg.dsplit(wg.ones(2, 3, 4), [1])]
+        [weftgrad.Size([2, 3, 1]), weftgrad.Size([2, 3, 3])]
+    """
     return _split_at(input, indices_or_sections, 2, 3, "dsplit")
 
 

@@ -83,24 +83,28 @@ PyObject *storage_of(PyObject *device, PyObject *owner, PyObject *stream, PyObje
     return storage;
 }
 
+static PyObject *retire(PyObject *storage, PyObject *owner) {
+    PyObject *memory_driver = PyObject_GetAttr(SLOT(storage, Storage, device), s_driver);
+    if (memory_driver == NULL) return NULL;
+    PyObject *result = PyObject_CallMethodObjArgs(memory_driver, s_retire, owner, SLOT(storage, Storage, buffer), NULL);
+    Py_DECREF(memory_driver);
+    return result;
+}
+
 /* `Storage.__del__`: return the block to its pool, or retire foreign memory.
  *
- * Python prints and drops an exception of a finalizer. A Ctrl-C that arrives while a driver's `retire` runs would be
+ * Python prints and drops an exception of a finalizer. A Ctrl-C that arrives while a driver's Python code runs would be
  * lost, so the interrupt is raised again, in the code that runs after the finalizer. */
 PyObject *finalize(PyObject *storage, PyObject *Py_UNUSED(unused)) {
     PyObject *block = SLOT(storage, Storage, block), *owner = SLOT(storage, Storage, owner);
     if (block != NULL && block != Py_None)
         return PyObject_CallOneArg(SLOT(SLOT(storage, Storage, _pool), Pool, free), block);
     if (owner == NULL || owner == Py_None) Py_RETURN_NONE;
-    PyObject *memory_driver = PyObject_GetAttr(SLOT(storage, Storage, device), s_driver);
-    if (memory_driver == NULL) return NULL;
-    PyObject *buffer = SLOT(storage, Storage, buffer);
-    PyObject *result = PyObject_CallMethodObjArgs(memory_driver, s_retire, owner, buffer, NULL);
+    PyObject *result = retire(storage, owner);
     if (result == NULL && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
         PyErr_Clear();
-        result = PyObject_CallMethodObjArgs(memory_driver, s_retire, owner, buffer, NULL);
+        result = retire(storage, owner);
         PyErr_SetInterrupt();
     }
-    Py_DECREF(memory_driver);
     return result;
 }
