@@ -112,7 +112,19 @@ default_generator = Generator()
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seed the default generator, and return it."""
+    """Seed the default generator, and return it.
+
+    Args:
+        seed: Integer.
+
+    Returns:
+        The default generator.
+
+    Example:
+        >>> generator = wg.manual_seed(0)
+        >>> wg.initial_seed()
+        0
+    """
     return default_generator.manual_seed(seed)
 
 
@@ -122,17 +134,41 @@ def seed() -> int:
 
 
 def initial_seed() -> int:
-    """Return the seed of the default generator."""
+    """Return the seed of the default generator.
+
+    Returns:
+        Integer.
+
+    Example:
+        >>> generator = wg.manual_seed(7)
+        >>> wg.initial_seed()
+        7
+    """
     return default_generator.initial_seed()
 
 
 def get_rng_state() -> Tensor:
-    """Return the state of the default generator; see `Generator.get_state`."""
+    """Return the state of the default generator; see `Generator.get_state`.
+
+    Returns:
+        uint8 tensor.
+
+    Example:
+        >>> state = wg.get_rng_state()
+        >>> x = wg.rand(2)
+        >>> wg.set_rng_state(state)
+        >>> wg.equal(x, wg.rand(2))
+        True
+    """
     return default_generator.get_state()
 
 
 def set_rng_state(new_state: Tensor) -> None:
-    """Restore a state of the default generator."""
+    """Restore a state of the default generator.
+
+    Args:
+        new_state: State that `get_rng_state` returned.
+    """
     default_generator.set_state(new_state)
 
 
@@ -199,7 +235,27 @@ def rand(
     *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
-    """Sample uniformly from [0, 1), with a resolution of 24 bits (float64: 53). Pass the shape as for `empty`."""
+    """Sample uniformly from [0, 1), with a resolution of 24 bits (float64: 53). Pass the shape as for `empty`.
+
+    Args:
+        *size: The shape, as ints or as one sequence.
+        generator: Source of random numbers; None: the default generator.
+        out: Tensor to write the result to.
+        dtype: Dtype of the result; None: the default dtype.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+        **named: `size=`: the shape, as a sequence.
+
+    Returns:
+        Tensor of shape `size`.
+
+    Example:
+        >>> x = wg.rand(2, 3)
+        >>> bool(((x >= 0) & (x < 1)).all())
+        True
+    """
     output = _require_floating(allocate_output("rand", size, named, dtype, device, out), "rand")
     _fill_random("uniform_fill", output, (0.0, 1.0, _uniform_levels(output.meta.dtype)), generator, out is not None)
     return finalize_output(output, "rand", requires_grad, None, layout, pin_memory)
@@ -219,7 +275,26 @@ def randn(
     *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
-    """Sample from the normal distribution with mean 0 and variance 1. Pass the shape as for `empty`."""
+    """Sample from the normal distribution with mean 0 and variance 1. Pass the shape as for `empty`.
+
+    Args:
+        *size: The shape, as ints or as one sequence.
+        generator: Source of random numbers; None: the default generator.
+        out: Tensor to write the result to.
+        dtype: Dtype of the result; None: the default dtype.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+        **named: `size=`: the shape, as a sequence.
+
+    Returns:
+        Tensor of shape `size`.
+
+    Example:
+        >>> wg.randn(2, 3).shape
+        weftgrad.Size([2, 3])
+    """
     output = _require_floating(allocate_output("randn", size, named, dtype, device, out), "randn")
     _fill_random("normal_fill", output, (0.0, 1.0), generator, out is not None)
     return finalize_output(output, "randn", requires_grad, None, layout, pin_memory)
@@ -229,7 +304,25 @@ def rand_like(
     input: Tensor, *, generator: Generator | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Sample as `rand` does, with the shape of `input`, and its dtype and device by default."""
+    """Sample as `rand` does, with the shape of `input`, and its dtype and device by default.
+
+    Args:
+        input: Tensor whose shape the result has.
+        generator: Source of random numbers; None: the default generator.
+        dtype: Dtype of the result; None: that of `input`.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result; None: that of `input`.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+        memory_format: Accepted for compatibility with PyTorch.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.rand_like(wg.zeros(2, 3)).shape
+        weftgrad.Size([2, 3])
+    """
     only_tensors("rand_like", input)
     output = _require_floating(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), "rand_like")
     _fill_random("uniform_fill", output, (0.0, 1.0, _uniform_levels(output.meta.dtype)), generator, False)
@@ -240,7 +333,25 @@ def randn_like(
     input: Tensor, *, generator: Generator | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Sample as `randn` does, with the shape of `input`, and its dtype and device by default."""
+    """Sample as `randn` does, with the shape of `input`, and its dtype and device by default.
+
+    Args:
+        input: Tensor whose shape the result has.
+        generator: Source of random numbers; None: the default generator.
+        dtype: Dtype of the result; None: that of `input`.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result; None: that of `input`.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+        memory_format: Accepted for compatibility with PyTorch.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.randn_like(wg.zeros(2, 3)).shape
+        weftgrad.Size([2, 3])
+    """
     only_tensors("randn_like", input)
     output = _require_floating(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), "randn_like")
     _fill_random("normal_fill", output, (0.0, 1.0), generator, False)
@@ -300,7 +411,21 @@ def randint_like(
 def bernoulli(
     input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """Sample 1 with probability `p` (by default the element of `input`) and 0 otherwise, in the dtype of `input`."""
+    """Sample 1 with probability `p` (by default the element of `input`) and 0 otherwise, in the dtype of `input`.
+
+    Args:
+        input: Floating tensor of probabilities; with `p`, a tensor of any floating dtype.
+        p: Probability of 1; None: the elements of `input`.
+        generator: Source of random numbers; None: the default generator.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.bernoulli(wg.tensor([0.0, 1.0]))
+        tensor([0., 1.])
+    """
     if p is not None:
         output = _fill_random("bernoulli_fill", empty_like(input), (_probability(p, "bernoulli"),), generator, False)
     else:
@@ -367,7 +492,25 @@ def randperm(
     n: int, *, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Return a random permutation of 0 to n - 1: the sorting order of n random 64-bit numbers. Sorts on the host."""
+    """Return a random permutation of 0 to n - 1: the sorting order of n random 64-bit numbers. Sorts on the host.
+
+    Args:
+        n: Number of elements.
+        generator: Source of random numbers; None: the default generator.
+        out: Tensor to write the result to.
+        dtype: Dtype of the result; None: int64.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+
+    Returns:
+        Vector of `n` elements.
+
+    Example:
+        >>> wg.randperm(4).sort()[0]
+        tensor([0, 1, 2, 3])
+    """
     n = to_integer(n, "randperm", "n")
     order = np.argsort(philox(n, *(generator or default_generator).take(1)))  # distinct: Philox is a bijection
     output = host_data.from_host(order, *resolve_dtype_and_device(dtype, device, out, dtypes.int64))
@@ -395,6 +538,10 @@ def multinomial(
 
     Raises:
         ArgumentError: Weights are invalid, or there are fewer than `num_samples` without replacement.
+
+    Example:
+        >>> wg.multinomial(wg.tensor([0.0, 1.0, 0.0]), 1)
+        tensor([1])
     """
     weights = host_data.host_array(input.detach()).astype(np.float64)
     rows = np.atleast_2d(weights)

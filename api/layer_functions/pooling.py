@@ -145,7 +145,23 @@ def avg_pool1d(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:  # fmt: skip
-    """Return the mean of each window of `(N, C, L)` or `(C, L)`; see `avg_pool2d`."""
+    """Return the mean of each window of `(N, C, L)` or `(C, L)`; see `avg_pool2d`.
+
+    Args:
+        input: Tensor of shape `(N, C, L)` or `(C, L)`.
+        kernel_size: Size of the window: one int, or one for each spatial dimension.
+        stride: Distance between windows; None: `kernel_size`.
+        padding: Elements added at both ends of each spatial dimension.
+        ceil_mode: Whether a last window may end beyond the input.
+        count_include_pad: Whether padding counts in the mean.
+
+    Returns:
+        Tensor with the spatial sizes of the windows' positions.
+
+    Example:
+        >>> wg.nn.functional.avg_pool1d(wg.tensor([[1.0, 3.0, 2.0, 6.0]]), 2)
+        tensor([[2., 4.]])
+    """
     return _avg_pool("avg_pool1d", 1, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
@@ -160,6 +176,13 @@ def avg_pool2d(
         kernel_size: Window size. The module's docstring explains it, stride, padding and ceil_mode.
         count_include_pad: If True, padding counts as zeros. If False, the mean is over the input's elements only.
         divisor_override: Number by which the window sums are divided, instead of the number of elements.
+
+    Returns:
+        Tensor with the spatial sizes of the windows' positions.
+
+    Example:
+        >>> wg.nn.functional.avg_pool2d(wg.tensor([[[1.0, 3.0], [2.0, 6.0]]]), 2)
+        tensor([[[3.]]])
     """
     return _avg_pool(
         "avg_pool2d", 2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
@@ -170,7 +193,24 @@ def avg_pool3d(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return the mean of each window of `(N, C, D, H, W)` or `(C, D, H, W)`; see `avg_pool2d`."""
+    """Return the mean of each window of `(N, C, D, H, W)` or `(C, D, H, W)`; see `avg_pool2d`.
+
+    Args:
+        input: Tensor of shape `(N, C, D, H, W)` or `(C, D, H, W)`.
+        kernel_size: Size of the window: one int, or one for each spatial dimension.
+        stride: Distance between windows; None: `kernel_size`.
+        padding: Elements added at both ends of each spatial dimension.
+        ceil_mode: Whether a last window may end beyond the input.
+        count_include_pad: Whether padding counts in the mean.
+        divisor_override: Divisor of each window's sum; None: the number of its elements.
+
+    Returns:
+        Tensor with the spatial sizes of the windows' positions.
+
+    Example:
+        >>> wg.nn.functional.avg_pool3d(wg.tensor([[[[1.0, 3.0], [2.0, 6.0]]]]), (1, 2, 2))
+        tensor([[[[3.]]]])
+    """
     return _avg_pool(
         "avg_pool3d", 3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
@@ -190,7 +230,24 @@ def max_pool1d_with_indices(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the maximum of each window of `(N, C, L)` or `(C, L)`, and its int64 position in L; see `max_pool2d`."""
+    """Return the maximum of each window of `(N, C, L)` or `(C, L)`, and its int64 position in L; see `max_pool2d`.
+
+    Args:
+        input: Tensor of shape `(N, C, L)` or `(C, L)`.
+        kernel_size: Size of the window: one int, or one for each spatial dimension.
+        stride: Distance between windows; None: `kernel_size`.
+        padding: Elements added at both ends of each spatial dimension.
+        dilation: Distance between the elements of a window.
+        ceil_mode: Whether a last window may end beyond the input.
+        return_indices: Accepted for compatibility: indices are always returned.
+
+    Returns:
+        The maxima, and their int64 positions.
+
+    Example:
+        >>> wg.nn.functional.max_pool1d_with_indices(wg.tensor([[1.0, 3.0, 2.0, 6.0]]), 2)
+        (tensor([[3., 6.]]), tensor([[1, 3]]))
+    """
     return _max_pool("max_pool1d", 1, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
@@ -198,7 +255,24 @@ def max_pool2d_with_indices(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the maximum of each window of `(N, C, H, W)` or `(C, H, W)`, and its int64 position `row * W + column`."""
+    """Return the maximum of each window of `(N, C, H, W)` or `(C, H, W)`, and its int64 position `row * W + column`.
+
+    Args:
+        input: Tensor of shape `(N, C, H, W)` or `(C, H, W)`.
+        kernel_size: Size of the window: one int, or one for each spatial dimension.
+        stride: Distance between windows; None: `kernel_size`.
+        padding: Elements added at both ends of each spatial dimension.
+        dilation: Distance between the elements of a window.
+        ceil_mode: Whether a last window may end beyond the input.
+        return_indices: Accepted for compatibility: indices are always returned.
+
+    Returns:
+        The maxima, and their int64 positions.
+
+    Example:
+        >>> wg.nn.functional.max_pool2d_with_indices(wg.tensor([[[1.0, 3.0], [2.0, 6.0]]]), 2)
+        (tensor([[[6.]]]), tensor([[[3]]]))
+    """
     return _max_pool("max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
@@ -209,6 +283,22 @@ def max_pool3d_with_indices(
     """Return the maximum of each window, and its int64 position in the volume.
 
     The input is `(N, C, D, H, W)` or `(C, D, H, W)`.
+
+    Args:
+        input: Tensor of shape `(N, C, D, H, W)` or `(C, D, H, W)`.
+        kernel_size: Size of the window: one int, or one for each spatial dimension.
+        stride: Distance between windows; None: `kernel_size`.
+        padding: Elements added at both ends of each spatial dimension.
+        dilation: Distance between the elements of a window.
+        ceil_mode: Whether a last window may end beyond the input.
+        return_indices: Accepted for compatibility: indices are always returned.
+
+    Returns:
+        The maxima, and their int64 positions.
+
+    Example:
+        >>> wg.nn.functional.max_pool3d_with_indices(wg.tensor([[[[1.0, 3.0], [2.0, 6.0]]]]), (1, 2, 2))
+        (tensor([[[[6.]]]]), tensor([[[[3]]]]))
     """
     return _max_pool("max_pool3d", 3, input, kernel_size, stride, padding, dilation, ceil_mode)
 
@@ -232,7 +322,24 @@ def max_pool1d(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the maximum of each window of `(N, C, L)` or `(C, L)`; see `max_pool2d`."""
+    """Return the maximum of each window of `(N, C, L)` or `(C, L)`; see `max_pool2d`.
+
+    Args:
+        input: Tensor of shape `(N, C, L)` or `(C, L)`.
+        kernel_size: Size of the window: one int, or one for each spatial dimension.
+        stride: Distance between windows; None: `kernel_size`.
+        padding: Elements added at both ends of each spatial dimension.
+        dilation: Distance between the elements of a window.
+        ceil_mode: Whether a last window may end beyond the input.
+        return_indices: Whether to return the maxima's positions as well.
+
+    Returns:
+        Tensor with the spatial sizes of the windows' positions; with `return_indices` a tuple with the int64 positions.
+
+    Example:
+        >>> wg.nn.functional.max_pool1d(wg.tensor([[1.0, 3.0, 2.0, 6.0]]), 2)
+        tensor([[3., 6.]])
+    """
     maxima_and_indices = max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return maxima_and_indices if return_indices else maxima_and_indices[0]
 
@@ -266,6 +373,13 @@ def max_pool2d(
         kernel_size: Window size. The module's docstring explains it, stride, padding, dilation and ceil_mode.
         return_indices: Whether to return `(maxima, positions)`. Positions are int64, `row * W + column`: of the first
             of equal maxima, or of the last NaN.
+
+    Returns:
+        Tensor with the spatial sizes of the windows' positions; with `return_indices` a tuple with the int64 positions.
+
+    Example:
+        >>> wg.nn.functional.max_pool2d(wg.tensor([[[1.0, 3.0], [2.0, 6.0]]]), 2)
+        tensor([[[6.]]])
     """
     maxima_and_indices = max_pool2d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return maxima_and_indices if return_indices else maxima_and_indices[0]
@@ -290,7 +404,24 @@ def max_pool3d(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the maximum of each window of `(N, C, D, H, W)` or `(C, D, H, W)`; see `max_pool2d`."""
+    """Return the maximum of each window of `(N, C, D, H, W)` or `(C, D, H, W)`; see `max_pool2d`.
+
+    Args:
+        input: Tensor of shape `(N, C, D, H, W)` or `(C, D, H, W)`.
+        kernel_size: Size of the window: one int, or one for each spatial dimension.
+        stride: Distance between windows; None: `kernel_size`.
+        padding: Elements added at both ends of each spatial dimension.
+        dilation: Distance between the elements of a window.
+        ceil_mode: Whether a last window may end beyond the input.
+        return_indices: Whether to return the maxima's positions as well.
+
+    Returns:
+        Tensor with the spatial sizes of the windows' positions; with `return_indices` a tuple with the int64 positions.
+
+    Example:
+        >>> wg.nn.functional.max_pool3d(wg.tensor([[[[1.0, 3.0], [2.0, 6.0]]]]), (1, 2, 2))
+        tensor([[[[6.]]]])
+    """
     maxima_and_indices = max_pool3d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return maxima_and_indices if return_indices else maxima_and_indices[0]
 
@@ -357,7 +488,19 @@ class _AdaptiveAverage(Function):
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    """Average `(N, C, L)` or `(C, L)` over `output_size` windows; see `adaptive_avg_pool2d`."""
+    """Average `(N, C, L)` or `(C, L)` over `output_size` windows; see `adaptive_avg_pool2d`.
+
+    Args:
+        input: Tensor of shape `(N, C, L)` or `(C, L)`.
+        output_size: Number of windows: one int, or one for each spatial dimension; None stands for the input's size.
+
+    Returns:
+        Tensor whose spatial sizes are `output_size`.
+
+    Example:
+        >>> wg.nn.functional.adaptive_avg_pool1d(wg.tensor([[1.0, 3.0, 2.0, 6.0]]), 1)
+        tensor([[3.]])
+    """
     return _adaptive_avg_pool("adaptive_avg_pool1d", 1, input, output_size)
 
 
@@ -366,12 +509,35 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
 
     `output_size` is one int or `(OH, OW)`; None stands for the input's size. With m windows along a dimension of size
     n, window i covers the elements floor(i * n / m) to ceil((i + 1) * n / m) - 1.
+
+    Args:
+        input: Tensor of shape `(N, C, H, W)` or `(C, H, W)`.
+        output_size: Number of windows: one int, or one for each spatial dimension; None stands for the input's size.
+
+    Returns:
+        Tensor whose spatial sizes are `output_size`.
+
+    Example:
+        >>> wg.nn.functional.adaptive_avg_pool2d(wg.tensor([[[1.0, 3.0], [2.0, 6.0]]]), 1)
+        tensor([[[3.]]])
     """
     return _adaptive_avg_pool("adaptive_avg_pool2d", 2, input, output_size)
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
-    """Average `(N, C, D, H, W)` or `(C, D, H, W)` over adaptive windows; see `adaptive_avg_pool2d`."""
+    """Average `(N, C, D, H, W)` or `(C, D, H, W)` over adaptive windows; see `adaptive_avg_pool2d`.
+
+    Args:
+        input: Tensor of shape `(N, C, D, H, W)` or `(C, D, H, W)`.
+        output_size: Number of windows: one int, or one for each spatial dimension; None stands for the input's size.
+
+    Returns:
+        Tensor whose spatial sizes are `output_size`.
+
+    Example:
+        >>> wg.nn.functional.adaptive_avg_pool3d(wg.tensor([[[[1.0, 3.0], [2.0, 6.0]]]]), 1)
+        tensor([[[[3.]]]])
+    """
     return _adaptive_avg_pool("adaptive_avg_pool3d", 3, input, output_size)
 
 
@@ -388,21 +554,60 @@ def _adaptive_max_pool(where: str, rank: int, input: Tensor, output_size: Any) -
 def adaptive_max_pool1d_with_indices(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return the maxima of `output_size` windows of `(N, C, L)` or `(C, L)`, and their int64 positions."""
+    """Return the maxima of `output_size` windows of `(N, C, L)` or `(C, L)`, and their int64 positions.
+
+    Args:
+        input: Tensor of shape `(N, C, L)` or `(C, L)`.
+        output_size: Number of windows: one int, or one for each spatial dimension; None stands for the input's size.
+        return_indices: Accepted for compatibility: indices are always returned.
+
+    Returns:
+        The maxima, and their int64 positions.
+
+    Example:
+        >>> wg.nn.functional.adaptive_max_pool1d_with_indices(wg.tensor([[1.0, 3.0, 2.0, 6.0]]), 1)
+        (tensor([[6.]]), tensor([[3]]))
+    """
     return _adaptive_max_pool("adaptive_max_pool1d", 1, input, output_size)
 
 
 def adaptive_max_pool2d_with_indices(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return `adaptive_max_pool2d` and the int64 positions `row * W + column` of the maxima."""
+    """Return `adaptive_max_pool2d` and the int64 positions `row * W + column` of the maxima.
+
+    Args:
+        input: Tensor of shape `(N, C, H, W)` or `(C, H, W)`.
+        output_size: Number of windows: one int, or one for each spatial dimension; None stands for the input's size.
+        return_indices: Accepted for compatibility: indices are always returned.
+
+    Returns:
+        The maxima, and their int64 positions.
+
+    Example:
+        >>> wg.nn.functional.adaptive_max_pool2d_with_indices(wg.tensor([[[1.0, 3.0], [2.0, 6.0]]]), 1)
+        (tensor([[[6.]]]), tensor([[[3]]]))
+    """
     return _adaptive_max_pool("adaptive_max_pool2d", 2, input, output_size)
 
 
 def adaptive_max_pool3d_with_indices(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return `adaptive_max_pool3d` and the int64 positions of the maxima in their volume."""
+    """Return `adaptive_max_pool3d` and the int64 positions of the maxima in their volume.
+
+    Args:
+        input: Tensor of shape `(N, C, D, H, W)` or `(C, D, H, W)`.
+        output_size: Number of windows: one int, or one for each spatial dimension; None stands for the input's size.
+        return_indices: Accepted for compatibility: indices are always returned.
+
+    Returns:
+        The maxima, and their int64 positions.
+
+    Example:
+        >>> wg.nn.functional.adaptive_max_pool3d_with_indices(wg.tensor([[[[1.0, 3.0], [2.0, 6.0]]]]), 1)
+        (tensor([[[[6.]]]]), tensor([[[[3]]]]))
+    """
     return _adaptive_max_pool("adaptive_max_pool3d", 3, input, output_size)
 
 
@@ -417,7 +622,20 @@ def adaptive_max_pool1d(
 def adaptive_max_pool1d(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Return the maxima of `output_size` windows of `(N, C, L)` or `(C, L)`; see `adaptive_max_pool2d`."""
+    """Return the maxima of `output_size` windows of `(N, C, L)` or `(C, L)`; see `adaptive_max_pool2d`.
+
+    Args:
+        input: Tensor of shape `(N, C, L)` or `(C, L)`.
+        output_size: Number of windows: one int, or one for each spatial dimension; None stands for the input's size.
+        return_indices: Whether to return the maxima's positions as well.
+
+    Returns:
+        Tensor whose spatial sizes are `output_size`; with `return_indices` a tuple with the int64 positions.
+
+    Example:
+        >>> wg.nn.functional.adaptive_max_pool1d(wg.tensor([[1.0, 3.0, 2.0, 6.0]]), 1)
+        tensor([[6.]])
+    """
     maxima_and_indices = _adaptive_max_pool("adaptive_max_pool1d", 1, input, output_size)
     return maxima_and_indices if return_indices else maxima_and_indices[0]
 
@@ -433,7 +651,20 @@ def adaptive_max_pool2d(
 def adaptive_max_pool2d(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Return the maxima of `(N, C, H, W)` or `(C, H, W)` over adaptive windows, and their positions if requested."""
+    """Return the maxima of `(N, C, H, W)` or `(C, H, W)` over adaptive windows, and their positions if requested.
+
+    Args:
+        input: Tensor of shape `(N, C, H, W)` or `(C, H, W)`.
+        output_size: Number of windows: one int, or one for each spatial dimension; None stands for the input's size.
+        return_indices: Whether to return the maxima's positions as well.
+
+    Returns:
+        Tensor whose spatial sizes are `output_size`; with `return_indices` a tuple with the int64 positions.
+
+    Example:
+        >>> wg.nn.functional.adaptive_max_pool2d(wg.tensor([[[1.0, 3.0], [2.0, 6.0]]]), 1)
+        tensor([[[6.]]])
+    """
     maxima_and_indices = _adaptive_max_pool("adaptive_max_pool2d", 2, input, output_size)
     return maxima_and_indices if return_indices else maxima_and_indices[0]
 
@@ -449,7 +680,20 @@ def adaptive_max_pool3d(
 def adaptive_max_pool3d(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Return the maxima of `(N, C, D, H, W)` or `(C, D, H, W)` over adaptive windows; see `adaptive_max_pool2d`."""
+    """Return the maxima of `(N, C, D, H, W)` or `(C, D, H, W)` over adaptive windows; see `adaptive_max_pool2d`.
+
+    Args:
+        input: Tensor of shape `(N, C, D, H, W)` or `(C, D, H, W)`.
+        output_size: Number of windows: one int, or one for each spatial dimension; None stands for the input's size.
+        return_indices: Whether to return the maxima's positions as well.
+
+    Returns:
+        Tensor whose spatial sizes are `output_size`; with `return_indices` a tuple with the int64 positions.
+
+    Example:
+        >>> wg.nn.functional.adaptive_max_pool3d(wg.tensor([[[[1.0, 3.0], [2.0, 6.0]]]]), 1)
+        tensor([[[[6.]]]])
+    """
     maxima_and_indices = _adaptive_max_pool("adaptive_max_pool3d", 3, input, output_size)
     return maxima_and_indices if return_indices else maxima_and_indices[0]
 
@@ -476,7 +720,22 @@ def _lp_pool(
 def lp_pool1d(
     input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
 ) -> Tensor:
-    """Return (sum of x^p)^(1/p) over windows of `(N, C, L)` or `(C, L)`, p = `norm_type`; see `lp_pool2d`."""
+    """Return (sum of x^p)^(1/p) over windows of `(N, C, L)` or `(C, L)`, p = `norm_type`; see `lp_pool2d`.
+
+    Args:
+        input: Tensor of shape `(N, C, L)` or `(C, L)`.
+        norm_type: The exponent p.
+        kernel_size: Size of the window: one int, or one for each spatial dimension.
+        stride: Distance between windows; None: `kernel_size`.
+        ceil_mode: Whether a last window may end beyond the input.
+
+    Returns:
+        Tensor with the spatial sizes of the windows' positions.
+
+    Example:
+        >>> wg.nn.functional.lp_pool1d(wg.tensor([[1.0, 3.0, 2.0, 6.0]]), 1, 2)
+        tensor([[4., 8.]])
+    """
     return _lp_pool("lp_pool1d", 1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -486,6 +745,20 @@ def lp_pool2d(
     """Return (sum of x^p)^(1/p) over windows of `(N, C, H, W)` or `(C, H, W)`, p = `norm_type`.
 
     For p = inf, this is the largest |x|. As in PyTorch, the gradient is NaN where the sum is 0.
+
+    Args:
+        input: Tensor of shape `(N, C, H, W)` or `(C, H, W)`.
+        norm_type: The exponent p.
+        kernel_size: Size of the window: one int, or one for each spatial dimension.
+        stride: Distance between windows; None: `kernel_size`.
+        ceil_mode: Whether a last window may end beyond the input.
+
+    Returns:
+        Tensor with the spatial sizes of the windows' positions.
+
+    Example:
+        >>> wg.nn.functional.lp_pool2d(wg.tensor([[[1.0, 3.0], [2.0, 6.0]]]), 1, 2)
+        tensor([[[12.]]])
     """
     return _lp_pool("lp_pool2d", 2, input, norm_type, kernel_size, stride, ceil_mode)
 
@@ -496,6 +769,20 @@ def lp_pool3d(
     """Return (sum of x^p)^(1/p) over windows of `(N, C, D, H, W)` or `(C, D, H, W)`, p = `norm_type`.
 
     See `lp_pool2d`.
+
+    Args:
+        input: Tensor of shape `(N, C, D, H, W)` or `(C, D, H, W)`.
+        norm_type: The exponent p.
+        kernel_size: Size of the window: one int, or one for each spatial dimension.
+        stride: Distance between windows; None: `kernel_size`.
+        ceil_mode: Whether a last window may end beyond the input.
+
+    Returns:
+        Tensor with the spatial sizes of the windows' positions.
+
+    Example:
+        >>> wg.nn.functional.lp_pool3d(wg.tensor([[[[1.0, 3.0], [2.0, 6.0]]]]), 1, (1, 2, 2))
+        tensor([[[[12.]]]])
     """
     return _lp_pool("lp_pool3d", 3, input, norm_type, kernel_size, stride, ceil_mode)
 
@@ -564,7 +851,24 @@ def max_unpool1d(
     input: Tensor, indices: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
-    """Put the maxima of `max_pool1d`, `(N, C, L)` or `(C, L)`, back at their positions; see `max_unpool2d`."""
+    """Put the maxima of `max_pool1d`, `(N, C, L)` or `(C, L)`, back at their positions; see `max_unpool2d`.
+
+    Args:
+        input: The maxima: `(N, C, L)` or `(C, L)`.
+        indices: int64 positions, as the pooling returned them.
+        kernel_size: Size of the window: one int, or one for each spatial dimension.
+        stride: Distance between windows; None: `kernel_size`.
+        padding: Elements added at both ends of each spatial dimension.
+        output_size: Spatial size of the result; None: the least one that the windows cover.
+
+    Returns:
+        Tensor of spatial size `output_size`.
+
+    Example:
+        >>> maxima, indices = wg.nn.functional.max_pool1d_with_indices(wg.tensor([[1.0, 3.0, 2.0, 6.0]]), 2)
+        >>> wg.nn.functional.max_unpool1d(maxima, indices, 2)
+        tensor([[0., 3., 0., 6.]])
+    """
     return _max_unpool("max_unpool1d", 1, input, indices, kernel_size, stride, padding, output_size)
 
 
@@ -582,8 +886,17 @@ def max_unpool2d(
         output_size: Spatial size of the result, with or without N and C. Pass it if the pooled tensor did not have the
             default size, `(n - 1) * stride + kernel_size - 2 * padding`.
 
+    Returns:
+        Tensor of spatial size `output_size`.
+
     Raises:
         ShapeError: An index is out of range, or pooling a result of `output_size` would not give the size of `input`.
+
+    Example:
+        >>> maxima, indices = wg.nn.functional.max_pool2d_with_indices(wg.tensor([[[1.0, 3.0], [2.0, 6.0]]]), 2)
+        >>> wg.nn.functional.max_unpool2d(maxima, indices, 2)
+        tensor([[[0., 0.],
+                 [0., 6.]]])
     """
     return _max_unpool("max_unpool2d", 2, input, indices, kernel_size, stride, padding, output_size)
 
@@ -595,5 +908,23 @@ def max_unpool3d(
     """Put the maxima of `max_pool3d`, `(N, C, D, H, W)` or `(C, D, H, W)`, back at their positions.
 
     See `max_unpool2d`.
+
+    Args:
+        input: The maxima: `(N, C, D, H, W)` or `(C, D, H, W)`.
+        indices: int64 positions, as the pooling returned them.
+        kernel_size: Size of the window: one int, or one for each spatial dimension.
+        stride: Distance between windows; None: `kernel_size`.
+        padding: Elements added at both ends of each spatial dimension.
+        output_size: Spatial size of the result; None: the least one that the windows cover.
+
+    Returns:
+        Tensor of spatial size `output_size`.
+
+    Example:
+        >>> volume = wg.tensor([[[[1.0, 3.0], [2.0, 6.0]]]])
+        >>> maxima, indices = wg.nn.functional.max_pool3d_with_indices(volume, (1, 2, 2))
+        >>> wg.nn.functional.max_unpool3d(maxima, indices, (1, 2, 2))
+        tensor([[[[0., 0.],
+                  [0., 6.]]]])
     """
     return _max_unpool("max_unpool3d", 3, input, indices, kernel_size, stride, padding, output_size)

@@ -56,12 +56,37 @@ def _to_floating(input: Tensor, caller: str) -> Tensor:
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return max(input, 0)."""
+    """Return max(input, 0).
+
+    Args:
+        input: Floating tensor of any shape.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.relu(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([0., 0., 2.])
+    """
     return _ops.relu_(input) if inplace else _ops.relu(input)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """Return `input` where positive, otherwise negative_slope * input."""
+    """Return `input` where positive, otherwise negative_slope * input.
+
+    Args:
+        input: Floating tensor of any shape.
+        negative_slope: Factor of negative elements.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.leaky_relu(wg.tensor([-1.0, 0.0, 2.0]), 0.5)
+        tensor([-0.5000,  0.0000,  2.0000])
+    """
     return _call_activation("leaky_relu", input, (negative_slope,), inplace)
 
 
@@ -77,6 +102,20 @@ def rrelu(
 
     In training, the slope of each element is drawn from U(lower, upper); otherwise it is (lower + upper) / 2. Slopes
     are not stored: backward draws them again. `lower > upper` raises `DomainError`, which is a `RuntimeError`.
+
+    Args:
+        input: Floating tensor of any shape.
+        lower: Smallest slope.
+        upper: Largest slope.
+        training: Whether to draw the slopes.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.rrelu(wg.tensor([-1.0, 0.0, 2.0]), 0.25, 0.75)
+        tensor([-0.5000,  0.0000,  2.0000])
     """
     _require_floating(input, "rrelu")
     if lower > upper:
@@ -101,7 +140,20 @@ def _call_random_op(name: str, input: Tensor, numbers: tuple[float, ...], inplac
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """Return `input` where positive, otherwise alpha * (exp(input) - 1) (Clevert et al. 2015, arXiv 1511.07289)."""
+    """Return `input` where positive, otherwise alpha * (exp(input) - 1) (Clevert et al. 2015, arXiv 1511.07289).
+
+    Args:
+        input: Floating tensor of any shape.
+        alpha: Factor of the negative part.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.elu(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.6321,  0.0000,  2.0000])
+    """
     return _call_activation("elu", input, (alpha,), inplace)
 
 
@@ -114,6 +166,18 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Return `input` where positive, otherwise alpha * (exp(input / alpha) - 1) (Barron 2017, arXiv 1704.07483).
 
     `alpha=0` raises `DomainError`, which is a `RuntimeError`.
+
+    Args:
+        input: Floating tensor of any shape.
+        alpha: Scale of the negative part.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.celu(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.6321,  0.0000,  2.0000])
     """
     if alpha == 0:
         raise DomainError("celu: alpha must not be 0, because it divides the input")
@@ -126,7 +190,19 @@ def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return scaled `elu`, which preserves mean 0 and variance 1 (Klambauer et al. 2017, arXiv 1706.02515)."""
+    """Return scaled `elu`, which preserves mean 0 and variance 1 (Klambauer et al. 2017, arXiv 1706.02515).
+
+    Args:
+        input: Floating tensor of any shape.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.selu(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-1.1113,  0.0000,  2.1014])
+    """
     return _call_activation("selu", input, (), inplace)
 
 
@@ -136,12 +212,36 @@ def selu_(input: Tensor) -> Tensor:
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return input * sigmoid(input)."""
+    """Return input * sigmoid(input).
+
+    Args:
+        input: Floating tensor of any shape.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.silu(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.2689,  0.0000,  1.7616])
+    """
     return _call_activation("silu", input, (), inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return input * tanh(softplus(input)) (Misra 2019, arXiv 1908.08681)."""
+    """Return input * tanh(softplus(input)) (Misra 2019, arXiv 1908.08681).
+
+    Args:
+        input: Floating tensor of any shape.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.mish(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.3034,  0.0000,  1.9440])
+    """
     return _call_activation("mish", input, (), inplace)
 
 
@@ -149,6 +249,19 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     """Clamp `input` to [min_val, max_val]. For integers, the bounds are rounded towards zero.
 
     `min_val > max_val` raises `ArgumentError`, which is a `ValueError`.
+
+    Args:
+        input: Floating tensor of any shape.
+        min_val: Lower bound.
+        max_val: Upper bound.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.hardtanh(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-1.,  0.,  1.])
     """
     only_tensors("hardtanh", input)
     if min_val > max_val:
@@ -168,22 +281,70 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
-    """Clamp `input` to [0, 6]."""
+    """Clamp `input` to [0, 6].
+
+    Args:
+        input: Floating tensor of any shape.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.relu6(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([0., 0., 2.])
+    """
     return hardtanh(input, 0.0, 6.0, inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return input * min(max(input + 3, 0), 6) / 6 (Howard et al. 2019, arXiv 1905.02244)."""
+    """Return input * min(max(input + 3, 0), 6) / 6 (Howard et al. 2019, arXiv 1905.02244).
+
+    Args:
+        input: Floating tensor of any shape.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.hardswish(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.3333,  0.0000,  1.6667])
+    """
     return _call_activation("hardswish", input, (), inplace)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return min(max(input + 3, 0), 6) / 6."""
+    """Return min(max(input + 3, 0), 6) / 6.
+
+    Args:
+        input: Floating tensor of any shape.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.hardsigmoid(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([0.3333, 0.5000, 0.8333])
+    """
     return _call_activation("hardsigmoid", input, (), inplace)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """Return `input` where |input| > lambd, otherwise 0."""
+    """Return `input` where |input| > lambd, otherwise 0.
+
+    Args:
+        input: Floating tensor of any shape.
+        lambd: Elements up to this magnitude become 0.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.hardshrink(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-1.,  0.,  2.])
+    """
     return _call_activation("hardshrink", input, (lambd,), False)
 
 
@@ -191,6 +352,17 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Return input - lambd where input > lambd, input + lambd where input < -lambd, otherwise 0.
 
     A negative `lambd` raises `DomainError`, which is a `RuntimeError`.
+
+    Args:
+        input: Floating tensor of any shape.
+        lambd: Distance by which elements move towards 0.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.softshrink(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.5000,  0.0000,  1.5000])
     """
     if lambd < 0:
         raise DomainError(f"softshrink: lambd must not be negative, got {lambd}")
@@ -198,17 +370,53 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 def softsign(input: Tensor) -> Tensor:
-    """Return input / (1 + |input|)."""
+    """Return input / (1 + |input|).
+
+    Args:
+        input: Floating tensor of any shape.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.softsign(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.5000,  0.0000,  0.6667])
+    """
     return _ops.softsign(_to_floating(input, "softsign"))
 
 
 def tanhshrink(input: Tensor) -> Tensor:
-    """Return input - tanh(input)."""
+    """Return input - tanh(input).
+
+    Args:
+        input: Floating tensor of any shape.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.tanhshrink(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.2384,  0.0000,  1.0360])
+    """
     return _ops.tanhshrink(_to_floating(input, "tanhshrink"))
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """Return `input` where it is above `threshold`, otherwise `value`. Both are converted to the input's dtype."""
+    """Return `input` where it is above `threshold`, otherwise `value`. Both are converted to the input's dtype.
+
+    Args:
+        input: Floating tensor of any shape.
+        threshold: Elements above it stay.
+        value: Replaces the others.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.threshold(wg.tensor([-1.0, 0.0, 2.0]), 0.5, 9.0)
+        tensor([9., 9., 2.])
+    """
     only_tensors("threshold", input)
     if input.meta.dtype.kind in "iu":
         threshold, value = int(threshold), int(value)
@@ -229,6 +437,13 @@ def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     Args:
         input: Floating-point tensor.
         approximate: `"none"` for the exact function, `"tanh"` for the paper's approximation.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.gelu(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.1587,  0.0000,  1.9545])
     """
     if approximate not in ("none", "tanh"):
         raise DomainError(f"gelu: approximate is 'none' or 'tanh', not {approximate!r}")
@@ -242,9 +457,16 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         input: Tensor with channels in dimension 1.
         weight: One element, or one per channel.
 
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
     Raises:
         ShapeError: For another number of weights.
         DTypeError: For weights of another dtype.
+
+    Example:
+        >>> wg.nn.functional.prelu(wg.tensor([-1.0, 0.0, 2.0]), wg.tensor([0.5]))
+        tensor([-0.5000,  0.0000,  2.0000])
     """
     only_tensors("prelu", input, weight)
     if input.meta.dtype is not weight.meta.dtype:
@@ -272,6 +494,17 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     Source: Dauphin et al. 2017, arXiv 1612.08083.
 
     A dimension of odd size raises `ShapeError`.
+
+    Args:
+        input: Floating tensor, whose dimension `dim` has an even size.
+        dim: The dimension to halve.
+
+    Returns:
+        Tensor with half the size along `dim`.
+
+    Example:
+        >>> wg.nn.functional.glu(wg.tensor([3.0, 0.0]))
+        tensor([1.5000])
     """
     _require_floating(input, "glu")
     axis = normalize_dim(dim, input.meta.ndim, "glu")
@@ -310,12 +543,40 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
 
 
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """Return `softmax` of -input."""
+    """Return `softmax` of -input.
+
+    Args:
+        input: Floating tensor of any shape.
+        dim: The dimension whose elements sum to 1.
+        _stacklevel: Accepted for compatibility with PyTorch.
+        dtype: Dtype in which elements are computed and returned; None: that of `input`.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.nn.functional.softmin(wg.tensor([0.0, 0.0]), 0)
+        tensor([0.5000, 0.5000])
+    """
     return _softmax(_ops.neg(_cast(input, dtype)), _implicit_dim(input, dim, "softmin", _stacklevel))
 
 
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """Return the logarithm of `softmax`, computed without underflow."""
+    """Return the logarithm of `softmax`, computed without underflow.
+
+    Args:
+        input: Floating tensor of any shape.
+        dim: The dimension whose exponentials sum to 1.
+        _stacklevel: Accepted for compatibility with PyTorch.
+        dtype: Dtype in which elements are computed and returned; None: that of `input`.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.nn.functional.log_softmax(wg.tensor([0.0, 0.0]), 0)
+        tensor([-0.6931, -0.6931])
+    """
     return _log_softmax(_cast(input, dtype), _implicit_dim(input, dim, "log_softmax", _stacklevel))
 
 

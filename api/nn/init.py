@@ -91,7 +91,18 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
-    """Return (inputs per output, outputs per input) of a weight of shape `(out, in, *kernel)`."""
+    """Return (inputs per output, outputs per input) of a weight of shape `(out, in, *kernel)`.
+
+    Args:
+        tensor: Weight of shape `(out, in, *kernel)`.
+
+    Returns:
+        Two ints.
+
+    Example:
+        >>> wg.nn.init.fan_in_and_fan_out(wg.empty(8, 3, 5, 5))
+        (75, 200)
+    """
     shape = tensor.meta.shape
     if len(shape) < 2:
         raise ShapeError(f"fan in and fan out need at least 2 dimensions, not shape {list(shape)}")
@@ -109,7 +120,21 @@ def _fan(tensor: Tensor, mode: str) -> int:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Fill with samples of the uniform distribution over [a, b)."""
+    """Fill with samples of the uniform distribution over [a, b).
+
+    Args:
+        tensor: Tensor to fill.
+        a: Lower bound, included.
+        b: Upper bound, excluded.
+        generator: Source of random numbers; None: the default generator.
+
+    Returns:
+        `tensor`.
+
+    Example:
+        >>> wg.nn.init.uniform_(wg.empty(2, 3)).shape
+        weftgrad.Size([2, 3])
+    """
     if _init_switch.is_skipped:
         return tensor
     with no_grad():
@@ -117,7 +142,21 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generato
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Fill with samples of the normal distribution N(mean, std**2)."""
+    """Fill with samples of the normal distribution N(mean, std**2).
+
+    Args:
+        tensor: Tensor to fill.
+        mean: Mean.
+        std: Standard deviation.
+        generator: Source of random numbers; None: the default generator.
+
+    Returns:
+        `tensor`.
+
+    Example:
+        >>> wg.nn.init.normal_(wg.empty(2, 3), std=0.02).shape
+        weftgrad.Size([2, 3])
+    """
     if _init_switch.is_skipped:
         return tensor
     with no_grad():
@@ -125,7 +164,19 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Gene
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fill with `val`."""
+    """Fill with `val`.
+
+    Args:
+        tensor: Tensor to fill.
+        val: Number.
+
+    Returns:
+        `tensor`.
+
+    Example:
+        >>> wg.nn.init.constant_(wg.empty(2), 0.5)
+        tensor([0.5000, 0.5000])
+    """
     if _init_switch.is_skipped:
         return tensor
     with no_grad():
@@ -133,17 +184,51 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Fill with ones."""
+    """Fill with ones.
+
+    Args:
+        tensor: Tensor to fill.
+
+    Returns:
+        `tensor`.
+
+    Example:
+        >>> wg.nn.init.ones_(wg.empty(2))
+        tensor([1., 1.])
+    """
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fill with zeros."""
+    """Fill with zeros.
+
+    Args:
+        tensor: Tensor to fill.
+
+    Returns:
+        `tensor`.
+
+    Example:
+        >>> wg.nn.init.zeros_(wg.empty(2))
+        tensor([0., 0.])
+    """
     return constant_(tensor, 0.0)
 
 
 def eye_(tensor: Tensor) -> Tensor:
-    """Fill a matrix with the identity."""
+    """Fill a matrix with the identity.
+
+    Args:
+        tensor: Matrix.
+
+    Returns:
+        `tensor`.
+
+    Example:
+        >>> wg.nn.init.eye_(wg.empty(2, 2))
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
     from ..creation.factories import eye
 
     if tensor.meta.ndim != 2:
@@ -160,6 +245,13 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     Args:
         tensor: Weight of 3 to 5 dimensions.
         groups: Groups of the convolution; each copies its own channels.
+
+    Returns:
+        `tensor`.
+
+    Example:
+        >>> wg.nn.init.dirac_(wg.empty(1, 1, 3))
+        tensor([[[0., 1., 0.]]])
     """
     import numpy as np
 
@@ -188,13 +280,39 @@ def _warn_if_empty(tensor: Tensor) -> bool:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Fill from U(-a, a) with a = gain * sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010)."""
+    """Fill from U(-a, a) with a = gain * sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010).
+
+    Args:
+        tensor: Weight of shape `(out, in, *kernel)`.
+        gain: Factor; see `calculate_gain`.
+        generator: Source of random numbers; None: the default generator.
+
+    Returns:
+        `tensor`.
+
+    Example:
+        >>> wg.nn.init.xavier_uniform_(wg.empty(3, 5)).shape
+        weftgrad.Size([3, 5])
+    """
     bound = gain * math.sqrt(6.0 / sum(fan_in_and_fan_out(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Fill from N(0, gain**2 * 2 / (fan_in + fan_out)) (Glorot and Bengio 2010)."""
+    """Fill from N(0, gain**2 * 2 / (fan_in + fan_out)) (Glorot and Bengio 2010).
+
+    Args:
+        tensor: Weight of shape `(out, in, *kernel)`.
+        gain: Factor; see `calculate_gain`.
+        generator: Source of random numbers; None: the default generator.
+
+    Returns:
+        `tensor`.
+
+    Example:
+        >>> wg.nn.init.xavier_normal_(wg.empty(3, 5)).shape
+        weftgrad.Size([3, 5])
+    """
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(fan_in_and_fan_out(tensor))), generator)
 
 
@@ -213,6 +331,13 @@ def kaiming_uniform_(
         mode: `"fan_in"` preserves the variance in forward, `"fan_out"` in backward.
         nonlinearity: Name for `calculate_gain`.
         generator: Source of random numbers; None is the default one.
+
+    Returns:
+        `tensor`.
+
+    Example:
+        >>> wg.nn.init.kaiming_uniform_(wg.empty(3, 5), nonlinearity='relu').shape
+        weftgrad.Size([3, 5])
     """
     if _warn_if_empty(tensor):
         return tensor
@@ -241,7 +366,23 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Fill from N(mean, std**2) truncated to [a, b], by inverse transform sampling."""
+    """Fill from N(mean, std**2) truncated to [a, b], by inverse transform sampling.
+
+    Args:
+        tensor: Tensor to fill.
+        mean: Mean before truncation.
+        std: Standard deviation before truncation.
+        a: Lower bound.
+        b: Upper bound.
+        generator: Source of random numbers; None: the default generator.
+
+    Returns:
+        `tensor`.
+
+    Example:
+        >>> wg.nn.init.trunc_normal_(wg.empty(3, 5), std=0.02).shape
+        weftgrad.Size([3, 5])
+    """
     if _init_switch.is_skipped:
         return tensor
     if mean < a - 2 * std or mean > b + 2 * std:
@@ -262,6 +403,19 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
     """Fill with a (semi-)orthogonal matrix times `gain` (Saxe et al. 2013, arXiv 1312.6120).
 
     Dimensions after the first are flattened. The QR decomposition runs on the host.
+
+    Args:
+        tensor: Tensor of at least two dimensions.
+        gain: Factor.
+        generator: Source of random numbers; None: the default generator.
+
+    Returns:
+        `tensor`.
+
+    Example:
+        >>> w = wg.nn.init.orthogonal_(wg.empty(2, 2))
+        >>> wg.allclose(w @ w.T, wg.eye(2), atol=1e-5)
+        True
     """
     import numpy as np
 
@@ -286,7 +440,21 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> Tensor:
-    """Fill a matrix from N(0, std**2) and zero a fraction `sparsity` of each column (Martens 2010)."""
+    """Fill a matrix from N(0, std**2) and zero a fraction `sparsity` of each column (Martens 2010).
+
+    Args:
+        tensor: Matrix.
+        sparsity: Fraction of zeros in each column, from 0 to 1.
+        std: Standard deviation of the others.
+        generator: Source of random numbers; None: the default generator.
+
+    Returns:
+        `tensor`.
+
+    Example:
+        >>> (wg.nn.init.sparse_(wg.empty(10, 2), 0.5) == 0).sum(0)
+        tensor([5, 5])
+    """
     from .. import random
 
     if tensor.meta.ndim != 2:

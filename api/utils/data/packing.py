@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import pickle
 import sys
-from collections import deque
+import weakref
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -24,7 +24,7 @@ from ...runtime.shared import PAGE, Segment
 from ...runtime.tensor import Tensor
 from .collate import wrap_bytes
 
-__all__ = ["Arena", "Lease", "Parcel", "pack", "unpack"]
+__all__ = ["Arena", "Lease", "LeaseReference", "Parcel", "pack", "unpack"]
 
 _ALIGNMENT = 128
 _MIN_SHARED_BYTES = 64 * 1024  # tensors of a data set with larger storages are shared, smaller ones copied
@@ -192,20 +192,28 @@ def _address(array: np.ndarray[Any, Any]) -> int:
 
 
 class Lease:
-    """Keeps a batch's slot in use: arrays over it hold a reference, and deleting the last one frees the slot."""
+    """Keeps a batch's slot in use: arrays over it hold a reference to the lease."""
 
-    __slots__ = ("__array_interface__", "_freed", "_memory", "_slot")
+    __slots__ = ("__array_interface__", "__weakref__", "_memory")
 
-    def __init__(self, slot: int, memory: np.ndarray[Any, Any], freed: deque[int]):
-        self._slot, self._memory, self._freed = slot, memory, freed
+    def __init__(self, memory: np.ndarray[Any, Any]):
+        self._memory = memory
         self.__array_interface__ = memory.__array_interface__
 
     def array(self) -> np.ndarray[Any, Any]:
         """Return the slot's bytes."""
         return np.asarray(self)
 
-    def __del__(self) -> None:
-        self._freed.append(self._slot)
+
+class LeaseReference(weakref.ref[Lease]):
+    """A weak reference to a lease, which knows the slot. Its callback is called when the last array is deleted.
+
+    The callback should be a function in C, such as `deque.append`. Python prints and drops an exception of Python code
+    that runs there, and Ctrl-C is one: it would be lost, and the slot with it.
+    """
+
+    __slots__ = ("slot",)
+    slot: int
 
 
 # Data sets ----------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from ...runtime.errors import ArgumentError, NotPicklable, WorkerError, WorkerTi
 from ...runtime.shared import Segment
 from . import worker
 from .channel import pair
-from .packing import Lease, Parcel, unpack
+from .packing import Lease, LeaseReference, Parcel, unpack
 
 __all__ = ["Workers", "start_context"]
 
@@ -89,7 +89,8 @@ class _Worker:
 
     def __init__(self, context: Any, arguments: tuple[Any, ...], value: Any, parcel: Parcel | None, keep: int):
         self.channel, end = pair()
-        self.free_slots: deque[int] = deque()
+        self._leases: set[LeaseReference] = set()
+        self._ended_leases: deque[LeaseReference] = deque()
         self.slots: dict[int, np.ndarray[Any, Any]] = {}
         deferred = _DeferredParcel(value) if parcel is None else None
         self.number = arguments[0]
@@ -123,15 +124,21 @@ class _Worker:
             segment = Segment.from_fd(fds.pop(), size)
             segment.forget()
             self.slots[slot] = segment.array
-        memory = Lease(slot, self.slots[slot], self.free_slots).array()
+        lease = Lease(self.slots[slot])
+        reference = LeaseReference(lease, self._ended_leases.append)
+        reference.slot = slot
+        self._leases.add(reference)
+        memory = lease.array()
         buffers = [memory[at : at + nbytes] for at, nbytes in places]
         return unpack(data or buffers.pop(), buffers)
 
     def take_free_slots(self) -> list[int]:
         """Remove and return the slots whose batches were deleted."""
         slots = []
-        while self.free_slots:
-            slots.append(self.free_slots.popleft())
+        while self._ended_leases:
+            reference = self._ended_leases.popleft()
+            self._leases.discard(reference)
+            slots.append(reference.slot)
         return slots
 
     def exit_error(self, situation: str) -> WorkerError:
