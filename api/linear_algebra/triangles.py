@@ -29,12 +29,40 @@ def _triangle(where: str, input: Tensor, diagonal: int, lower: bool, out: Tensor
 
 
 def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Keep the elements on and below a diagonal of the last two dimensions; set the others to 0."""
+    """Keep the elements on and below a diagonal of the last two dimensions; set the others to 0.
+
+    Args:
+        input: Tensor of shape `(..., m, n)`.
+        diagonal: Diagonal: 0 is the main one, positive ones lie above it.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.tril(wg.tensor([[1, 2], [3, 4]]))
+        tensor([[1, 0],
+                [3, 4]])
+    """
     return _triangle("tril", input, diagonal, True, out)
 
 
 def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Keep the elements on and above a diagonal of the last two dimensions; set the others to 0."""
+    """Keep the elements on and above a diagonal of the last two dimensions; set the others to 0.
+
+    Args:
+        input: Tensor of shape `(..., m, n)`.
+        diagonal: Diagonal: 0 is the main one, positive ones lie above it.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.triu(wg.tensor([[1, 2], [3, 4]]))
+        tensor([[1, 2],
+                [0, 4]])
+    """
     return _triangle("triu", input, diagonal, False, out)
 
 
@@ -67,14 +95,48 @@ def _triangle_indices(where: str, row: int, col: int, offset: int, lower: bool, 
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None, layout: Any = None
 ) -> Tensor:
-    """Return the row and column indices `(2, n)` of the lower triangle of a `(row, col)` matrix, row by row."""
+    """Return the row and column indices `(2, n)` of the lower triangle of a `(row, col)` matrix, row by row.
+
+    Args:
+        row: Number of rows.
+        col: Number of columns.
+        offset: Diagonal: 0 is the main one, positive ones lie above it.
+        dtype: Dtype of the result.
+        device: Device of the result.
+        layout: Accepted for compatibility with PyTorch.
+
+    Returns:
+        Tensor of shape `(2, n)`.
+
+    Example:
+        >>> wg.tril_indices(2, 2)
+        tensor([[0, 1, 1],
+                [0, 0, 1]])
+    """
     return _triangle_indices("tril_indices", row, col, offset, True, dtype, device)
 
 
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None, layout: Any = None
 ) -> Tensor:
-    """Return the row and column indices `(2, n)` of the upper triangle of a `(row, col)` matrix, row by row."""
+    """Return the row and column indices `(2, n)` of the upper triangle of a `(row, col)` matrix, row by row.
+
+    Args:
+        row: Number of rows.
+        col: Number of columns.
+        offset: Diagonal: 0 is the main one, positive ones lie above it.
+        dtype: Dtype of the result.
+        device: Device of the result.
+        layout: Accepted for compatibility with PyTorch.
+
+    Returns:
+        Tensor of shape `(2, n)`.
+
+    Example:
+        >>> wg.triu_indices(2, 2)
+        tensor([[0, 0, 1],
+                [0, 1, 1]])
+    """
     return _triangle_indices("triu_indices", row, col, offset, False, dtype, device)
 
 

@@ -77,7 +77,19 @@ def cov(
 
 
 def corrcoef(input: Tensor) -> Tensor:
-    """Return Pearson's correlation coefficients of the rows: `cov` divided by both standard deviations, in [-1, 1]."""
+    """Return Pearson's correlation coefficients of the rows: `cov` divided by both standard deviations, in [-1, 1].
+
+    Args:
+        input: Tensor of shape `(variables, observations)`.
+
+    Returns:
+        Tensor of shape `(variables, variables)`.
+
+    Example:
+        >>> wg.corrcoef(wg.tensor([[1.0, 2.0], [2.0, 1.0]]))
+        tensor([[ 1., -1.],
+                [-1.,  1.]])
+    """
     covariance = cov(input)
     if not covariance.ndim:
         return covariance / covariance
@@ -86,13 +98,39 @@ def corrcoef(input: Tensor) -> Tensor:
 
 
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
-    """Return the p-norm of `input - other`; shapes broadcast."""
+    """Return the p-norm of `input - other`; shapes broadcast.
+
+    Args:
+        input: Tensor.
+        other: Tensor.
+        p: Order of the norm.
+
+    Returns:
+        Tensor of shape `()`.
+
+    Example:
+        >>> wg.dist(wg.tensor([0.0, 0.0]), wg.tensor([3.0, 4.0]))
+        tensor(5.)
+    """
     only_tensors("dist", input, other)
     return statistics.norm(ops.sub(input, other), p)
 
 
 def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Return log(x / (1 - x)), with x clamped to [eps, 1 - eps] if `eps` is not None."""
+    """Return log(x / (1 - x)), with x clamped to [eps, 1 - eps] if `eps` is not None.
+
+    Args:
+        input: Tensor of probabilities.
+        eps: Distance from 0 and 1 to which elements are clamped.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.logit(wg.tensor([0.5]))
+        tensor([0.])
+    """
     only_tensors("logit", input)
     x = input if input.is_floating_point() else input.to(dtypes.default_dtype())
     if eps is not None:
@@ -102,7 +140,21 @@ def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None)
 
 
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
-    """Return the n-th power of square matrices `(..., m, m)`, n >= 0, by repeated squaring: about log2(n) products."""
+    """Return the n-th power of square matrices `(..., m, m)`, n >= 0, by repeated squaring: about log2(n) products.
+
+    Args:
+        input: Tensor of shape `(..., m, m)`.
+        n: Exponent, at least 0.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.matrix_power(wg.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
+        tensor([[1., 3.],
+                [0., 1.]])
+    """
     only_tensors("matrix_power", input)
     if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
         raise ShapeError(f"matrix_power: takes square matrices, not the shape {list(input.shape)}")
@@ -124,26 +176,75 @@ def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
 
 
 def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
-    """Return `pow(input, exponent)` computed in float64."""
+    """Return `pow(input, exponent)` computed in float64.
+
+    Args:
+        input: Tensor or number.
+        exponent: Tensor or number.
+        out: Tensor to write the result to.
+
+    Returns:
+        float64 tensor of the broadcast shape.
+
+    Example:
+        >>> wg.float_power(2, wg.tensor([3]))
+        tensor([8.], dtype=weftgrad.float64)
+    """
     base, power = (t.to(dtypes.float64) if isinstance(t, Tensor) else t for t in (input, exponent))
     output = ops.pow(base, power)
     return output if out is None else copy_to_out(output, out, "float_power")
 
 
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Convert degrees to radians."""
+    """Convert degrees to radians.
+
+    Args:
+        input: Tensor.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.deg2rad(wg.tensor([180.0]))
+        tensor([3.1416])
+    """
     output = input * (math.pi / 180)
     return output if out is None else copy_to_out(output, out, "deg2rad")
 
 
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Convert radians to degrees."""
+    """Convert radians to degrees.
+
+    Args:
+        input: Tensor.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.rad2deg(wg.tensor([0.0]))
+        tensor([0.])
+    """
     output = input * (180 / math.pi)
     return output if out is None else copy_to_out(output, out, "rad2deg")
 
 
 def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Return `sign(input)`; the two are equal because there are no complex dtypes."""
+    """Return `sign(input)`; the two are equal because there are no complex dtypes.
+
+    Args:
+        input: Tensor.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.sgn(wg.tensor([-3.0, 0.0]))
+        tensor([-1.,  0.])
+    """
     output = input.sign()
     return output if out is None else copy_to_out(output, out, "sgn")
 
@@ -181,7 +282,19 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
 
 
 def detach(input: Tensor) -> Tensor:
-    """Return a tensor without history that shares the memory of `input`."""
+    """Return a tensor without history that shares the memory of `input`.
+
+    Args:
+        input: Tensor.
+
+    Returns:
+        A view of `input`.
+
+    Example:
+        >>> x = wg.ones(2, requires_grad=True)
+        >>> wg.detach(x).requires_grad
+        False
+    """
     return input.detach()
 
 
@@ -196,7 +309,18 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 
 def is_signed(input: Tensor) -> bool:
-    """Return True if the dtype has negative numbers."""
+    """Return True if the dtype has negative numbers.
+
+    Args:
+        input: Tensor.
+
+    Returns:
+        Python bool.
+
+    Example:
+        >>> wg.is_signed(wg.tensor([1], dtype=wg.uint8))
+        False
+    """
     return input.meta.dtype.kind in "if"
 
 

@@ -159,9 +159,22 @@ def div_(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tenso
 
 
 def polygamma(n: int, input: Any, *, out: Tensor | None = None) -> Tensor:
-    """Return the n-th derivative of digamma, elementwise; n = 0 is digamma itself.
+    """Return the n-th derivative of digamma, element by element; n = 0 is digamma itself.
 
-    Integers become the default floating dtype. Raises `ArgumentError` if `n` is negative or not an integer.
+    Args:
+        n: Order of the derivative, at least 0.
+        input: Tensor; integers become the default floating dtype.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Raises:
+        ArgumentError: `n` is negative or not an integer.
+
+    Example:
+        >>> wg.polygamma(1, wg.tensor([1.0]))
+        tensor([1.6449])
     """
     order = _order(n)
     return ops.polygamma(input, order, out=out) if order else ops.digamma(input, out=out)
@@ -249,7 +262,22 @@ def nan_to_num(
     input: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None, *,
     out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Replace NaN by `nan`, and infinities by `posinf` and `neginf` (default: the extremes of the dtype)."""
+    """Replace NaN by `nan`, and infinities by `posinf` and `neginf` (default: the extremes of the dtype).
+
+    Args:
+        input: Tensor.
+        nan: Replaces NaN.
+        posinf: Replaces +inf; None: the largest number of the dtype.
+        neginf: Replaces -inf; None: the smallest number of the dtype.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.nan_to_num(wg.tensor([1.0, float('nan')]))
+        tensor([1., 0.])
+    """
     if input.meta.dtype.kind != "f":
         return clone(input) if out is None else copy_to_out(input, out, "nan_to_num")
     largest = finfo(input.meta.dtype).max
@@ -283,23 +311,72 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8
 
 
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """Return True if all elements are close; see `isclose`."""
+    """Return True if all elements are close; see `isclose`.
+
+    Args:
+        input: Tensor.
+        other: Tensor whose shape broadcasts with that of `input`.
+        rtol: Tolerance relative to `other`.
+        atol: Absolute tolerance.
+        equal_nan: Whether NaN equals NaN.
+
+    Returns:
+        True if |input - other| <= atol + rtol * |other| everywhere.
+
+    Example:
+        >>> wg.allclose(wg.tensor([1.0]), wg.tensor([1.0 + 1e-9]))
+        True
+    """
     return bool(ops.all(isclose(input, other, rtol, atol, equal_nan)))
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Return True if the shapes and all elements are equal."""
+    """Return True if the shapes and all elements are equal.
+
+    Args:
+        input: Tensor.
+        other: Tensor.
+
+    Returns:
+        Python bool.
+
+    Example:
+        >>> wg.equal(wg.tensor([1, 2]), wg.tensor([1, 2]))
+        True
+    """
     only_tensors("equal", input, other)
     return input.meta.shape == other.meta.shape and bool(ops.all(ops.eq(input, other)))
 
 
 def isposinf(input: Tensor) -> Tensor:
-    """Return a bool tensor that is True where elements are +inf."""
+    """Return a bool tensor that is True where elements are +inf.
+
+    Args:
+        input: Tensor.
+
+    Returns:
+        bool tensor of the shape of `input`.
+
+    Example:
+        >>> wg.isposinf(wg.tensor([1.0, float('inf')]))
+        tensor([False,  True])
+    """
     return ops.eq(input, math.inf)
 
 
 def isneginf(input: Tensor) -> Tensor:
-    """Return a bool tensor that is True where elements are -inf."""
+    """Return a bool tensor that is True where elements are -inf.
+
+    Args:
+        input: Tensor.
+
+    Returns:
+        bool tensor of the shape of `input`.
+
+    Example:
+        >>> wg.isneginf(wg.tensor([1.0, -float('inf')]))
+        tensor([False,  True])
+    """
     return ops.eq(input, -math.inf)
 
 
@@ -309,22 +386,67 @@ def isreal(input: Tensor) -> Tensor:
 
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
-    """Return a copy; gradients flow back to `input`."""
+    """Return a copy; gradients flow back to `input`.
+
+    Args:
+        input: Tensor.
+        memory_format: Accepted for compatibility with PyTorch.
+
+    Returns:
+        Tensor of the shape and dtype of `input`, with memory of its own.
+
+    Example:
+        >>> wg.clone(wg.tensor([1, 2]))
+        tensor([1, 2])
+    """
     return call(registry["copy"], (input,), (None,))
 
 
 def numel(input: Tensor) -> int:
-    """Return the number of elements."""
+    """Return the number of elements.
+
+    Args:
+        input: Tensor.
+
+    Returns:
+        Python int.
+
+    Example:
+        >>> wg.numel(wg.ones(2, 3))
+        6
+    """
     return input.meta.numel
 
 
 def is_tensor(value: Any) -> bool:
-    """Return True if `value` is a Tensor."""
+    """Return True if `value` is a Tensor.
+
+    Args:
+        value: Any object.
+
+    Returns:
+        Python bool.
+
+    Example:
+        >>> wg.is_tensor(1.0)
+        False
+    """
     return isinstance(value, Tensor)
 
 
 def is_floating_point(input: Tensor) -> bool:
-    """Return True if the dtype is floating."""
+    """Return True if the dtype is floating.
+
+    Args:
+        input: Tensor.
+
+    Returns:
+        Python bool.
+
+    Example:
+        >>> wg.is_floating_point(wg.tensor([1]))
+        False
+    """
     return input.meta.dtype.is_floating_point
 
 
@@ -334,7 +456,19 @@ def is_nonzero(input: Tensor) -> bool:
 
 
 def result_type(first: Any, second: Any) -> DType:
-    """Return the dtype that arithmetic with two operands (tensors or numbers) promotes to."""
+    """Return the dtype that arithmetic with two operands (tensors or numbers) promotes to.
+
+    Args:
+        first: Tensor or number.
+        second: Tensor or number.
+
+    Returns:
+        The dtype.
+
+    Example:
+        >>> wg.result_type(wg.tensor([1]), 1.0)
+        weftgrad.float32
+    """
     for operand in (first, second):
         if not isinstance(operand, (Tensor, bool, int, float)):
             raise ArgumentError(f"result_type: takes tensors and numbers, not {type(operand).__name__}")
@@ -347,12 +481,36 @@ def result_type(first: Any, second: Any) -> DType:
 
 
 def promote_types(first: DType, second: DType) -> DType:
-    """Return the dtype that two dtypes promote to."""
+    """Return the dtype that two dtypes promote to.
+
+    Args:
+        first: Dtype.
+        second: Dtype.
+
+    Returns:
+        The dtype.
+
+    Example:
+        >>> wg.promote_types(wg.int32, wg.float16)
+        weftgrad.float16
+    """
     return dtypes.promote(first, second)
 
 
 def can_cast(source: DType, target: DType) -> bool:
-    """Return True if `source` may be cast to `target` without going down in category: bool, integer, floating."""
+    """Return True if `source` may be cast to `target` without going down in category: bool, integer, floating.
+
+    Args:
+        source: Dtype.
+        target: Dtype.
+
+    Returns:
+        Python bool.
+
+    Example:
+        >>> wg.can_cast(wg.float64, wg.int32)
+        False
+    """
     order = {"b": 0, "u": 1, "i": 1, "f": 2}
     return order[source.kind] <= order[target.kind]
 
@@ -406,6 +564,19 @@ def where(
     """Select elements of `input` where `condition` is true, and of `other` elsewhere; shapes broadcast.
 
     With `condition` alone, return its nonzero indices, one vector for each dimension.
+
+    Args:
+        condition: bool tensor.
+        input: Tensor or number.
+        other: Tensor or number.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the broadcast shape and the promoted dtype.
+
+    Example:
+        >>> wg.where(wg.tensor([True, False]), wg.tensor([1, 2]), 0)
+        tensor([1, 0])
     """
     only_tensors("where", condition)
     if input is None and other is None:

@@ -94,6 +94,10 @@ def unique(
     Raises:
         ShapeError: Slices along `dim` are empty.
         IndexOutOfRange: The dimension does not exist.
+
+    Example:
+        >>> wg.unique(wg.tensor([2, 1, 2]))
+        tensor([1, 2])
     """
     only_tensors("unique", input)
     if dim is None:
@@ -122,7 +126,21 @@ def unique_consecutive(
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Tensor | tuple[Tensor, ...]:
-    """Return the elements, or slices along `dim`, that differ from their predecessor; see `unique`."""
+    """Return the elements, or slices along `dim`, that differ from their predecessor; see `unique`.
+
+    Args:
+        input: Tensor.
+        return_inverse: Whether to return the position of each element in the result.
+        return_counts: Whether to return how often each element occurs in its run.
+        dim: The dimension whose slices are compared; None: the elements of the flattened tensor.
+
+    Returns:
+        Tensor, or a tuple with the requested int64 tensors.
+
+    Example:
+        >>> wg.unique_consecutive(wg.tensor([2, 2, 1, 2]))
+        tensor([2, 1, 2])
+    """
     only_tensors("unique_consecutive", input)
     if dim is None:
         return _unique_elements(_flatten(input), None, input.meta.shape, return_inverse, return_counts)
@@ -208,6 +226,10 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
         test_elements: Tensor or number to search. One of the two must be a tensor.
         assume_unique: Ignored.
         invert: Whether to return the opposite.
+
+    Example:
+        >>> wg.isin(wg.tensor([1, 2, 3]), wg.tensor([2, 5]))
+        tensor([False,  True, False])
     """
     if not (isinstance(elements, Tensor) or isinstance(test_elements, Tensor)):
         raise ArgumentError("isin: at least one of elements and test_elements must be a tensor")
@@ -257,6 +279,10 @@ def searchsorted(
         DTypeError: `sorter` is not int64.
         DomainError: `side` is invalid or contradicts `right`.
         IndexOutOfRange: A position in `sorter` is out of range.
+
+    Example:
+        >>> wg.searchsorted(wg.tensor([1, 3, 5]), wg.tensor([3, 4]))
+        tensor([1, 2])
     """
     only_tensors("searchsorted", sorted_sequence)
     if side not in (None, "left", "right"):
@@ -288,6 +314,20 @@ def bucketize(
     """Return the index of the interval between `boundaries` (a sorted vector) that each element falls into.
 
     This is `searchsorted` with its two arguments swapped.
+
+    Args:
+        input: Tensor, or a number.
+        boundaries: Sorted vector.
+        out_int32: Whether the result is int32 instead of int64.
+        right: Whether an element that equals a boundary lies in the interval that begins there.
+        out: Tensor to write the result to.
+
+    Returns:
+        Integer tensor of the shape of `input`.
+
+    Example:
+        >>> wg.bucketize(wg.tensor([0, 3, 9]), wg.tensor([1, 3, 5]))
+        tensor([0, 1, 3])
     """
     only_tensors("bucketize", boundaries)
     if boundaries.meta.ndim != 1:
@@ -335,6 +375,10 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         DomainError: An element or `minlength` is negative.
         NotSupported: The input is not of an integer dtype.
         ShapeError: The input is not a vector, or the weights do not fit.
+
+    Example:
+        >>> wg.bincount(wg.tensor([0, 2, 2]))
+        tensor([1, 0, 2])
     """
     only_tensors("bincount", input)
     if input.meta.dtype.kind not in "ui":
@@ -420,6 +464,10 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
     Raises:
         DomainError: The range or the number of bins is invalid.
         NotSupported: The dtype is not floating.
+
+    Example:
+        >>> wg.histc(wg.tensor([1.0, 2.0, 2.0]), bins=2, min=0, max=4)
+        tensor([1., 2.])
     """
     _require_floating(input, "histc")
     if _check_bins(bins, "histc") and min > max:
@@ -467,6 +515,10 @@ def histogram(
         DomainError: The range or the number of bins is invalid.
         DTypeError: Dtypes differ.
         ShapeError: Edges or weights have the wrong shape.
+
+    Example:
+        >>> wg.histogram(wg.tensor([1.0, 2.0, 2.0]), 2, range=(0.0, 4.0))
+        Histogram(hist=tensor([1., 2.]), bin_edges=tensor([0., 2., 4.]))
     """
     _require_floating(input, "histogram")
     flat = views.contiguous(_flatten(input))

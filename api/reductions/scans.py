@@ -61,6 +61,10 @@ def cumsum(
     Raises:
         IndexOutOfRange: The dimension does not exist.
         NotSupported: The result would be bool.
+
+    Example:
+        >>> wg.cumsum(wg.tensor([1, 2, 3]), 0)
+        tensor([1, 3, 6])
     """
     return _cumulative("cumsum", input, dim, dtype, out, axis)
 
@@ -71,6 +75,20 @@ def cumprod(
     """Return the cumulative product along `dim`, in the shape of `input`.
 
     Derivatives of every order are correct where elements are 0. For the arguments and errors see `cumsum`.
+
+    Args:
+        input: Tensor.
+        dim: The dimension; negative values count from the last.
+        dtype: Dtype in which elements are computed and returned; None: as in `cumsum`.
+        out: Tensor to write the result to.
+        axis: NumPy's name for `dim`.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.cumprod(wg.tensor([1, 2, 3]), 0)
+        tensor([1, 2, 6])
     """
     return _cumulative("cumprod", input, dim, dtype, out, axis)
 
@@ -141,6 +159,10 @@ def cummax(input: Tensor, dim: int | None = None, *, out: Any = None, axis: int 
     Raises:
         IndexOutOfRange: The dimension does not exist.
         DTypeError: A tensor of `out` has the wrong dtype.
+
+    Example:
+        >>> wg.cummax(wg.tensor([1, 3, 2]), 0).values
+        tensor([1, 3, 3])
     """
     return CummaxResult(*_cumulative_extremum("cummax", input, dim, out, axis))
 
@@ -149,6 +171,19 @@ def cummin(input: Tensor, dim: int | None = None, *, out: Any = None, axis: int 
     """Return the cumulative minimum along `dim` and its int64 indices; NaN is smaller than every number.
 
     See `cummax`.
+
+    Args:
+        input: Tensor.
+        dim: The dimension; negative values count from the last.
+        out: Tensor to write the result to.
+        axis: NumPy's name for `dim`.
+
+    Returns:
+        A pair of `values` and int64 `indices`.
+
+    Example:
+        >>> wg.cummin(wg.tensor([3, 1, 2]), 0).values
+        tensor([3, 1, 1])
     """
     return CumminResult(*_cumulative_extremum("cummin", input, dim, out, axis))
 
@@ -176,10 +211,26 @@ def _check_dtype(where: str, out: Tensor, expected: dtypes.DType) -> None:
 def logcumsumexp(
     input: Tensor, dim: int | None = None, *, out: Tensor | None = None, axis: int | None = None
 ) -> Tensor:
-    """Return the cumulative log(sum(exp(x))) along `dim`, without overflow, in the shape of `input`.
+    """Return the cumulative log(sum(exp(x))) along `dim`, without overflow.
 
     The scan carries the largest element so far and the sum of exp(x - largest): Milakov and Gimelshein, "Online
-    normalizer calculation for softmax", 2018. Raises `NotSupported` for integers.
+    normalizer calculation for softmax", 2018.
+
+    Args:
+        input: Tensor.
+        dim: The dimension; negative values count from the last.
+        out: Tensor to write the result to.
+        axis: NumPy's name for `dim`.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Raises:
+        NotSupported: `input` has an integer dtype.
+
+    Example:
+        >>> wg.logcumsumexp(wg.tensor([0.0, 0.0]), 0)
+        tensor([0.0000, 0.6931])
     """
     dim = _resolve_dim("logcumsumexp", input, dim, axis)
     if input.meta.dtype.kind != "f":
@@ -216,6 +267,10 @@ def diff(
     Raises:
         ShapeError: The input has no dimensions, `n` is negative, or shapes differ outside of `dim`.
         ArgumentError: `n` is not an integer.
+
+    Example:
+        >>> wg.diff(wg.tensor([1, 4, 9]))
+        tensor([3, 5])
     """
     if axis is not None:
         dim = resolve_axis_alias("diff", dim, -1, axis)
@@ -272,6 +327,10 @@ def trapezoid(
     Raises:
         DTypeError: `y` or `x` is bool.
         ShapeError: `x` has the wrong number of points.
+
+    Example:
+        >>> wg.trapezoid(wg.tensor([1.0, 2.0, 3.0]))
+        tensor(4.)
     """
     dim = _check_trapezoid_args("trapezoid", y, x, dx, dim, axis)
     if not y.meta.shape[dim]:
@@ -288,7 +347,22 @@ trapz = trapezoid
 def cumulative_trapezoid(
     y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1, axis: int | None = None
 ) -> Tensor:
-    """Return the integral up to each point but the first: one element fewer than `y` along `dim`. See `trapezoid`."""
+    """Return the integral up to each point but the first: one element fewer than `y` along `dim`. See `trapezoid`.
+
+    Args:
+        y: Values of the function.
+        x: Points at which the values lie; None: they are `dx` apart.
+        dx: Distance of the points; None: 1.
+        dim: The dimension; negative values count from the last.
+        axis: NumPy's name for `dim`.
+
+    Returns:
+        Tensor with one element fewer along `dim`.
+
+    Example:
+        >>> wg.cumulative_trapezoid(wg.tensor([1.0, 2.0, 3.0]))
+        tensor([1.5000, 4.0000])
+    """
     dim = _check_trapezoid_args("cumulative_trapezoid", y, x, dx, dim, axis)
     if x is not None:
         return ops.mul(cumsum(_double_strip_areas("cumulative_trapezoid", y, x, dim), dim), 0.5)

@@ -78,6 +78,10 @@ def sort(
 
     Raises:
         IndexOutOfRange: The dimension does not exist.
+
+    Example:
+        >>> wg.sort(wg.tensor([3, 1, 2]))
+        Ordered(values=tensor([1, 2, 3]), indices=tensor([1, 2, 0]))
     """
     only_tensors("sort", input)
     dim = resolve_axis_alias("sort", dim, -1, axis)
@@ -91,14 +95,42 @@ def argsort(
     input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False, out: Tensor | None = None,
     axis: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return the int64 indices that sort `input` along `dim`; see `sort`."""
+    """Return the int64 indices that sort `input` along `dim`; see `sort`.
+
+    Args:
+        input: Tensor.
+        dim: The dimension; negative values count from the last.
+        descending: Whether the largest element comes first.
+        stable: Whether equal elements keep their order.
+        out: Tensor to write the result to.
+        axis: NumPy's name for `dim`.
+
+    Returns:
+        int64 tensor of the shape of `input`.
+
+    Example:
+        >>> wg.argsort(wg.tensor([3, 1, 2]))
+        tensor([1, 2, 0])
+    """
     only_tensors("argsort", input)
     output = sort(_detach(input), dim, descending, stable=stable, axis=axis).indices
     return output if out is None else copy_to_out(output, out, "argsort")
 
 
 def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Return the elements sorted along the first dimension."""
+    """Return the elements sorted along the first dimension.
+
+    Args:
+        input: Tensor.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.msort(wg.tensor([3, 1, 2]))
+        tensor([1, 2, 3])
+    """
     output = sort(input, 0).values
     return output if out is None else copy_to_out(output, out, "msort")
 
@@ -124,6 +156,10 @@ def topk(
     Raises:
         IndexOutOfRange: `k` is larger than the dimension.
         DTypeError: The input is bool.
+
+    Example:
+        >>> wg.topk(wg.tensor([3, 1, 2]), 2).values
+        tensor([3, 2])
     """
     only_tensors("topk", input)
     dim = resolve_axis_alias("topk", dim, -1, axis)
@@ -183,7 +219,26 @@ def kthvalue(
 ) -> Ordered:  # fmt: skip
     """Return the `k`-th smallest element along `dim` (k = 1: the smallest) and its int64 index.
 
-    NaN is greater than every number. Raises `IndexOutOfRange` if the dimension has fewer than `k` elements.
+    NaN is greater than every number.
+
+    Args:
+        input: Tensor.
+        k: Rank, from 1.
+        dim: The dimension; negative values count from the last.
+        keepdim: Whether reduced dimensions stay, with size 1.
+        out: Tensor to write the result to.
+        axis: NumPy's name for `dim`.
+        keepdims: NumPy's name for `keepdim`.
+
+    Returns:
+        A pair of `values` and int64 `indices`.
+
+    Raises:
+        IndexOutOfRange: The dimension has fewer than `k` elements.
+
+    Example:
+        >>> wg.kthvalue(wg.tensor([3, 1, 2]), 2)
+        Ordered(values=tensor(2), indices=tensor(2))
     """
     _reject_bool(input, "kthvalue")
     if axis is not None or keepdims is not None:
@@ -322,6 +377,10 @@ def median(
 
     Returns:
         A 0-d tensor; with `dim`, `(values, indices)`.
+
+    Example:
+        >>> wg.median(wg.tensor([3, 1, 2, 4]))
+        tensor(2)
     """
     return _median(input, dim, keepdim, out, axis, keepdims, "median", False)
 
@@ -341,7 +400,23 @@ def nanmedian(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, axis: Any = None,
     keepdims: bool | None = None,
 ) -> Tensor | Ordered:  # fmt: skip
-    """Return the median of the elements that are not NaN; NaN where all are. See `median`."""
+    """Return the median of the elements that are not NaN; NaN where all are. See `median`.
+
+    Args:
+        input: Tensor.
+        dim: The dimension; None: all elements.
+        keepdim: Whether reduced dimensions stay, with size 1.
+        out: Tensor to write the result to.
+        axis: NumPy's name for `dim`.
+        keepdims: NumPy's name for `keepdim`.
+
+    Returns:
+        The median; along a dimension, a pair of `values` and int64 `indices`.
+
+    Example:
+        >>> wg.nanmedian(wg.tensor([3.0, float('nan'), 1.0]))
+        tensor(1.)
+    """
     return _median(input, dim, keepdim, out, axis, keepdims, "nanmedian", True)
 
 
@@ -353,6 +428,21 @@ def mode(
 
     NaN equals nothing, so it is the result only where all elements are NaN. (In PyTorch the choice between NaN and
     numbers is unspecified.)
+
+    Args:
+        input: Tensor.
+        dim: The dimension; negative values count from the last.
+        keepdim: Whether reduced dimensions stay, with size 1.
+        out: Tensor to write the result to.
+        axis: NumPy's name for `dim`.
+        keepdims: NumPy's name for `keepdim`.
+
+    Returns:
+        A pair of `values` and int64 `indices`.
+
+    Example:
+        >>> wg.mode(wg.tensor([1, 2, 2]))
+        Ordered(values=tensor(2), indices=tensor(2))
     """
     only_tensors("mode", input)
     if axis is not None or keepdims is not None:
@@ -400,6 +490,10 @@ def quantile(
         DTypeError: The dtype is not float32 or float64, or `q` has another one.
         ShapeError: The input is empty, or `q` has several dimensions.
         DomainError: `q` or `interpolation` is invalid.
+
+    Example:
+        >>> wg.quantile(wg.tensor([1.0, 2.0, 4.0]), 0.25)
+        tensor(1.5000)
     """
     return _quantile(input, q, dim, keepdim, interpolation, out, axis, keepdims, "quantile", False)
 
@@ -408,7 +502,25 @@ def nanquantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear",
     out: Tensor | None = None, axis: int | None = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return the quantiles of the elements that are not NaN; NaN where all are. See `quantile`."""
+    """Return the quantiles of the elements that are not NaN; NaN where all are. See `quantile`.
+
+    Args:
+        input: Tensor.
+        q: Number, or a vector of numbers, from 0 to 1.
+        dim: The dimension; None: all elements.
+        keepdim: Whether reduced dimensions stay, with size 1.
+        interpolation: How a rank between two elements is resolved; see `quantile`.
+        out: Tensor to write the result to.
+        axis: NumPy's name for `dim`.
+        keepdims: NumPy's name for `keepdim`.
+
+    Returns:
+        Tensor; several quantiles add a dimension in front.
+
+    Example:
+        >>> wg.nanquantile(wg.tensor([1.0, float('nan'), 2.0]), 0.5)
+        tensor(1.5000)
+    """
     return _quantile(input, q, dim, keepdim, interpolation, out, axis, keepdims, "nanquantile", True)
 
 

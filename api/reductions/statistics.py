@@ -83,6 +83,12 @@ def max(
 
     Returns:
         A tensor; with an int `dim`, `(values, indices)`.
+
+    Example:
+        >>> wg.max(wg.tensor([[1, 5], [3, 2]]))
+        tensor(5)
+        >>> wg.max(wg.tensor([[1, 5], [3, 2]]), 1).values
+        tensor([5, 3])
     """
     if axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("max", dim, None, axis, keepdim, keepdims)
@@ -117,6 +123,24 @@ def min(
     """Return the smallest element, the minima along a dimension, or the elementwise minimum of two tensors.
 
     For the arguments and the result see `max`.
+
+    Args:
+        input: Tensor.
+        dim: Dimension, or the other tensor; None: all elements.
+        keepdim: Whether reduced dimensions stay, with size 1.
+        other: The other tensor by name.
+        out: Tensor to write the result to.
+        axis: NumPy's name for `dim`.
+        keepdims: NumPy's name for `keepdim`.
+
+    Returns:
+        As in `max`.
+
+    Example:
+        >>> wg.min(wg.tensor([[1, 5], [3, 2]]))
+        tensor(1)
+        >>> wg.min(wg.tensor([[1, 5], [3, 2]]), 1).values
+        tensor([1, 2])
     """
     if axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("min", dim, None, axis, keepdim, keepdims)
@@ -142,7 +166,23 @@ def aminmax(
     input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None, axis: int | None = None,
     keepdims: bool | None = None,
 ) -> AminmaxResult:  # fmt: skip
-    """Return `(min, max)`: the smallest and the largest element, of the whole tensor or along `dim`."""
+    """Return `(min, max)`: the smallest and the largest element, of the whole tensor or along `dim`.
+
+    Args:
+        input: Tensor.
+        dim: The dimension; None: all elements.
+        keepdim: Whether reduced dimensions stay, with size 1.
+        out: Tensor to write the result to.
+        axis: NumPy's name for `dim`.
+        keepdims: NumPy's name for `keepdim`.
+
+    Returns:
+        A pair of `min` and `max`.
+
+    Example:
+        >>> wg.aminmax(wg.tensor([1, 5, 3]))
+        AminmaxResult(min=tensor(1), max=tensor(5))
+    """
     if axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("aminmax", dim, None, axis, keepdim, keepdims)
     return AminmaxResult(*_store_pair((ops.amin(input, dim, keepdim), ops.amax(input, dim, keepdim)), out, "aminmax"))
@@ -165,6 +205,10 @@ def var(
 
     Raises:
         DTypeError: The dtype is not floating.
+
+    Example:
+        >>> wg.var(wg.tensor([1.0, 2.0, 3.0]))
+        tensor(1.)
     """
     if axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("var", dim, None, axis, keepdim, keepdims)
@@ -176,7 +220,25 @@ def std(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
     correction: float | None = None, out: Tensor | None = None, axis: Any = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return the standard deviation along `dim`: the square root of `var`."""
+    """Return the standard deviation along `dim`: the square root of `var`.
+
+    Args:
+        input: Tensor.
+        dim: Dimension, or several; None: all.
+        unbiased: False stands for `correction=0`, True for 1.
+        keepdim: Whether reduced dimensions stay, with size 1.
+        correction: Number subtracted from n; None: 1.
+        out: Tensor to write the result to.
+        axis: NumPy's name for `dim`.
+        keepdims: NumPy's name for `keepdim`.
+
+    Returns:
+        Tensor without the reduced dimensions.
+
+    Example:
+        >>> wg.std(wg.tensor([1.0, 2.0, 3.0]))
+        tensor(1.)
+    """
     if axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("std", dim, None, axis, keepdim, keepdims)
     output = ops.sqrt(_moments(input, dim, unbiased, keepdim, correction, "std")[0])
@@ -187,7 +249,24 @@ def var_mean(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
     correction: float | None = None, axis: Any = None, keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return variance and mean along `dim`; see `var`."""
+    """Return variance and mean along `dim`; see `var`.
+
+    Args:
+        input: Tensor.
+        dim: Dimension, or several; None: all.
+        unbiased: False stands for `correction=0`, True for 1.
+        keepdim: Whether reduced dimensions stay, with size 1.
+        correction: Number subtracted from n; None: 1.
+        axis: NumPy's name for `dim`.
+        keepdims: NumPy's name for `keepdim`.
+
+    Returns:
+        A pair of tensors.
+
+    Example:
+        >>> wg.var_mean(wg.tensor([1.0, 2.0, 3.0]))
+        (tensor(1.), tensor(2.))
+    """
     if axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("var_mean", dim, None, axis, keepdim, keepdims)
     return _moments(input, dim, unbiased, keepdim, correction, "var_mean")
@@ -197,7 +276,24 @@ def std_mean(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
     correction: float | None = None, axis: Any = None, keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return standard deviation and mean along `dim`; see `var`."""
+    """Return standard deviation and mean along `dim`; see `var`.
+
+    Args:
+        input: Tensor.
+        dim: Dimension, or several; None: all.
+        unbiased: False stands for `correction=0`, True for 1.
+        keepdim: Whether reduced dimensions stay, with size 1.
+        correction: Number subtracted from n; None: 1.
+        axis: NumPy's name for `dim`.
+        keepdims: NumPy's name for `keepdim`.
+
+    Returns:
+        A pair of tensors.
+
+    Example:
+        >>> wg.std_mean(wg.tensor([1.0, 2.0, 3.0]))
+        (tensor(1.), tensor(2.))
+    """
     if axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("std_mean", dim, None, axis, keepdim, keepdims)
     variance, mean = _moments(input, dim, unbiased, keepdim, correction, "std_mean")
@@ -229,7 +325,23 @@ def logsumexp(
     input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, out: Tensor | None = None,
     axis: int | Sequence[int] | None = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return log(sum(exp(input))) along one or several dimensions, without overflow."""
+    """Return log(sum(exp(input))) along one or several dimensions, without overflow.
+
+    Args:
+        input: Tensor.
+        dim: Dimension, or several; None: all.
+        keepdim: Whether reduced dimensions stay, with size 1.
+        out: Tensor to write the result to.
+        axis: NumPy's name for `dim`.
+        keepdims: NumPy's name for `keepdim`.
+
+    Returns:
+        Tensor without the reduced dimensions.
+
+    Example:
+        >>> wg.logsumexp(wg.tensor([0.0, 0.0]), 0)
+        tensor(0.6931)
+    """
     if dim is None or axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("logsumexp", dim, REQUIRED, axis, keepdim, keepdims)
     output = _logsumexp(input, dim, keepdim)
@@ -256,7 +368,20 @@ def norm(
 ) -> Tensor:
     """Return the p-norm along `dim`, after converting to `dtype`.
 
-    p: any number, inf, -inf, or "fro" (the same as 2).
+    Args:
+        input: Tensor.
+        p: Any number, inf, -inf, or "fro" (the same as 2).
+        dim: Dimension, or several; None: all.
+        keepdim: Whether reduced dimensions stay, with size 1.
+        out: Tensor to write the result to.
+        dtype: Dtype in which elements are computed; None: that of `input`.
+
+    Returns:
+        Tensor without the reduced dimensions.
+
+    Example:
+        >>> wg.norm(wg.tensor([3.0, 4.0]))
+        tensor(5.)
     """
     if dtype is not None:
         input = input.to(dtype)
