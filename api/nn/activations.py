@@ -50,6 +50,10 @@ class ReLU(_Activation):
 
     Args:
         inplace: Overwrite the input.
+
+    Example:
+        >>> wg.nn.ReLU()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([0., 0., 2.])
     """
 
     function = staticmethod(F.relu)
@@ -66,6 +70,10 @@ class LeakyReLU(_Activation):
     Args:
         negative_slope: Slope where x is negative.
         inplace: Overwrite the input.
+
+    Example:
+        >>> wg.nn.LeakyReLU(0.5)(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.5000,  0.0000,  2.0000])
     """
 
     function = staticmethod(F.leaky_relu)
@@ -83,6 +91,10 @@ class ELU(_Activation):
     Args:
         alpha: Limit at minus infinity, negated.
         inplace: Overwrite the input.
+
+    Example:
+        >>> wg.nn.ELU()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.6321,  0.0000,  2.0000])
     """
 
     function = staticmethod(F.elu)
@@ -100,6 +112,10 @@ class CELU(_Activation):
     Args:
         alpha: Limit at minus infinity, negated.
         inplace: Overwrite the input.
+
+    Example:
+        >>> wg.nn.CELU()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.6321,  0.0000,  2.0000])
     """
 
     function = staticmethod(F.celu)
@@ -116,6 +132,10 @@ class SELU(_Activation):
 
     Args:
         inplace: Overwrite the input.
+
+    Example:
+        >>> wg.nn.SELU()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-1.1113,  0.0000,  2.1014])
     """
 
     function = staticmethod(F.selu)
@@ -131,6 +151,10 @@ class GELU(_Activation):
 
     Args:
         approximate: "none", or "tanh" for the approximation by tanh.
+
+    Example:
+        >>> wg.nn.GELU()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.1587,  0.0000,  1.9545])
     """
 
     function = staticmethod(F.gelu)
@@ -146,6 +170,10 @@ class SiLU(_Activation):
 
     Args:
         inplace: Overwrite the input.
+
+    Example:
+        >>> wg.nn.SiLU()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.2689,  0.0000,  1.7616])
     """
 
     function = staticmethod(F.silu)
@@ -161,6 +189,10 @@ class Mish(_Activation):
 
     Args:
         inplace: Overwrite the input.
+
+    Example:
+        >>> wg.nn.Mish()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.3034,  0.0000,  1.9440])
     """
 
     function = staticmethod(F.mish)
@@ -172,25 +204,45 @@ class Mish(_Activation):
 
 
 class Sigmoid(_Activation):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    Example:
+        >>> wg.nn.Sigmoid()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([0.2689, 0.5000, 0.8808])
+    """
 
     function = staticmethod(F.sigmoid)
 
 
 class LogSigmoid(_Activation):
-    """The logarithm of `Sigmoid`."""
+    """The logarithm of `Sigmoid`.
+
+    Example:
+        >>> wg.nn.LogSigmoid()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-1.3133, -0.6931, -0.1269])
+    """
 
     function = staticmethod(F.logsigmoid)
 
 
 class Tanh(_Activation):
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent.
+
+    Example:
+        >>> wg.nn.Tanh()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.7616,  0.0000,  0.9640])
+    """
 
     function = staticmethod(F.tanh)
 
 
 class Tanhshrink(_Activation):
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    Example:
+        >>> wg.nn.Tanhshrink()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.2384,  0.0000,  1.0360])
+    """
 
     function = staticmethod(F.tanhshrink)
 
@@ -200,6 +252,10 @@ class Hardswish(_Activation):
 
     Args:
         inplace: Overwrite the input.
+
+    Example:
+        >>> wg.nn.Hardswish()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.3333,  0.0000,  1.6667])
     """
 
     function = staticmethod(F.hardswish)
@@ -216,6 +272,10 @@ class Hardsigmoid(_Activation):
 
     Args:
         inplace: Overwrite the input.
+
+    Example:
+        >>> wg.nn.Hardsigmoid()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([0.3333, 0.5000, 0.8333])
     """
 
     function = staticmethod(F.hardsigmoid)
@@ -232,6 +292,10 @@ class Hardshrink(_Activation):
 
     Args:
         lambd: The threshold.
+
+    Example:
+        >>> wg.nn.Hardshrink()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-1.,  0.,  2.])
     """
 
     function = staticmethod(F.hardshrink)
@@ -248,6 +312,10 @@ class Softshrink(_Activation):
 
     Args:
         lambd: The threshold; not negative.
+
+    Example:
+        >>> wg.nn.Softshrink()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.5000,  0.0000,  1.5000])
     """
 
     function = staticmethod(F.softshrink)
@@ -265,6 +333,10 @@ class Softplus(_Activation):
     Args:
         beta: Steepness.
         threshold: Where the function becomes linear.
+
+    Example:
+        >>> wg.nn.Softplus()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([0.3133, 0.6931, 2.1269])
     """
 
     function = staticmethod(F.softplus)
@@ -277,7 +349,12 @@ class Softplus(_Activation):
 
 
 class Softsign(_Activation):
-    """x / (1 + abs(x))."""
+    """x / (1 + abs(x)).
+
+    Example:
+        >>> wg.nn.Softsign()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.5000,  0.0000,  0.6667])
+    """
 
     function = staticmethod(F.softsign)
 
@@ -287,6 +364,10 @@ class GLU(_Activation):
 
     Args:
         dim: Dimension that is halved; its size is even.
+
+    Example:
+        >>> wg.nn.GLU()(wg.tensor([3.0, 0.0]))
+        tensor([1.5000])
     """
 
     function = staticmethod(F.glu)
@@ -304,6 +385,10 @@ class Threshold(_Activation):
         threshold: The threshold.
         value: Result where x is not greater than the threshold.
         inplace: Overwrite the input.
+
+    Example:
+        >>> wg.nn.Threshold(0.5, 9.0)(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([9., 9., 2.])
     """
 
     function = staticmethod(F.threshold)
@@ -325,6 +410,10 @@ class Hardtanh(_Activation):
         inplace: Overwrite the input.
         min_value: Deprecated name of `min_val`.
         max_value: Deprecated name of `max_val`.
+
+    Example:
+        >>> wg.nn.Hardtanh()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-1.,  0.,  1.])
     """
 
     function = staticmethod(F.hardtanh)
@@ -349,7 +438,15 @@ class Hardtanh(_Activation):
 
 
 class ReLU6(Hardtanh):
-    """Clamp the input to [0, 6]."""
+    """Clamp the input to [0, 6].
+
+    Args:
+        inplace: Whether to write the result to the input.
+
+    Example:
+        >>> wg.nn.ReLU6()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([0., 0., 2.])
+    """
 
     def __init__(self, inplace: bool = False):
         super().__init__(0.0, 6.0, inplace)
@@ -362,6 +459,15 @@ class RReLU(_Activation):
     """Randomized leaky ReLU (Xu et al. 2015, arXiv 1505.00853): x where positive, otherwise slope * x.
 
     In training the slope of each element is drawn from U(lower, upper); in evaluation it is (lower + upper) / 2.
+
+    Args:
+        lower: Smallest slope.
+        upper: Largest slope.
+        inplace: Whether to write the result to the input.
+
+    Example:
+        >>> wg.nn.RReLU(0.25, 0.75).eval()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.5000,  0.0000,  2.0000])
     """
 
     options = ("lower", "upper", "inplace")
@@ -393,25 +499,45 @@ class _DimActivation(Module):
 
 
 class Softmax(_DimActivation):
-    """exp(x) / sum of exp(x) along `dim`."""
+    """exp(x) / sum of exp(x) along `dim`.
+
+    Example:
+        >>> wg.nn.Softmax(0)(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([0.0420, 0.1142, 0.8438])
+    """
 
     function = staticmethod(F.softmax)
 
 
 class Softmin(_DimActivation):
-    """`Softmax` of -x."""
+    """`Softmax` of -x.
+
+    Example:
+        >>> wg.nn.Softmin(0)(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([0.7054, 0.2595, 0.0351])
+    """
 
     function = staticmethod(F.softmin)
 
 
 class LogSoftmax(_DimActivation):
-    """The logarithm of `Softmax`."""
+    """The logarithm of `Softmax`.
+
+    Example:
+        >>> wg.nn.LogSoftmax(0)(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-3.1698, -2.1698, -0.1698])
+    """
 
     function = staticmethod(F.log_softmax)
 
 
 class Softmax2d(Module):
-    """Softmax over the channels of images `(N, C, H, W)` or `(C, H, W)`. Other shapes raise `ShapeError`."""
+    """Softmax over the channels of images `(N, C, H, W)` or `(C, H, W)`. Other shapes raise `ShapeError`.
+
+    Example:
+        >>> wg.nn.Softmax2d()(wg.zeros(2, 1, 1)).flatten()
+        tensor([0.5000, 0.5000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         if input.meta.ndim not in (3, 4):
@@ -425,6 +551,10 @@ class PReLU(Module):
     Args:
         num_parameters: 1 for a single weight, or the number of channels (dimension 1).
         init: First value of the weights.
+
+    Example:
+        >>> wg.nn.PReLU()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.2500,  0.0000,  2.0000], grad_fn=<prelu_slope>)
     """
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None):

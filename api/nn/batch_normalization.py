@@ -135,6 +135,10 @@ class BatchNorm1d(_BatchNorm):
         affine: Learn weight and bias per channel.
         track_running_stats: Keep running statistics and use them in evaluation.
         bias: False learns only a weight.
+
+    Example:
+        >>> wg.nn.BatchNorm1d(3)(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 3, 10])
     """
 
     _allowed_ndims = (2, 3)
@@ -153,13 +157,22 @@ class BatchNorm2d(_BatchNorm):
         affine: Learn weight and bias per channel.
         track_running_stats: Keep running statistics and use them in evaluation.
         bias: False learns only a weight.
+
+    Example:
+        >>> wg.nn.BatchNorm2d(3)(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 3, 10, 10])
     """
 
     _allowed_ndims = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalization of `(N, C, D, H, W)`. Formula and arguments are `BatchNorm2d`'s."""
+    """Batch normalization of `(N, C, D, H, W)`. Formula and arguments are `BatchNorm2d`'s.
+
+    Example:
+        >>> wg.nn.BatchNorm3d(3)(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 3, 10, 10, 10])
+    """
 
     _allowed_ndims = (5,)
 
@@ -168,6 +181,10 @@ class SyncBatchNorm(_BatchNorm):
     """Batch normalization of `(N, C, *)` over all processes of a group.
 
     weftgrad has one process, so it is over that process's batch.
+
+    Example:
+        >>> wg.nn.SyncBatchNorm(3)(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 3, 10])
     """
 
     def __init__(
@@ -257,6 +274,10 @@ class InstanceNorm1d(_InstanceNorm):
 
     Each channel of each sample is normalized to mean 0 and variance 1. The arguments are `BatchNorm1d`'s; by default
     there are no weights and no running statistics.
+
+    Example:
+        >>> wg.nn.InstanceNorm1d(3)(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 3, 10])
     """
 
     _allowed_ndims = (2, 3)
@@ -267,12 +288,21 @@ class InstanceNorm2d(_InstanceNorm):
 
     Each channel of each sample is normalized to mean 0 and variance 1. The arguments are `BatchNorm2d`'s; by default
     there are no weights and no running statistics.
+
+    Example:
+        >>> wg.nn.InstanceNorm2d(3)(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 3, 10, 10])
     """
 
     _allowed_ndims = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance normalization of `(N, C, D, H, W)` or `(C, D, H, W)`; see `InstanceNorm2d`."""
+    """Instance normalization of `(N, C, D, H, W)` or `(C, D, H, W)`; see `InstanceNorm2d`.
+
+    Example:
+        >>> wg.nn.InstanceNorm3d(3)(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 3, 10, 10, 10])
+    """
 
     _allowed_ndims = (4, 5)

@@ -91,6 +91,10 @@ class Sequential(_ModuleSequence):
 
     Args:
         *args: The modules, or one mapping from names to modules.
+
+    Example:
+        >>> wg.nn.Sequential(wg.nn.Linear(4, 8), wg.nn.ReLU(), wg.nn.Linear(8, 2))(wg.ones(5, 4)).shape
+        weftgrad.Size([5, 2])
     """
 
     def __init__(self, *args: Any):
@@ -157,7 +161,16 @@ def _check_repeats(count: Any) -> int:
 
 
 class ModuleList(_ModuleSequence):
-    """A list of modules, which become submodules of the module that holds the list. It has no `forward`."""
+    """A list of modules, which become submodules of the module that holds the list. It has no `forward`.
+
+    Args:
+        modules: The modules.
+
+    Example:
+        >>> layers = wg.nn.ModuleList(wg.nn.Linear(4, 4) for _ in range(3))
+        >>> len(list(layers.parameters()))
+        6
+    """
 
     def __init__(self, modules: Iterable[Module] | None = None):
         super().__init__()
@@ -186,7 +199,16 @@ class ModuleList(_ModuleSequence):
 
 
 class ModuleDict(Module):
-    """A dict of modules in insertion order. It has no `forward`."""
+    """A dict of modules in insertion order. It has no `forward`.
+
+    Args:
+        modules: The modules by name: a mapping, or pairs.
+
+    Example:
+        >>> heads = wg.nn.ModuleDict({'class': wg.nn.Linear(4, 2), 'box': wg.nn.Linear(4, 4)})
+        >>> heads['box'](wg.ones(1, 4)).shape
+        weftgrad.Size([1, 4])
+    """
 
     def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None):
         super().__init__()

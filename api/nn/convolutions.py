@@ -144,6 +144,10 @@ class Conv1d(_ForwardConvolution):
     Shape:
         `(N, in_channels, L)` or `(in_channels, L)` to `(N, out_channels, L_out)` or `(out_channels, L_out)`, with
         `L_out = (L + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1`.
+
+    Example:
+        >>> wg.nn.Conv1d(3, 6, 3, padding=1)(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 6, 10])
     """
 
     dimensions = 1
@@ -171,6 +175,10 @@ class Conv2d(_ForwardConvolution):
     Shape:
         `(N, in_channels, H, W)` or `(in_channels, H, W)` to `(N, out_channels, H_out, W_out)` or without N, with
         `H_out = (H + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1`.
+
+    Example:
+        >>> wg.nn.Conv2d(3, 6, 3, padding=1)(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 6, 10, 10])
     """
 
     dimensions = 2
@@ -187,6 +195,10 @@ class Conv3d(_ForwardConvolution):
     Shape:
         `(N, in_channels, D, H, W)` or `(in_channels, D, H, W)` to `(N, out_channels, D_out, H_out, W_out)` or without
         N.
+
+    Example:
+        >>> wg.nn.Conv3d(3, 6, 3, padding=1)(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 6, 10, 10, 10])
     """
 
     dimensions = 3
@@ -258,6 +270,10 @@ class ConvTranspose1d(_Transposed):
     Shape:
         `(N, in_channels, L)` to `(N, out_channels, L_out)`, with `L_out = (L - 1) * stride - 2 * padding + dilation *
         (kernel_size - 1) + output_padding + 1`.
+
+    Example:
+        >>> wg.nn.ConvTranspose1d(3, 6, 2, stride=2)(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 6, 20])
     """
 
     dimensions = 1
@@ -275,6 +291,10 @@ class ConvTranspose2d(_Transposed):
     Shape:
         `(N, in_channels, H, W)` to `(N, out_channels, H_out, W_out)`, with `H_out = (H - 1) * stride - 2 * padding +
         dilation * (kernel_size - 1) + output_padding + 1`.
+
+    Example:
+        >>> wg.nn.ConvTranspose2d(3, 6, 2, stride=2)(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 6, 20, 20])
     """
 
     dimensions = 2
@@ -288,6 +308,10 @@ class ConvTranspose3d(_Transposed):
 
     The arguments are `Conv3d`'s, and `output_padding`, the positions added at one end of the output. Alternatively,
     `forward(input, output_size)` computes output_padding from the requested size.
+
+    Example:
+        >>> wg.nn.ConvTranspose3d(3, 6, 2, stride=2)(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 6, 20, 20, 20])
     """
 
     dimensions = 3

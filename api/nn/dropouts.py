@@ -42,36 +42,65 @@ class Dropout(_Dropout):
     Args:
         p: Probability of zeroing an element.
         inplace: Overwrite the input.
+
+    Example:
+        >>> wg.nn.Dropout(0.5).eval()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-1.,  0.,  2.])
     """
 
     function = staticmethod(F.dropout)
 
 
 class Dropout1d(_Dropout):
-    """`Dropout` of whole channels of `(N, C, L)` or `(C, L)`."""
+    """`Dropout` of whole channels of `(N, C, L)` or `(C, L)`.
+
+    Example:
+        >>> wg.nn.Dropout1d(0.2)(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 3, 10])
+    """
 
     function = staticmethod(F.dropout1d)
 
 
 class Dropout2d(_Dropout):
-    """`Dropout` of whole channels of `(N, C, H, W)`; `(N, C, L)` with a warning."""
+    """`Dropout` of whole channels of `(N, C, H, W)`; `(N, C, L)` with a warning.
+
+    Example:
+        >>> wg.nn.Dropout2d(0.2)(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 3, 10, 10])
+    """
 
     function = staticmethod(F.dropout2d)
 
 
 class Dropout3d(_Dropout):
-    """`Dropout` of whole channels of `(N, C, D, H, W)` or `(C, D, H, W)`."""
+    """`Dropout` of whole channels of `(N, C, D, H, W)` or `(C, D, H, W)`.
+
+    Example:
+        >>> wg.nn.Dropout3d(0.2)(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 3, 10, 10, 10])
+    """
 
     function = staticmethod(F.dropout3d)
 
 
 class AlphaDropout(_Dropout):
-    """Dropout that preserves mean 0 and variance 1, for networks with `SELU` (Klambauer et al. 2017, section 3)."""
+    """Dropout that preserves mean 0 and variance 1, for networks with `SELU` (Klambauer et al. 2017, section 3).
+
+    Example:
+        >>> wg.nn.AlphaDropout(0.2)(wg.ones(4, 3)).shape
+        weftgrad.Size([4, 3])
+    """
 
     function = staticmethod(F.alpha_dropout)
 
 
 class FeatureAlphaDropout(_Dropout):
-    """`AlphaDropout` of whole channels."""
+    """`AlphaDropout` of whole channels.
+
+    Example:
+        >>> wg.nn.FeatureAlphaDropout(0.2)(wg.ones(4, 3, 5)).shape
+        weftgrad.Size([4, 3, 5])
+    """
 
     function = staticmethod(F.feature_alpha_dropout)

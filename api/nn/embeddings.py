@@ -79,6 +79,10 @@ class Embedding(_EmbeddingTable):
 
     Shape:
         Input `(*)` of integers to `(*, embedding_dim)`.
+
+    Example:
+        >>> wg.nn.Embedding(10, 3)(wg.tensor([[1, 2]])).shape
+        weftgrad.Size([1, 2, 3])
     """
 
     def __init__(
@@ -128,6 +132,10 @@ class EmbeddingBag(_EmbeddingTable):
 
     Shape:
         Input `(B, N)`, or `(N)` with offsets `(B)`, to `(B, embedding_dim)`.
+
+    Example:
+        >>> wg.nn.EmbeddingBag(10, 3)(wg.tensor([[1, 2], [3, 4]])).shape
+        weftgrad.Size([2, 3])
     """
 
     def __init__(

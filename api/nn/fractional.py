@@ -60,10 +60,19 @@ class FractionalMaxPool2d(_FractionalMaxPool):
 
     Raises:
         ArgumentError: If a size or a ratio is out of range.
+
+    Example:
+        >>> wg.nn.FractionalMaxPool2d(2, output_size=3)(wg.ones(1, 8, 8)).shape
+        weftgrad.Size([1, 3, 3])
     """
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
-    """Fractional max pooling of `(N, C, D, H, W)` or `(C, D, H, W)`; see `FractionalMaxPool2d`."""
+    """Fractional max pooling of `(N, C, D, H, W)` or `(C, D, H, W)`; see `FractionalMaxPool2d`.
+
+    Example:
+        >>> wg.nn.FractionalMaxPool3d(2, output_size=3)(wg.ones(1, 8, 8, 8)).shape
+        weftgrad.Size([1, 3, 3, 3])
+    """
 
     rank = 3

@@ -29,7 +29,12 @@ def _empty_parameter(*size: int, device: Any, dtype: Any) -> Parameter:
 
 
 class Identity(Module):
-    """Return the input. The constructor accepts any arguments."""
+    """Return the input. The constructor accepts any arguments.
+
+    Example:
+        >>> wg.nn.Identity()(wg.tensor([-1.0, 0.0, 2.0]))
+        tensor([-1.,  0.,  2.])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__()
@@ -39,7 +44,16 @@ class Identity(Module):
 
 
 class Flatten(Module):
-    """Merge the dimensions from `start_dim` to `end_dim` into one."""
+    """Merge the dimensions from `start_dim` to `end_dim` into one.
+
+    Args:
+        start_dim: First dimension to merge.
+        end_dim: Last dimension to merge, included.
+
+    Example:
+        >>> wg.nn.Flatten()(wg.ones(5, 2, 3)).shape
+        weftgrad.Size([5, 6])
+    """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1):
         super().__init__()
@@ -56,8 +70,16 @@ class Flatten(Module):
 class Unflatten(Module):
     """Split dimension `dim` into the sizes `unflattened_size`, one of which may be -1.
 
+    Args:
+        dim: The dimension to split.
+        unflattened_size: Sizes of the new dimensions; one may be -1.
+
     Raises:
         ArgumentError: If `unflattened_size` is not a tuple of ints.
+
+    Example:
+        >>> wg.nn.Unflatten(1, (2, 3))(wg.ones(5, 6)).shape
+        weftgrad.Size([5, 2, 3])
     """
 
     def __init__(self, dim: int, unflattened_size: Any):
@@ -86,6 +108,10 @@ class Linear(Module):
     Shape:
         `(*, in_features)` to `(*, out_features)`. `weight` is `(out_features, in_features)`; weight and bias start from
         U(-1/sqrt(in_features), 1/sqrt(in_features)).
+
+    Example:
+        >>> wg.nn.Linear(4, 2)(wg.ones(5, 4)).shape
+        weftgrad.Size([5, 2])
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None):
@@ -121,6 +147,10 @@ class Bilinear(Module):
         in2_features: Features of x2.
         out_features: Features of the output.
         bias: Add b.
+
+    Example:
+        >>> wg.nn.Bilinear(3, 4, 2)(wg.ones(5, 3), wg.ones(5, 4)).shape
+        weftgrad.Size([5, 2])
     """
 
     def __init__(
@@ -158,7 +188,16 @@ class Bilinear(Module):
 
 
 class CosineSimilarity(Module):
-    """The cosine similarity of vectors along `dim`: x1 · x2 / max(||x1|| ||x2||, eps)."""
+    """The cosine similarity of vectors along `dim`: x1 · x2 / max(||x1|| ||x2||, eps).
+
+    Args:
+        dim: The dimension of the vectors.
+        eps: Lower bound of the product of the norms.
+
+    Example:
+        >>> wg.nn.CosineSimilarity()(wg.tensor([[1.0, 0.0]]), wg.tensor([[3.0, 4.0]]))
+        tensor([0.6000])
+    """
 
     def __init__(self, dim: int = 1, eps: float = 1e-8):
         super().__init__()
@@ -170,7 +209,17 @@ class CosineSimilarity(Module):
 
 
 class PairwiseDistance(Module):
-    """The p-norm of x1 - x2 + eps along the last dimension."""
+    """The p-norm of x1 - x2 + eps along the last dimension.
+
+    Args:
+        p: Order of the norm.
+        eps: Added to each difference.
+        keepdim: Whether the last dimension stays, with size 1.
+
+    Example:
+        >>> wg.nn.PairwiseDistance(eps=0.0)(wg.tensor([[0.0, 0.0]]), wg.tensor([[3.0, 4.0]]))
+        tensor([5.])
+    """
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False):
         super().__init__()

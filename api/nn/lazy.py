@@ -82,7 +82,18 @@ class LazyModuleMixin(Module):
 
 
 class LazyLinear(LazyModuleMixin, Linear):
-    """`Linear` that takes `in_features` from the last dimension of the first input."""
+    """`Linear` that takes `in_features` from the last dimension of the first input.
+
+    Args:
+        out_features: Size of the last dimension of the result.
+        bias: Whether to add a bias.
+        device: Device of the parameters.
+        dtype: Dtype of the parameters.
+
+    Example:
+        >>> wg.nn.LazyLinear(2)(wg.ones(5, 4)).shape
+        weftgrad.Size([5, 2])
+    """
 
     cls_to_become = Linear
 
@@ -194,37 +205,67 @@ class _LazyTransposedConvolution(_LazyConvolution):
 
 
 class LazyConv1d(_LazyForwardConvolution, Conv1d):
-    """`Conv1d` that takes `in_channels` from the first input."""
+    """`Conv1d` that takes `in_channels` from the first input.
+
+    Example:
+        >>> wg.nn.LazyConv1d(6, 3)(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 6, 8])
+    """
 
     cls_to_become = Conv1d
 
 
 class LazyConv2d(_LazyForwardConvolution, Conv2d):
-    """`Conv2d` that takes `in_channels` from the first input."""
+    """`Conv2d` that takes `in_channels` from the first input.
+
+    Example:
+        >>> wg.nn.LazyConv2d(6, 3)(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 6, 8, 8])
+    """
 
     cls_to_become = Conv2d
 
 
 class LazyConv3d(_LazyForwardConvolution, Conv3d):
-    """`Conv3d` that takes `in_channels` from the first input."""
+    """`Conv3d` that takes `in_channels` from the first input.
+
+    Example:
+        >>> wg.nn.LazyConv3d(6, 3)(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 6, 8, 8, 8])
+    """
 
     cls_to_become = Conv3d
 
 
 class LazyConvTranspose1d(_LazyTransposedConvolution, ConvTranspose1d):
-    """`ConvTranspose1d` that takes `in_channels` from the first input."""
+    """`ConvTranspose1d` that takes `in_channels` from the first input.
+
+    Example:
+        >>> wg.nn.LazyConvTranspose1d(6, 3)(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 6, 12])
+    """
 
     cls_to_become = ConvTranspose1d
 
 
 class LazyConvTranspose2d(_LazyTransposedConvolution, ConvTranspose2d):
-    """`ConvTranspose2d` that takes `in_channels` from the first input."""
+    """`ConvTranspose2d` that takes `in_channels` from the first input.
+
+    Example:
+        >>> wg.nn.LazyConvTranspose2d(6, 3)(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 6, 12, 12])
+    """
 
     cls_to_become = ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyTransposedConvolution, ConvTranspose3d):
-    """`ConvTranspose3d` that takes `in_channels` from the first input."""
+    """`ConvTranspose3d` that takes `in_channels` from the first input.
+
+    Example:
+        >>> wg.nn.LazyConvTranspose3d(6, 3)(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 6, 12, 12, 12])
+    """
 
     cls_to_become = ConvTranspose3d
 
@@ -271,37 +312,67 @@ class _LazyNorm(LazyModuleMixin, _ChannelNorm):
 
 
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
-    """`BatchNorm1d` that takes `num_features` from the first input's channels."""
+    """`BatchNorm1d` that takes `num_features` from the first input's channels.
+
+    Example:
+        >>> wg.nn.LazyBatchNorm1d()(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 3, 10])
+    """
 
     cls_to_become = BatchNorm1d
 
 
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
-    """`BatchNorm2d` that takes `num_features` from the first input's channels."""
+    """`BatchNorm2d` that takes `num_features` from the first input's channels.
+
+    Example:
+        >>> wg.nn.LazyBatchNorm2d()(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 3, 10, 10])
+    """
 
     cls_to_become = BatchNorm2d
 
 
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
-    """`BatchNorm3d` that takes `num_features` from the first input's channels."""
+    """`BatchNorm3d` that takes `num_features` from the first input's channels.
+
+    Example:
+        >>> wg.nn.LazyBatchNorm3d()(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 3, 10, 10, 10])
+    """
 
     cls_to_become = BatchNorm3d
 
 
 class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
-    """`InstanceNorm1d` that takes `num_features` from the first input's channels."""
+    """`InstanceNorm1d` that takes `num_features` from the first input's channels.
+
+    Example:
+        >>> wg.nn.LazyInstanceNorm1d()(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 3, 10])
+    """
 
     cls_to_become = InstanceNorm1d
 
 
 class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
-    """`InstanceNorm2d` that takes `num_features` from the first input's channels."""
+    """`InstanceNorm2d` that takes `num_features` from the first input's channels.
+
+    Example:
+        >>> wg.nn.LazyInstanceNorm2d()(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 3, 10, 10])
+    """
 
     cls_to_become = InstanceNorm2d
 
 
 class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
-    """`InstanceNorm3d` that takes `num_features` from the first input's channels."""
+    """`InstanceNorm3d` that takes `num_features` from the first input's channels.
+
+    Example:
+        >>> wg.nn.LazyInstanceNorm3d()(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 3, 10, 10, 10])
+    """
 
     cls_to_become = InstanceNorm3d
 

@@ -68,14 +68,24 @@ class _WeightedLoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """The absolute error, |input - target|. Shape: `(*)` and `(*)`."""
+    """The absolute error, |input - target|. Shape: `(*)` and `(*)`.
+
+    Example:
+        >>> wg.nn.L1Loss()(wg.tensor([1.0, 2.0]), wg.tensor([1.0, 4.0]))
+        tensor(1.)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(input, target, reduction=self.reduction)
 
 
 class MSELoss(_Loss):
-    """The squared error, (input - target)**2. Shape: `(*)` and `(*)`."""
+    """The squared error, (input - target)**2. Shape: `(*)` and `(*)`.
+
+    Example:
+        >>> wg.nn.MSELoss()(wg.tensor([1.0, 2.0]), wg.tensor([1.0, 4.0]))
+        tensor(2.)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.mse_loss(input, target, reduction=self.reduction)
@@ -89,6 +99,10 @@ class SmoothL1Loss(_Loss):
         reduce: Deprecated.
         reduction: `"mean"`, `"sum"` or `"none"`.
         beta: Error at which the loss becomes linear; 0 gives `L1Loss`.
+
+    Example:
+        >>> wg.nn.SmoothL1Loss()(wg.tensor([1.0, 2.0]), wg.tensor([1.0, 4.0]))
+        tensor(0.7500)
     """
 
     def __init__(self, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean", beta: float = 1.0):
@@ -105,6 +119,10 @@ class HuberLoss(_Loss):
     Args:
         reduction: `"mean"`, `"sum"` or `"none"`.
         delta: Error at which the loss becomes linear, above 0.
+
+    Example:
+        >>> wg.nn.HuberLoss()(wg.tensor([1.0, 2.0]), wg.tensor([1.0, 4.0]))
+        tensor(0.7500)
     """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0):
@@ -123,6 +141,10 @@ class BCELoss(_WeightedLoss):
         size_average: Deprecated.
         reduce: Deprecated.
         reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Example:
+        >>> wg.nn.BCELoss()(wg.tensor([0.5]), wg.tensor([1.0]))
+        tensor(0.6931)
     """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -138,6 +160,10 @@ class BCEWithLogitsLoss(_WeightedLoss):
         reduce: Deprecated.
         reduction: `"mean"`, `"sum"` or `"none"`.
         pos_weight: Factor of the losses of positive targets, broadcastable to the input.
+
+    Example:
+        >>> wg.nn.BCEWithLogitsLoss()(wg.tensor([0.0]), wg.tensor([1.0]))
+        tensor(0.6931)
     """
 
     pos_weight: Tensor | None
@@ -164,6 +190,11 @@ class KLDivLoss(_Loss):
         reduction: `"batchmean"` divides the sum by the batch size, as the definition does; `"mean"` divides it by the
             number of elements.
         log_target: Whether the target holds log-probabilities.
+
+    Example:
+        >>> p = wg.tensor([[0.5, 0.5]])
+        >>> wg.nn.KLDivLoss(reduction='batchmean')(p.log(), p)
+        tensor(0.)
     """
 
     def __init__(
@@ -186,6 +217,10 @@ class PoissonNLLLoss(_Loss):
         eps: Added to the rate before its logarithm.
         reduce: Deprecated.
         reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Example:
+        >>> wg.nn.PoissonNLLLoss()(wg.tensor([0.0]), wg.tensor([2.0]))
+        tensor(1.)
     """
 
     def __init__(
@@ -210,6 +245,10 @@ class GaussianNLLLoss(_Loss):
         full: Add the constant log(2 pi) / 2.
         eps: Smallest variance.
         reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Example:
+        >>> wg.nn.GaussianNLLLoss()(wg.tensor([1.0]), wg.tensor([3.0]), wg.tensor([1.0]))
+        tensor(2.)
     """
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean"):
@@ -222,14 +261,30 @@ class GaussianNLLLoss(_Loss):
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + exp(-target * input)), for targets of 1 and -1."""
+    """log(1 + exp(-target * input)), for targets of 1 and -1.
+
+    Example:
+        >>> wg.nn.SoftMarginLoss()(wg.tensor([0.0]), wg.tensor([1.0]))
+        tensor(0.6931)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class HingeEmbeddingLoss(_Loss):
-    """input where the target is 1, max(0, margin - input) where it is -1."""
+    """input where the target is 1, max(0, margin - input) where it is -1.
+
+    Args:
+        margin: Distance from which a pair with target -1 costs nothing.
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Example:
+        >>> wg.nn.HingeEmbeddingLoss()(wg.tensor([2.0, 0.25]), wg.tensor([1.0, -1.0]))
+        tensor(1.3750)
+    """
 
     def __init__(self, margin: float = 1.0, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"):
         super().__init__(size_average, reduce, reduction)
@@ -243,6 +298,16 @@ class MarginRankingLoss(_Loss):
     """max(0, -target * (input1 - input2) + margin).
 
     Target 1 means that input1 should be larger, -1 that it should be smaller.
+
+    Args:
+        margin: Difference from which a pair in the right order costs nothing.
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Example:
+        >>> wg.nn.MarginRankingLoss()(wg.tensor([1.0]), wg.tensor([3.0]), wg.tensor([1.0]))
+        tensor(2.)
     """
 
     def __init__(self, margin: float = 0.0, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"):
@@ -254,7 +319,18 @@ class MarginRankingLoss(_Loss):
 
 
 class CosineEmbeddingLoss(_Loss):
-    """1 - cos(input1, input2) where the target is 1, max(0, cos(input1, input2) - margin) where it is -1."""
+    """1 - cos(input1, input2) where the target is 1, max(0, cos(input1, input2) - margin) where it is -1.
+
+    Args:
+        margin: Cosine up to which a pair with target -1 costs nothing.
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Example:
+        >>> wg.nn.CosineEmbeddingLoss()(wg.tensor([[1.0, 0.0]]), wg.tensor([[0.0, 1.0]]), wg.tensor([1.0]))
+        tensor(1.)
+    """
 
     def __init__(self, margin: float = 0.0, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"):
         super().__init__(size_average, reduce, reduction)
@@ -275,6 +351,10 @@ class TripletMarginLoss(_Loss):
         size_average: Deprecated.
         reduce: Deprecated.
         reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Example:
+        >>> wg.nn.TripletMarginLoss(eps=0.0)(wg.tensor([[0.0]]), wg.tensor([[2.0]]), wg.tensor([[1.0]]))
+        tensor(2.)
     """
 
     def __init__(
@@ -304,6 +384,10 @@ class TripletMarginWithDistanceLoss(_Loss):
         margin: Required difference of the distances, above 0.
         swap: Use d(positive, negative) if it is smaller than d(anchor, negative).
         reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Example:
+        >>> wg.nn.TripletMarginWithDistanceLoss()(wg.ones(2, 3), wg.ones(2, 3), wg.zeros(2, 3)).shape
+        weftgrad.Size([])
     """
 
     def __init__(
@@ -336,6 +420,10 @@ class NLLLoss(_WeightedLoss):
 
     Shape:
         Input `(N, C, *)` of log-probabilities with target `(N, *)` of class indices, or `(C)` with `()`.
+
+    Example:
+        >>> wg.nn.NLLLoss()(wg.tensor([[-1.0, -2.0]]), wg.tensor([1]))
+        tensor(2.)
     """
 
     def __init__(
@@ -371,6 +459,10 @@ class CrossEntropyLoss(_WeightedLoss):
     Shape:
         Input `(N, C, *)` of logits with target `(N, *)` of class indices or `(N, C, *)` of probabilities; also without
         N.
+
+    Example:
+        >>> wg.nn.CrossEntropyLoss()(wg.tensor([[0.0, 0.0]]), wg.tensor([1]))
+        tensor(0.6931)
     """
 
     def __init__(
@@ -405,6 +497,10 @@ class MultiMarginLoss(_WeightedLoss):
 
     Shape:
         Input `(N, C)` with target `(N)` of class indices, or `(C)` with `()`.
+
+    Example:
+        >>> wg.nn.MultiMarginLoss()(wg.tensor([[0.0, 0.0]]), wg.tensor([1]))
+        tensor(0.5000)
     """
 
     def __init__(
@@ -428,6 +524,10 @@ class MultiLabelMarginLoss(_Loss):
 
     Shape:
         Input and target `(N, C)` or `(C)`. A row's targets are class indices up to the first -1.
+
+    Example:
+        >>> wg.nn.MultiLabelMarginLoss()(wg.tensor([[0.0, 0.0]]), wg.tensor([[1, -1]]))
+        tensor(0.5000)
     """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -435,7 +535,12 @@ class MultiLabelMarginLoss(_Loss):
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """Binary cross-entropy of logits, averaged over the classes."""
+    """Binary cross-entropy of logits, averaged over the classes.
+
+    Example:
+        >>> wg.nn.MultiLabelSoftMarginLoss()(wg.tensor([[0.0, 0.0]]), wg.tensor([[1.0, 0.0]]))
+        tensor(0.6931)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
@@ -453,6 +558,11 @@ class CTCLoss(_Loss):
 
     Shape:
         See `functional.ctc_loss`.
+
+    Example:
+        >>> log_probabilities = wg.zeros(4, 1, 3).log_softmax(2)
+        >>> wg.nn.CTCLoss()(log_probabilities, wg.tensor([[1, 2]]), wg.tensor([4]), wg.tensor([2])).shape
+        weftgrad.Size([])
     """
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False):

@@ -45,6 +45,10 @@ class LayerNorm(_Affine):
 
     Shape:
         `(*, *normalized_shape)` to the same shape.
+
+    Example:
+        >>> wg.nn.LayerNorm(4)(wg.ones(5, 4)).shape
+        weftgrad.Size([5, 4])
     """
 
     def __init__(
@@ -79,6 +83,10 @@ class RMSNorm(_Affine):
         normalized_shape: Sizes of the trailing dimensions.
         eps: Added to the mean square; None means the machine epsilon of the input's dtype.
         elementwise_affine: Learn a weight.
+
+    Example:
+        >>> wg.nn.RMSNorm(4)(wg.ones(5, 4)).shape
+        weftgrad.Size([5, 4])
     """
 
     def __init__(
@@ -115,6 +123,10 @@ class GroupNorm(_Affine):
 
     Shape:
         `(N, num_channels, *)` to the same shape.
+
+    Example:
+        >>> wg.nn.GroupNorm(2, 4)(wg.ones(5, 4, 3)).shape
+        weftgrad.Size([5, 4, 3])
     """
 
     def __init__(
@@ -149,6 +161,16 @@ class LocalResponseNorm(Module):
     """Divide by (k + alpha / size * sum of squares of `size` neighboring channels) ** beta.
 
     Source: Krizhevsky et al. 2012, section 3.3.
+
+    Args:
+        size: Number of neighbouring channels.
+        alpha: Factor of the sum of squares.
+        beta: Exponent.
+        k: Summand.
+
+    Example:
+        >>> wg.nn.LocalResponseNorm(3)(wg.ones(2, 5, 4)).shape
+        weftgrad.Size([2, 5, 4])
     """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0):

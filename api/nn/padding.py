@@ -41,7 +41,16 @@ class _Pad(Module):
 
 
 class ConstantPad1d(_Pad):
-    """Pad both ends of the last dimension with `value`."""
+    """Pad both ends of the last dimension with `value`.
+
+    Args:
+        padding: Elements at both ends, or `(left, right)`.
+        value: The value of padded elements.
+
+    Example:
+        >>> wg.nn.ConstantPad1d(1, 0.5)(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 3, 12])
+    """
 
     def __init__(self, padding: Any, value: float):
         super().__init__(padding)
@@ -55,19 +64,37 @@ class ConstantPad1d(_Pad):
 
 
 class ConstantPad2d(ConstantPad1d):
-    """Pad the last two dimensions with `value`."""
+    """Pad the last two dimensions with `value`.
+
+    Example:
+        >>> wg.nn.ConstantPad2d(1, 0.5)(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 3, 12, 12])
+    """
 
     _dims = 2
 
 
 class ConstantPad3d(ConstantPad1d):
-    """Pad the last three dimensions with `value`."""
+    """Pad the last three dimensions with `value`.
+
+    Example:
+        >>> wg.nn.ConstantPad3d(1, 0.5)(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 3, 12, 12, 12])
+    """
 
     _dims = 3
 
 
 class ZeroPad1d(ConstantPad1d):
-    """Pad both ends of the last dimension with zeros."""
+    """Pad both ends of the last dimension with zeros.
+
+    Args:
+        padding: Elements at both ends, or `(left, right)`.
+
+    Example:
+        >>> wg.nn.ZeroPad1d(1)(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 3, 12])
+    """
 
     def __init__(self, padding: Any):
         super().__init__(padding, 0.0)
@@ -77,66 +104,121 @@ class ZeroPad1d(ConstantPad1d):
 
 
 class ZeroPad2d(ZeroPad1d):
-    """Pad the last two dimensions with zeros."""
+    """Pad the last two dimensions with zeros.
+
+    Example:
+        >>> wg.nn.ZeroPad2d(1)(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 3, 12, 12])
+    """
 
     _dims = 2
 
 
 class ZeroPad3d(ZeroPad1d):
-    """Pad the last three dimensions with zeros."""
+    """Pad the last three dimensions with zeros.
+
+    Example:
+        >>> wg.nn.ZeroPad3d(1)(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 3, 12, 12, 12])
+    """
 
     _dims = 3
 
 
 class ReflectionPad1d(_Pad):
-    """Pad the last dimension by reflection at its ends."""
+    """Pad the last dimension by reflection at its ends.
+
+    Example:
+        >>> wg.nn.ReflectionPad1d(1)(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 3, 12])
+    """
 
     _mode = "reflect"
 
 
 class ReflectionPad2d(ReflectionPad1d):
-    """Pad the last two dimensions by reflection at their ends."""
+    """Pad the last two dimensions by reflection at their ends.
+
+    Example:
+        >>> wg.nn.ReflectionPad2d(1)(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 3, 12, 12])
+    """
 
     _dims = 2
 
 
 class ReflectionPad3d(ReflectionPad1d):
-    """Pad the last three dimensions by reflection at their ends."""
+    """Pad the last three dimensions by reflection at their ends.
+
+    Example:
+        >>> wg.nn.ReflectionPad3d(1)(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 3, 12, 12, 12])
+    """
 
     _dims = 3
 
 
 class ReplicationPad1d(_Pad):
-    """Pad the last dimension by repeating its edge elements."""
+    """Pad the last dimension by repeating its edge elements.
+
+    Example:
+        >>> wg.nn.ReplicationPad1d(1)(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 3, 12])
+    """
 
     _mode = "replicate"
 
 
 class ReplicationPad2d(ReplicationPad1d):
-    """Pad the last two dimensions by repeating their edge elements."""
+    """Pad the last two dimensions by repeating their edge elements.
+
+    Example:
+        >>> wg.nn.ReplicationPad2d(1)(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 3, 12, 12])
+    """
 
     _dims = 2
 
 
 class ReplicationPad3d(ReplicationPad1d):
-    """Pad the last three dimensions by repeating their edge elements."""
+    """Pad the last three dimensions by repeating their edge elements.
+
+    Example:
+        >>> wg.nn.ReplicationPad3d(1)(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 3, 12, 12, 12])
+    """
 
     _dims = 3
 
 
 class CircularPad1d(_Pad):
-    """Pad the last dimension periodically."""
+    """Pad the last dimension periodically.
+
+    Example:
+        >>> wg.nn.CircularPad1d(1)(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 3, 12])
+    """
 
     _mode = "circular"
 
 
 class CircularPad2d(CircularPad1d):
-    """Pad the last two dimensions periodically."""
+    """Pad the last two dimensions periodically.
+
+    Example:
+        >>> wg.nn.CircularPad2d(1)(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 3, 12, 12])
+    """
 
     _dims = 2
 
 
 class CircularPad3d(CircularPad1d):
-    """Pad the last three dimensions periodically."""
+    """Pad the last three dimensions periodically.
+
+    Example:
+        >>> wg.nn.CircularPad3d(1)(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 3, 12, 12, 12])
+    """
 
     _dims = 3

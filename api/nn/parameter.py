@@ -19,6 +19,10 @@ class Parameter(Tensor):
     Args:
         data: The tensor whose memory is shared; None for an empty one.
         requires_grad: Whether gradients are computed.
+
+    Example:
+        >>> wg.nn.Parameter(wg.zeros(2)).requires_grad
+        True
     """
 
     def __init__(self, data: Any = None, requires_grad: bool = True):

@@ -63,6 +63,10 @@ class MaxPool1d(_MaxPool):
         dilation: Distance of window elements.
         return_indices: Also return the positions of the maxima, which `MaxUnpool1d` needs.
         ceil_mode: Round the output size up.
+
+    Example:
+        >>> wg.nn.MaxPool1d(2)(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 3, 5])
     """
 
     function = "max_pool1d"
@@ -72,6 +76,10 @@ class MaxPool2d(_MaxPool):
     """The maximum over windows of `(N, C, H, W)` or `(C, H, W)`.
 
     The arguments are `MaxPool1d`'s, one or two numbers each.
+
+    Example:
+        >>> wg.nn.MaxPool2d(2)(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 3, 5, 5])
     """
 
     function = "max_pool2d"
@@ -81,6 +89,10 @@ class MaxPool3d(_MaxPool):
     """The maximum over windows of `(N, C, D, H, W)` or `(C, D, H, W)`.
 
     The arguments are `MaxPool1d`'s, one or three numbers.
+
+    Example:
+        >>> wg.nn.MaxPool3d(2)(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 3, 5, 5, 5])
     """
 
     function = "max_pool3d"
@@ -95,6 +107,10 @@ class AvgPool1d(_Pool):
         padding: Zeros added at each end.
         ceil_mode: Round the output size up.
         count_include_pad: Count the padding in the divisor.
+
+    Example:
+        >>> wg.nn.AvgPool1d(2)(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 3, 5])
     """
 
     repr_fields = ("kernel_size", "stride", "padding")
@@ -143,6 +159,10 @@ class AvgPool2d(_AvgPool):
 
     The arguments are `AvgPool1d`'s, one or two numbers each, and `divisor_override`, used in place of the window's
     size.
+
+    Example:
+        >>> wg.nn.AvgPool2d(2)(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 3, 5, 5])
     """
 
     function = "avg_pool2d"
@@ -153,6 +173,10 @@ class AvgPool3d(_AvgPool):
 
     The arguments are `AvgPool1d`'s, one or three numbers each, and `divisor_override`, used in place of the window's
     size.
+
+    Example:
+        >>> wg.nn.AvgPool3d(2)(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 3, 5, 5, 5])
     """
 
     function = "avg_pool3d"
@@ -175,19 +199,34 @@ class _LPPool(_Pool):
 
 
 class LPPool1d(_LPPool):
-    """The p-norm, (sum of x**p) ** (1/p), over windows of `(N, C, L)` or `(C, L)`; p is `norm_type`."""
+    """The p-norm, (sum of x**p) ** (1/p), over windows of `(N, C, L)` or `(C, L)`; p is `norm_type`.
+
+    Example:
+        >>> wg.nn.LPPool1d(2, 2)(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 3, 5])
+    """
 
     function = "lp_pool1d"
 
 
 class LPPool2d(_LPPool):
-    """The p-norm, (sum of x**p) ** (1/p), over windows of `(N, C, H, W)` or `(C, H, W)`; p is `norm_type`."""
+    """The p-norm, (sum of x**p) ** (1/p), over windows of `(N, C, H, W)` or `(C, H, W)`; p is `norm_type`.
+
+    Example:
+        >>> wg.nn.LPPool2d(2, 2)(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 3, 5, 5])
+    """
 
     function = "lp_pool2d"
 
 
 class LPPool3d(_LPPool):
-    """The p-norm, (sum of x**p) ** (1/p), over windows of `(N, C, D, H, W)` or `(C, D, H, W)`; p is `norm_type`."""
+    """The p-norm, (sum of x**p) ** (1/p), over windows of `(N, C, D, H, W)` or `(C, D, H, W)`; p is `norm_type`.
+
+    Example:
+        >>> wg.nn.LPPool3d(2, 2)(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 3, 5, 5, 5])
+    """
 
     function = "lp_pool3d"
 
@@ -209,20 +248,38 @@ class _MaxUnpool(_Pool):
 
 
 class MaxUnpool1d(_MaxUnpool):
-    """The partial inverse of `MaxPool1d`: put maxima back at their indices, zeros elsewhere."""
+    """The partial inverse of `MaxPool1d`: put maxima back at their indices, zeros elsewhere.
+
+    Example:
+        >>> maxima, indices = wg.nn.MaxPool1d(2, return_indices=True)(wg.ones(8, 3, 10))
+        >>> wg.nn.MaxUnpool1d(2)(maxima, indices).shape
+        weftgrad.Size([8, 3, 10])
+    """
 
     function = "max_unpool1d"
 
 
 class MaxUnpool2d(_MaxUnpool):
-    """The partial inverse of `MaxPool2d`: put maxima back at their indices, zeros elsewhere."""
+    """The partial inverse of `MaxPool2d`: put maxima back at their indices, zeros elsewhere.
+
+    Example:
+        >>> maxima, indices = wg.nn.MaxPool2d(2, return_indices=True)(wg.ones(8, 3, 10, 10))
+        >>> wg.nn.MaxUnpool2d(2)(maxima, indices).shape
+        weftgrad.Size([8, 3, 10, 10])
+    """
 
     function = "max_unpool2d"
     rank = 2
 
 
 class MaxUnpool3d(_MaxUnpool):
-    """The partial inverse of `MaxPool3d`: put maxima back at their indices, zeros elsewhere."""
+    """The partial inverse of `MaxPool3d`: put maxima back at their indices, zeros elsewhere.
+
+    Example:
+        >>> maxima, indices = wg.nn.MaxPool3d(2, return_indices=True)(wg.ones(8, 3, 10, 10, 10))
+        >>> wg.nn.MaxUnpool3d(2)(maxima, indices).shape
+        weftgrad.Size([8, 3, 10, 10, 10])
+    """
 
     function = "max_unpool3d"
     rank = 3
@@ -240,19 +297,34 @@ class _AdaptiveAvgPool(_Pool):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    """The mean over windows of `(N, C, L)` or `(C, L)`, sized so that the output has `output_size` elements."""
+    """The mean over windows of `(N, C, L)` or `(C, L)`, sized so that the output has `output_size` elements.
+
+    Example:
+        >>> wg.nn.AdaptiveAvgPool1d(1)(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 3, 1])
+    """
 
     function = "adaptive_avg_pool1d"
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    """The mean over windows of `(N, C, H, W)` or `(C, H, W)`, sized for `output_size`; None keeps a size."""
+    """The mean over windows of `(N, C, H, W)` or `(C, H, W)`, sized for `output_size`; None keeps a size.
+
+    Example:
+        >>> wg.nn.AdaptiveAvgPool2d(1)(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 3, 1, 1])
+    """
 
     function = "adaptive_avg_pool2d"
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """The mean over windows of `(N, C, D, H, W)` or `(C, D, H, W)`, sized for `output_size`; None keeps a size."""
+    """The mean over windows of `(N, C, D, H, W)` or `(C, D, H, W)`, sized for `output_size`; None keeps a size.
+
+    Example:
+        >>> wg.nn.AdaptiveAvgPool3d(1)(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 3, 1, 1, 1])
+    """
 
     function = "adaptive_avg_pool3d"
 
@@ -270,25 +342,52 @@ class _AdaptiveMaxPool(_Pool):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    """The maximum over windows of `(N, C, L)` or `(C, L)`, sized so that the output has `output_size` elements."""
+    """The maximum over windows of `(N, C, L)` or `(C, L)`, sized so that the output has `output_size` elements.
+
+    Example:
+        >>> wg.nn.AdaptiveMaxPool1d(1)(wg.ones(8, 3, 10)).shape
+        weftgrad.Size([8, 3, 1])
+    """
 
     function = "adaptive_max_pool1d"
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    """The maximum over windows of `(N, C, H, W)` or `(C, H, W)`, sized for `output_size`; None keeps a size."""
+    """The maximum over windows of `(N, C, H, W)` or `(C, H, W)`, sized for `output_size`; None keeps a size.
+
+    Example:
+        >>> wg.nn.AdaptiveMaxPool2d(1)(wg.ones(8, 3, 10, 10)).shape
+        weftgrad.Size([8, 3, 1, 1])
+    """
 
     function = "adaptive_max_pool2d"
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    """The maximum over windows of `(N, C, D, H, W)` or `(C, D, H, W)`, sized for `output_size`; None keeps a size."""
+    """The maximum over windows of `(N, C, D, H, W)` or `(C, D, H, W)`, sized for `output_size`; None keeps a size.
+
+    Example:
+        >>> wg.nn.AdaptiveMaxPool3d(1)(wg.ones(8, 3, 10, 10, 10)).shape
+        weftgrad.Size([8, 3, 1, 1, 1])
+    """
 
     function = "adaptive_max_pool3d"
 
 
 class Fold(_Pool):
-    """Sum overlapping columns `(N, C * kernel elements, windows)` into images `(N, C, *output_size)`: col2im."""
+    """Sum overlapping columns `(N, C * kernel elements, windows)` into images `(N, C, *output_size)`: col2im.
+
+    Args:
+        output_size: Spatial size of the images.
+        kernel_size: Size of the windows.
+        dilation: Distance between the elements of a window.
+        padding: Elements added at both ends of each spatial dimension.
+        stride: Distance between windows.
+
+    Example:
+        >>> wg.nn.Fold((4, 4), (2, 2), stride=2)(wg.ones(1, 12, 4)).shape
+        weftgrad.Size([1, 3, 4, 4])
+    """
 
     repr_fields = ("output_size", "kernel_size", "dilation", "padding", "stride")
 
@@ -305,7 +404,18 @@ class Fold(_Pool):
 
 
 class Unfold(_Pool):
-    """Extract the windows of `(N, C, H, W)` as columns `(N, C * kernel elements, windows)`: im2col."""
+    """Extract the windows of `(N, C, H, W)` as columns `(N, C * kernel elements, windows)`: im2col.
+
+    Args:
+        kernel_size: Size of the windows.
+        dilation: Distance between the elements of a window.
+        padding: Elements added at both ends of each spatial dimension.
+        stride: Distance between windows.
+
+    Example:
+        >>> wg.nn.Unfold((2, 2), stride=2)(wg.ones(1, 3, 4, 4)).shape
+        weftgrad.Size([1, 12, 4])
+    """
 
     repr_fields = ("kernel_size", "dilation", "padding", "stride")
 

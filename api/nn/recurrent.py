@@ -294,6 +294,11 @@ class RNN(RNNBase):
         batch_first: Input and output are `(batch, length, features)` instead of `(length, batch, features)`.
         dropout: Dropout probability between layers.
         bidirectional: Add a layer that runs backwards, and concatenate the outputs.
+
+    Example:
+        >>> output, state = wg.nn.RNN(3, 5, batch_first=True)(wg.ones(2, 7, 3))
+        >>> output.shape, state.shape
+        (weftgrad.Size([2, 7, 5]), weftgrad.Size([1, 2, 5]))
     """
 
     if TYPE_CHECKING:
@@ -347,6 +352,11 @@ class GRU(RNNBase):
 
     The rows of the weights are in the order r, z, n. `forward` returns (output, h_n); see `RNNBase.forward`. The
     arguments are `RNN`'s without `nonlinearity`.
+
+    Example:
+        >>> output, state = wg.nn.GRU(3, 5, batch_first=True)(wg.ones(2, 7, 3))
+        >>> output.shape, state.shape
+        (weftgrad.Size([2, 7, 5]), weftgrad.Size([1, 2, 5]))
     """
 
     if TYPE_CHECKING:
@@ -388,6 +398,11 @@ class LSTM(RNNBase):
     The rows of the weights are in the order i, f, g, o. `forward` takes hx = (h_0, c_0) and returns (output, (h_n,
     c_n)); see `RNNBase.forward`. The arguments are `RNN`'s without `nonlinearity`, and `proj_size`, the features of the
     projected hidden state (Sak et al. 2014, arXiv 1402.1128).
+
+    Example:
+        >>> output, (state, cell) = wg.nn.LSTM(3, 5, batch_first=True)(wg.ones(2, 7, 3))
+        >>> output.shape, cell.shape
+        (weftgrad.Size([2, 7, 5]), weftgrad.Size([1, 2, 5]))
     """
 
     if TYPE_CHECKING:

@@ -94,6 +94,10 @@ class RNNCell(RNNCellBase):
         hidden_size: Features of the hidden state.
         bias: Add biases.
         nonlinearity: `"tanh"` or `"relu"`.
+
+    Example:
+        >>> wg.nn.RNNCell(3, 5)(wg.ones(2, 3)).shape
+        weftgrad.Size([2, 5])
     """
 
     def __init__(
@@ -117,7 +121,20 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of long short-term memory; `LSTM` has the formulas."""
+    """One step of long short-term memory; `LSTM` has the formulas.
+
+    Args:
+        input_size: Number of features of the input.
+        hidden_size: Number of features of the state.
+        bias: Whether to add both biases.
+        device: Device of the parameters.
+        dtype: Dtype of the parameters.
+
+    Example:
+        >>> state, cell = wg.nn.LSTMCell(3, 5)(wg.ones(2, 3))
+        >>> state.shape, cell.shape
+        (weftgrad.Size([2, 5]), weftgrad.Size([2, 5]))
+    """
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None):
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
@@ -133,7 +150,19 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of a gated recurrent unit; `GRU` has the formulas."""
+    """One step of a gated recurrent unit; `GRU` has the formulas.
+
+    Args:
+        input_size: Number of features of the input.
+        hidden_size: Number of features of the state.
+        bias: Whether to add both biases.
+        device: Device of the parameters.
+        dtype: Dtype of the parameters.
+
+    Example:
+        >>> wg.nn.GRUCell(3, 5)(wg.ones(2, 3)).shape
+        weftgrad.Size([2, 5])
+    """
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None):
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)

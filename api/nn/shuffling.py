@@ -13,6 +13,13 @@ class PixelShuffle(Module):
     """Rearrange `(*, C * r**2, H, W)` to `(*, C, H * r, W * r)`, r = upscale_factor.
 
     Source: Shi et al. 2016, arXiv 1609.05158.
+
+    Args:
+        upscale_factor: The factor r.
+
+    Example:
+        >>> wg.nn.PixelShuffle(2)(wg.ones(1, 4, 3, 3)).shape
+        weftgrad.Size([1, 1, 6, 6])
     """
 
     def __init__(self, upscale_factor: int):
@@ -30,6 +37,13 @@ class PixelUnshuffle(Module):
     """Rearrange `(*, C, H * r, W * r)` to `(*, C * r**2, H, W)`, r = downscale_factor.
 
     This is the inverse of `PixelShuffle`.
+
+    Args:
+        downscale_factor: The factor r.
+
+    Example:
+        >>> wg.nn.PixelUnshuffle(2)(wg.ones(1, 1, 6, 6)).shape
+        weftgrad.Size([1, 4, 3, 3])
     """
 
     def __init__(self, downscale_factor: int):
@@ -44,7 +58,15 @@ class PixelUnshuffle(Module):
 
 
 class ChannelShuffle(Module):
-    """Interleave the channels of `groups` groups of `(N, C, *)` (Zhang et al. 2018, ShuffleNet, arXiv 1707.01083)."""
+    """Interleave the channels of `groups` groups of `(N, C, *)` (Zhang et al. 2018, ShuffleNet, arXiv 1707.01083).
+
+    Args:
+        groups: Number of groups; it divides the number of channels.
+
+    Example:
+        >>> wg.nn.ChannelShuffle(2)(wg.arange(4).reshape(1, 4, 1)).flatten()
+        tensor([0, 2, 1, 3])
+    """
 
     def __init__(self, groups: int):
         super().__init__()

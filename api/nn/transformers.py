@@ -58,6 +58,12 @@ class MultiheadAttention(Module):
         kdim: Features of the key; None means `embed_dim`.
         vdim: Features of the value; None means `embed_dim`.
         batch_first: Whether the batch is the first dimension.
+
+    Example:
+        >>> x = wg.ones(2, 7, 8)
+        >>> output, weights = wg.nn.MultiheadAttention(8, 2, batch_first=True)(x, x, x)
+        >>> output.shape, weights.shape
+        (weftgrad.Size([2, 7, 8]), weftgrad.Size([2, 7, 7]))
     """
 
     def __init__(
@@ -197,6 +203,10 @@ class TransformerEncoderLayer(_TransformerLayer):
         batch_first: Whether the batch is the first dimension.
         norm_first: Normalize the input of each part instead of the sum (Xiong et al. 2020, arXiv 2002.04745).
         bias: Add biases in linear layers and norms.
+
+    Example:
+        >>> wg.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)(wg.ones(2, 7, 8)).shape
+        weftgrad.Size([2, 7, 8])
     """
 
     def __init__(
@@ -233,6 +243,10 @@ class TransformerDecoderLayer(_TransformerLayer):
     """An encoder layer with attention to `memory`, the encoder's output, between self-attention and feed-forward.
 
     `forward` takes tgt (T, N, d_model) and memory (S, N, d_model). The arguments are `TransformerEncoderLayer`'s.
+
+    Example:
+        >>> wg.nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)(wg.ones(2, 5, 8), wg.ones(2, 7, 8)).shape
+        weftgrad.Size([2, 5, 8])
     """
 
     def __init__(
@@ -299,6 +313,11 @@ class TransformerEncoder(Module):
         enable_nested_tensor: In evaluation without gradients, zero padded positions before `norm`, as PyTorch's nested
             tensors do, if PyTorch has a fast path for the layer and padding is at the end of each sample.
         mask_check: Check on the host that padding is at the end.
+
+    Example:
+        >>> layer = wg.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        >>> wg.nn.TransformerEncoder(layer, 2)(wg.ones(2, 7, 8)).shape
+        weftgrad.Size([2, 7, 8])
     """
 
     def __init__(
@@ -349,6 +368,16 @@ class TransformerDecoder(Module):
     """`num_layers` copies of a decoder layer, then `norm`.
 
     `tgt_is_causal` is like `is_causal` of `TransformerEncoder`.
+
+    Args:
+        decoder_layer: The layer to copy.
+        num_layers: Number of copies.
+        norm: Module after the last layer.
+
+    Example:
+        >>> layer = wg.nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)
+        >>> wg.nn.TransformerDecoder(layer, 2)(wg.ones(2, 5, 8), wg.ones(2, 7, 8)).shape
+        weftgrad.Size([2, 5, 8])
     """
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None):
@@ -384,6 +413,10 @@ class Transformer(Module):
         num_decoder_layers: Layers of the decoder.
         custom_encoder: Encoder to use instead.
         custom_decoder: Decoder to use instead.
+
+    Example:
+        >>> wg.nn.Transformer(8, 2, 1, 1, 16, batch_first=True)(wg.ones(2, 7, 8), wg.ones(2, 5, 8)).shape
+        weftgrad.Size([2, 5, 8])
     """
 
     def __init__(

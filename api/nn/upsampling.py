@@ -21,6 +21,10 @@ class Upsample(Module):
         mode: `"nearest"`, `"nearest-exact"`, `"linear"`, `"bilinear"`, `"bicubic"`, `"trilinear"` or `"area"`.
         align_corners: Align the centers of the corner elements of input and output (linear and cubic modes).
         recompute_scale_factor: Interpolate with the ratio of the sizes instead of `scale_factor`.
+
+    Example:
+        >>> wg.nn.Upsample(scale_factor=2)(wg.ones(1, 3, 4, 4)).shape
+        weftgrad.Size([1, 3, 8, 8])
     """
 
     def __init__(
@@ -52,14 +56,32 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Resize images `(N, C, H, W)` by nearest-neighbor interpolation."""
+    """Resize images `(N, C, H, W)` by nearest-neighbor interpolation.
+
+    Args:
+        size: Spatial size of the result.
+        scale_factor: Factor by which the spatial size grows, if `size` is None.
+
+    Example:
+        >>> wg.nn.UpsamplingNearest2d(scale_factor=2)(wg.ones(1, 3, 4, 4)).shape
+        weftgrad.Size([1, 3, 8, 8])
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None):
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Resize images `(N, C, H, W)` by bilinear interpolation with aligned corners."""
+    """Resize images `(N, C, H, W)` by bilinear interpolation with aligned corners.
+
+    Args:
+        size: Spatial size of the result.
+        scale_factor: Factor by which the spatial size grows, if `size` is None.
+
+    Example:
+        >>> wg.nn.UpsamplingBilinear2d(scale_factor=2)(wg.ones(1, 3, 4, 4)).shape
+        weftgrad.Size([1, 3, 8, 8])
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None):
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)

@@ -70,6 +70,18 @@ class CyclicLR(_MomentumScheduler):
         base_momentum: Lower bound of momentum.
         max_momentum: Upper bound of momentum.
         last_epoch: Index of the last finished step when training resumes; -1 starts from the beginning.
+
+    Example:
+        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = wg.optim.lr_scheduler.CyclicLR(optimizer, 0.1, 0.5, step_size_up=2)
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates.append(round(optimizer.param_groups[0]['lr'], 4))
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...
+        >>> rates
+        [0.1, 0.3, 0.5, 0.3]
     """
 
     def __init__(
@@ -165,6 +177,18 @@ class OneCycleLR(_MomentumScheduler):
         final_div_factor: The last rate is the first rate divided by this.
         three_phase: Fall to the first rate in as many steps as it rose, and then to the last rate.
         last_epoch: Index of the last finished step when training resumes; -1 starts from the beginning.
+
+    Example:
+        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = wg.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=4)
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates.append(round(optimizer.param_groups[0]['lr'], 4))
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...
+        >>> rates
+        [0.04, 0.8117, 0.2831, 0.0]
     """
 
     def __init__(

@@ -52,6 +52,18 @@ class LambdaLR(_LambdaScheduler):
         optimizer: The optimizer to schedule.
         lr_lambda: Function of the epoch, or a list with one function per group.
         last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+
+    Example:
+        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = wg.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch)
+        >>> rates = []
+        >>> for epoch in range(3):
+        ...     rates.append(round(optimizer.param_groups[0]['lr'], 4))
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...
+        >>> rates
+        [1.0, 0.5, 0.25]
     """
 
     def get_lr(self) -> list[Any]:
@@ -66,6 +78,18 @@ class MultiplicativeLR(_LambdaScheduler):
         optimizer: The optimizer to schedule.
         lr_lambda: Function of the epoch, or a list with one function per group.
         last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+
+    Example:
+        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = wg.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+        >>> rates = []
+        >>> for epoch in range(3):
+        ...     rates.append(round(optimizer.param_groups[0]['lr'], 4))
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...
+        >>> rates
+        [1.0, 0.5, 0.25]
     """
 
     def get_lr(self) -> list[Any]:
@@ -84,6 +108,18 @@ class StepLR(LRScheduler):
         step_size: Epochs between two changes.
         gamma: Factor of each change.
         last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+
+    Example:
+        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = wg.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.1)
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates.append(round(optimizer.param_groups[0]['lr'], 4))
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...
+        >>> rates
+        [1.0, 1.0, 0.1, 0.1]
     """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1):
@@ -108,6 +144,18 @@ class MultiStepLR(LRScheduler):
         milestones: Epochs at which the rate changes. An epoch that is listed twice counts twice.
         gamma: Factor of each change.
         last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+
+    Example:
+        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = wg.optim.lr_scheduler.MultiStepLR(optimizer, [1, 3], gamma=0.1)
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates.append(round(optimizer.param_groups[0]['lr'], 4))
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...
+        >>> rates
+        [1.0, 0.1, 0.1, 0.01]
     """
 
     def __init__(self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1):
@@ -132,6 +180,18 @@ class ExponentialLR(LRScheduler):
         optimizer: The optimizer to schedule.
         gamma: Factor per epoch.
         last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+
+    Example:
+        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = wg.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+        >>> rates = []
+        >>> for epoch in range(3):
+        ...     rates.append(round(optimizer.param_groups[0]['lr'], 4))
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...
+        >>> rates
+        [1.0, 0.5, 0.25]
     """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1):
@@ -154,6 +214,18 @@ class ConstantLR(LRScheduler):
         factor: Factor of the rate, 0 to 1.
         total_iters: Epochs with the reduced rate.
         last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+
+    Example:
+        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = wg.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+        >>> rates = []
+        >>> for epoch in range(3):
+        ...     rates.append(round(optimizer.param_groups[0]['lr'], 4))
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...
+        >>> rates
+        [0.5, 0.5, 1.0]
     """
 
     def __init__(self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1):
@@ -183,6 +255,18 @@ class LinearLR(LRScheduler):
         end_factor: Factor of the last rate, 0 to 1.
         total_iters: Epochs of the change.
         last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+
+    Example:
+        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = wg.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+        >>> rates = []
+        >>> for epoch in range(3):
+        ...     rates.append(round(optimizer.param_groups[0]['lr'], 4))
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...
+        >>> rates
+        [0.5, 0.75, 1.0]
     """
 
     def __init__(
@@ -220,6 +304,18 @@ class PolynomialLR(LRScheduler):
         total_iters: Epochs until the rate is 0.
         power: Exponent.
         last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+
+    Example:
+        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = wg.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4)
+        >>> rates = []
+        >>> for epoch in range(3):
+        ...     rates.append(round(optimizer.param_groups[0]['lr'], 4))
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...
+        >>> rates
+        [1.0, 0.75, 0.5]
     """
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1):
@@ -252,6 +348,18 @@ class CosineAnnealingLR(LRScheduler):
         T_max: Epochs from the first rate to `eta_min`.
         eta_min: Lowest rate.
         last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+
+    Example:
+        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = wg.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2)
+        >>> rates = []
+        >>> for epoch in range(3):
+        ...     rates.append(round(optimizer.param_groups[0]['lr'], 4))
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...
+        >>> rates
+        [1.0, 0.5, 0.0]
     """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1):
@@ -294,6 +402,18 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         T_mult: Each cycle is this many times as long as the one before.
         eta_min: Lowest rate.
         last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+
+    Example:
+        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = wg.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+        >>> rates = []
+        >>> for epoch in range(3):
+        ...     rates.append(round(optimizer.param_groups[0]['lr'], 4))
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...
+        >>> rates
+        [1.0, 0.5, 1.0]
     """
 
     def __init__(

@@ -122,6 +122,14 @@ class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv 1711.05101).
 
     Each step multiplies the parameter by `1 - lr * weight_decay` before Adam's update. The other options are `Adam`'s.
+
+    Example:
+        >>> w = wg.tensor([1.0], requires_grad=True)
+        >>> optimizer = wg.optim.AdamW([w], lr=0.1, weight_decay=0.0)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w
+        tensor([0.9000], requires_grad=True)
     """
 
     def __init__(
@@ -140,6 +148,14 @@ class Adamax(_AdamBase):
 
     The denominator is the decayed running maximum of |g|, `exp_inf = max(beta2 * exp_inf, |g| + eps)`, in place of the
     root of the mean square. The options are `Adam`'s.
+
+    Example:
+        >>> w = wg.tensor([1.0], requires_grad=True)
+        >>> optimizer = wg.optim.Adamax([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w
+        tensor([0.9000], requires_grad=True)
     """
 
     def __init__(
@@ -180,6 +196,14 @@ class NAdam(_AdamBase):
     Args:
         momentum_decay: Speed at which the momentum weight grows towards beta1.
         decoupled_weight_decay: Shrink the parameter itself, as `AdamW` does.
+
+    Example:
+        >>> w = wg.tensor([1.0], requires_grad=True)
+        >>> optimizer = wg.optim.NAdam([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w
+        tensor([0.8944], requires_grad=True)
     """
 
     _counts = ("step", "mu_product")
@@ -233,6 +257,14 @@ class RAdam(_AdamBase):
 
     In early steps, while the variance of the adaptive rate is too large (rho_t <= 5), the update is momentum without
     the denominator. Later, it is Adam's times a rectification factor. The options are `Adam`'s.
+
+    Example:
+        >>> w = wg.tensor([1.0], requires_grad=True)
+        >>> optimizer = wg.optim.RAdam([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w
+        tensor([0.8000], requires_grad=True)
     """
 
     def __init__(

@@ -45,6 +45,14 @@ class SGD(Optimizer):
         foreach: Accepted for compatibility.
         differentiable: Must be False.
         fused: Accepted for compatibility.
+
+    Example:
+        >>> w = wg.tensor([1.0], requires_grad=True)
+        >>> optimizer = wg.optim.SGD([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w
+        tensor([0.8000], requires_grad=True)
     """
 
     _counts = ()
@@ -110,6 +118,14 @@ class RMSprop(Optimizer):
         weight_decay: L2 penalty.
         momentum: Momentum factor of the scaled gradient.
         centered: Subtract the squared running mean of the gradient, which gives its variance.
+
+    Example:
+        >>> w = wg.tensor([1.0], requires_grad=True)
+        >>> optimizer = wg.optim.RMSprop([w], lr=0.01)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w
+        tensor([0.9000], requires_grad=True)
     """
 
     def __init__(
@@ -161,6 +177,14 @@ class Adagrad(Optimizer):
         weight_decay: L2 penalty.
         initial_accumulator_value: First value of `sum`.
         eps: Added to the denominator.
+
+    Example:
+        >>> w = wg.tensor([1.0], requires_grad=True)
+        >>> optimizer = wg.optim.Adagrad([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w
+        tensor([0.9000], requires_grad=True)
     """
 
     def __init__(
@@ -207,6 +231,14 @@ class Adadelta(Optimizer):
         rho: Decay rate of the running mean squares, 0 to 1.
         eps: Added to both mean squares.
         weight_decay: L2 penalty.
+
+    Example:
+        >>> w = wg.tensor([1.0], requires_grad=True)
+        >>> optimizer = wg.optim.Adadelta([w], lr=1.0)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w
+        tensor([0.9968], requires_grad=True)
     """
 
     def __init__(
@@ -254,6 +286,14 @@ class Rprop(Optimizer):
         lr: First step size of every element.
         etas: Factors (below 1, above 1) of the step size.
         step_sizes: Smallest and largest step size.
+
+    Example:
+        >>> w = wg.tensor([1.0], requires_grad=True)
+        >>> optimizer = wg.optim.Rprop([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w
+        tensor([0.9000], requires_grad=True)
     """
 
     def __init__(
@@ -295,6 +335,14 @@ class ASGD(Optimizer):
         alpha: Exponent in the step size.
         t0: Step at which averaging begins.
         weight_decay: L2 penalty.
+
+    Example:
+        >>> w = wg.tensor([1.0], requires_grad=True)
+        >>> optimizer = wg.optim.ASGD([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w
+        tensor([0.8000], requires_grad=True)
     """
 
     _counts = ("step", "eta", "mu")

@@ -39,6 +39,19 @@ class LBFGS(Optimizer):
 
     Raises:
         ArgumentError: For more than one parameter group.
+
+    Example:
+        >>> w = wg.tensor([3.0], requires_grad=True)
+        >>> optimizer = wg.optim.LBFGS([w])
+        >>> def closure():
+        ...     optimizer.zero_grad()
+        ...     loss = ((w - 1) ** 2).sum()
+        ...     loss.backward()
+        ...     return loss
+        ...
+        >>> loss = optimizer.step(closure)
+        >>> w
+        tensor([1.], requires_grad=True)
     """
 
     def __init__(
