@@ -72,12 +72,31 @@ _trusted_globals: list[type | Callable[..., Any]] = []
 
 
 def add_safe_globals(safe_globals: list[Any]) -> None:
-    """Allow these classes and functions in files that `load` reads with `weights_only=True`."""
+    """Allow these classes and functions in files that `load` reads with `weights_only=True`.
+
+    Args:
+        safe_globals: Classes and functions.
+
+    Example:
+        >>> import decimal
+        >>> wg.serialization.add_safe_globals([decimal.Decimal])
+        >>> decimal.Decimal in wg.serialization.get_safe_globals()
+        True
+        >>> wg.serialization.clear_safe_globals()
+    """
     _trusted_globals.extend(g for g in safe_globals if g not in _trusted_globals)
 
 
 def get_safe_globals() -> list[Any]:
-    """Return the classes and functions that `add_safe_globals` added."""
+    """Return the classes and functions that `add_safe_globals` added.
+
+    Returns:
+        List of classes and functions.
+
+    Example:
+        >>> wg.serialization.get_safe_globals()
+        []
+    """
     return list(_trusted_globals)
 
 
@@ -115,6 +134,11 @@ def save(obj: Any, f: str | os.PathLike[str] | BinaryIO, pickle_module: Any = No
 
     Raises:
         ArgumentError: The object cannot be pickled.
+
+    Example:
+        >>> import io
+        >>> buffer = io.BytesIO()
+        >>> wg.save({'weight': wg.ones(2)}, buffer)
     """
     writer = _Writer.of(obj, pickle_protocol)
     if not isinstance(f, (str, os.PathLike)):
@@ -269,6 +293,14 @@ def load(
     Raises:
         ArgumentError: The file is truncated, damaged, of another format, or contains something that is refused.
         DeviceError: A device of the file does not exist here.
+
+    Example:
+        >>> import io
+        >>> buffer = io.BytesIO()
+        >>> wg.save({'weight': wg.ones(2)}, buffer)
+        >>> position = buffer.seek(0)
+        >>> wg.load(buffer)
+        {'weight': tensor([1., 1.])}
     """
     if isinstance(f, (str, os.PathLike)):
         with Path(f).open("rb") as file:

@@ -150,10 +150,30 @@ class set_grad_enabled(_GradMode):
 
 
 def is_grad_enabled() -> bool:
-    """Return whether this thread records ops for backward."""
+    """Return whether this thread records ops for backward.
+
+    Returns:
+        Python bool.
+
+    Example:
+        >>> with wg.no_grad():
+        ...     print(wg.is_grad_enabled())
+        ...
+        False
+    """
     return state().grad
 
 
 def is_inference_mode_enabled() -> bool:
-    """Return whether this thread is in `inference_mode`."""
+    """Return whether this thread is in `inference_mode`.
+
+    Returns:
+        Python bool.
+
+    Example:
+        >>> with wg.inference_mode():
+        ...     print(wg.is_inference_mode_enabled())
+        ...
+        True
+    """
     return state().inference

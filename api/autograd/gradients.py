@@ -32,6 +32,12 @@ def backward(
     Raises:
         GradientError: If no root requires grad, a root with several elements has no gradient, or the graph was freed by
             an earlier backward.
+
+    Example:
+        >>> x = wg.tensor([1.0, 2.0], requires_grad=True)
+        >>> wg.autograd.backward((x * x).sum())
+        >>> x.grad
+        tensor([2., 4.])
     """
     roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     engine.run(
@@ -111,6 +117,11 @@ def grad(
 
     Raises:
         GradientError: If an input does not require grad, or is unused and neither option allows it.
+
+    Example:
+        >>> x = wg.tensor([1.0, 2.0], requires_grad=True)
+        >>> wg.autograd.grad((x * x).sum(), x)
+        (tensor([2., 4.]),)
     """
     if not only_inputs:
         warnings.warn(

@@ -47,7 +47,25 @@ def hann_window(
     window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Return the Hann window 0.5 - 0.5 cos(2 pi n / (N - 1)), of shape `(window_length,)`."""
+    """Return the Hann window 0.5 - 0.5 cos(2 pi n / (N - 1)), of shape `(window_length,)`.
+
+    Args:
+        window_length: Number of elements.
+        periodic: Whether the window is one period of a repeating one: the first `window_length` elements of a window
+            with one element more.
+        dtype: Floating dtype; None: the default dtype.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result; None: the default device.
+        pin_memory: Whether to use page-locked host memory.
+        requires_grad: Whether to record operations on the result.
+
+    Returns:
+        Vector of `window_length` elements.
+
+    Example:
+        >>> wg.hann_window(4)
+        tensor([0.0000, 0.5000, 1.0000, 0.5000])
+    """
     return _window(
         "hann_window", window_length, periodic, (0.5, 0.5), dtype, layout, device, requires_grad, pin_memory
     )
@@ -57,7 +75,27 @@ def hamming_window(
     window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Return the Hamming window alpha - beta cos(2 pi n / (N - 1)), of shape `(window_length,)`."""
+    """Return the Hamming window alpha - beta cos(2 pi n / (N - 1)), of shape `(window_length,)`.
+
+    Args:
+        window_length: Number of elements.
+        periodic: Whether the window is one period of a repeating one: the first `window_length` elements of a window
+            with one element more.
+        alpha: The constant.
+        beta: Factor of the cosine.
+        dtype: Floating dtype; None: the default dtype.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result; None: the default device.
+        pin_memory: Whether to use page-locked host memory.
+        requires_grad: Whether to record operations on the result.
+
+    Returns:
+        Vector of `window_length` elements.
+
+    Example:
+        >>> wg.hamming_window(4)
+        tensor([0.0800, 0.5400, 1.0000, 0.5400])
+    """
     return _window(
         "hamming_window", window_length, periodic, (alpha, beta), dtype, layout, device, requires_grad, pin_memory
     )
@@ -67,7 +105,25 @@ def blackman_window(
     window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Return the Blackman window 0.42 - 0.5 cos(2 pi n / (N - 1)) + 0.08 cos(4 pi n / (N - 1)), `(window_length,)`."""
+    """Return the Blackman window 0.42 - 0.5 cos(2 pi n / (N - 1)) + 0.08 cos(4 pi n / (N - 1)), `(window_length,)`.
+
+    Args:
+        window_length: Number of elements.
+        periodic: Whether the window is one period of a repeating one: the first `window_length` elements of a window
+            with one element more.
+        dtype: Floating dtype; None: the default dtype.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result; None: the default device.
+        pin_memory: Whether to use page-locked host memory.
+        requires_grad: Whether to record operations on the result.
+
+    Returns:
+        Vector of `window_length` elements.
+
+    Example:
+        >>> wg.blackman_window(4)[1:]
+        tensor([0.3400, 1.0000, 0.3400])
+    """
     return _window(
         "blackman_window", window_length, periodic, (0.42, 0.5, 0.08), dtype, layout, device, requires_grad, pin_memory
     )
@@ -77,5 +133,23 @@ def bartlett_window(
     window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Return the Bartlett (triangular) window 1 - |2 n / (N - 1) - 1|, of shape `(window_length,)`."""
+    """Return the Bartlett (triangular) window 1 - |2 n / (N - 1) - 1|, of shape `(window_length,)`.
+
+    Args:
+        window_length: Number of elements.
+        periodic: Whether the window is one period of a repeating one: the first `window_length` elements of a window
+            with one element more.
+        dtype: Floating dtype; None: the default dtype.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result; None: the default device.
+        pin_memory: Whether to use page-locked host memory.
+        requires_grad: Whether to record operations on the result.
+
+    Returns:
+        Vector of `window_length` elements.
+
+    Example:
+        >>> wg.bartlett_window(4)
+        tensor([0.0000, 0.5000, 1.0000, 0.5000])
+    """
     return _window("bartlett_window", window_length, periodic, (), dtype, layout, device, requires_grad, pin_memory)

@@ -113,24 +113,67 @@ class Event:
 
 
 def stream(stream: Stream | None) -> AbstractContextManager[Any]:
-    """Return a context manager that makes `stream` the current stream: `with wg.stream(s):`."""
+    """Return a context manager that makes `stream` the current stream: `with wg.stream(s):`.
+
+    Args:
+        stream: The stream; None changes nothing.
+
+    Returns:
+        A context manager.
+
+    Example:
+        >>> with wg.stream(wg.Stream('cpu')):
+        ...     x = wg.ones(2, device='cpu')
+        ...
+        >>> x
+        tensor([1., 1.])
+    """
     return nullcontext() if stream is None else stream
 
 
 def current_stream(device: Any = None) -> Stream:
-    """Return the current stream of this thread on a device."""
+    """Return the current stream of this thread on a device.
+
+    Args:
+        device: The device; None: the default device.
+
+    Returns:
+        The stream.
+
+    Example:
+        >>> wg.current_stream('cpu') == wg.default_stream('cpu')
+        True
+    """
     target = to_device(device)
     return Stream(target, _stream=_current(target))
 
 
 def default_stream(device: Any = None) -> Stream:
-    """Return the default stream of a device."""
+    """Return the default stream of a device.
+
+    Args:
+        device: The device; None: the default device.
+
+    Returns:
+        The stream.
+
+    Example:
+        >>> wg.default_stream('cpu').query()
+        True
+    """
     target = to_device(device)
     return Stream(target, _stream=target.driver.default_stream)
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait for all work on a device (default: every device in use). Raises the errors of deferred bounds checks."""
+    """Wait for all work on a device (default: every device in use). Raises the errors of deferred bounds checks.
+
+    Args:
+        device: The device; None: every device in use.
+
+    Example:
+        >>> wg.synchronize('cpu')
+    """
     for target in known_devices() if device is None else [to_device(device)]:
         if device is not None or target._driver is not None:
             target.driver.synchronize()
@@ -141,6 +184,16 @@ def memory_stats(device: Any = None) -> dict[str, int]:
     """Return counters of the device's memory pools.
 
     They count bytes allocated and reserved, their peaks, and driver allocations.
+
+    Args:
+        device: The device; None: the default device.
+
+    Returns:
+        Counters by name, in bytes or calls.
+
+    Example:
+        >>> sorted(wg.memory_stats('cpu'))[:3]
+        ['allocated', 'allocated_peak', 'allocations']
     """
     from dataclasses import asdict
 
@@ -148,43 +201,126 @@ def memory_stats(device: Any = None) -> dict[str, int]:
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Return the bytes in use by tensors."""
+    """Return the bytes in use by tensors.
+
+    Args:
+        device: The device; None: the default device.
+
+    Returns:
+        Bytes.
+
+    Example:
+        >>> wg.memory_allocated('cpu') <= wg.memory_reserved('cpu')
+        True
+    """
     return memory_stats(device)["allocated"]
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """Return the peak of bytes in use since the last `reset_peak_memory_stats`."""
+    """Return the peak of bytes in use since the last `reset_peak_memory_stats`.
+
+    Args:
+        device: The device; None: the default device.
+
+    Returns:
+        Bytes.
+
+    Example:
+        >>> wg.max_memory_allocated('cpu') >= wg.memory_allocated('cpu')
+        True
+    """
     return memory_stats(device)["allocated_peak"]
 
 
 def memory_reserved(device: Any = None) -> int:
-    """Return the bytes reserved from the driver."""
+    """Return the bytes reserved from the driver.
+
+    Args:
+        device: The device; None: the default device.
+
+    Returns:
+        Bytes.
+
+    Example:
+        >>> wg.memory_reserved('cpu') >= 0
+        True
+    """
     return memory_stats(device)["reserved"]
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    """Return the peak of bytes reserved from the driver."""
+    """Return the peak of bytes reserved from the driver.
+
+    Args:
+        device: The device; None: the default device.
+
+    Returns:
+        Bytes.
+
+    Example:
+        >>> wg.max_memory_reserved('cpu') >= wg.memory_reserved('cpu')
+        True
+    """
     return memory_stats(device)["reserved_peak"]
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Reset the peaks of the memory statistics."""
+    """Reset the peaks of the memory statistics.
+
+    Args:
+        device: The device; None: the default device.
+
+    Example:
+        >>> wg.reset_peak_memory_stats('cpu')
+        >>> wg.max_memory_allocated('cpu') == wg.memory_allocated('cpu')
+        True
+    """
     for pool in list(to_device(device).driver.budget.pools):
         pool.reset_peak()
 
 
 def memory_snapshot(device: Any = None) -> list[Any]:
-    """Return every segment of the device's memory pools, with its blocks."""
+    """Return every segment of the device's memory pools, with its blocks.
+
+    Args:
+        device: The device; None: the default device.
+
+    Returns:
+        A record for each segment.
+
+    Example:
+        >>> isinstance(wg.memory_snapshot('cpu'), list)
+        True
+    """
     return [segment for pool in list(to_device(device).driver.budget.pools) for segment in pool.snapshot()]
 
 
 def empty_cache(device: Any = None) -> int:
-    """Return cached memory to the driver, and return its size in bytes."""
+    """Return cached memory to the driver, and return its size in bytes.
+
+    Args:
+        device: The device; None: the default device.
+
+    Returns:
+        Bytes that were returned.
+
+    Example:
+        >>> wg.empty_cache('cpu') >= 0
+        True
+    """
     return int(to_device(device).driver.budget.empty_cache())
 
 
 def set_memory_limit(limit: int | None, device: Any = None) -> None:
-    """Limit the device's memory pools to `limit` bytes; None removes the limit."""
+    """Limit the device's memory pools to `limit` bytes; None removes the limit.
+
+    Args:
+        limit: Bytes; None: no limit.
+        device: The device; None: the default device.
+
+    Example:
+        >>> wg.set_memory_limit(None, 'cpu')
+    """
     to_device(device).driver.budget.set_limit(limit)
 
 

@@ -25,13 +25,24 @@ def set_num_threads(number: int) -> None:
     """Let at most `number` threads, including the calling one, compute a kernel on `cpu`.
 
     Raises `ArgumentError` unless `number` is a positive int. No more threads than cores are used.
+
+    Args:
+        number: At least 1.
     """
     _set["within"] = _positive("set_num_threads", number)
     native.limit_helpers(min(number - 1, 0xFFFF))
 
 
 def get_num_threads() -> int:
-    """Return the number of threads for a kernel on `cpu`: the value set, or the number of cores available."""
+    """Return the number of threads for a kernel on `cpu`: the value set, or the number of cores available.
+
+    Returns:
+        Number of threads.
+
+    Example:
+        >>> wg.get_num_threads() >= 1
+        True
+    """
     return _set.get("within", cores())
 
 

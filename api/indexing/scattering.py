@@ -139,14 +139,46 @@ def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None,
     out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return a copy of `input` with `src` written at `index`; see `scatter_`."""
+    """Return a copy of `input` with `src` written at `index`; see `scatter_`.
+
+    Args:
+        input: Tensor.
+        dim: The dimension; negative values count from the last.
+        index: int64 tensor with as many dimensions as `input`.
+        src: Tensor with at least the sizes of `index`.
+        value: Number to write instead of `src`.
+        reduce: None, `add` or `multiply`.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.scatter(wg.zeros(3), 0, wg.tensor([0, 2]), wg.tensor([5.0, 6.0]))
+        tensor([5., 0., 6.])
+    """
     op, source = _select_scatter_op(src, value, reduce, "scatter")
     return _scatter(op, input, dim, index, source, "scatter", out)
 
 
 @accept_axis
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Return a copy of `input` with `src` added at `index`; see `scatter_add_`."""
+    """Return a copy of `input` with `src` added at `index`; see `scatter_add_`.
+
+    Args:
+        input: Tensor.
+        dim: The dimension; negative values count from the last.
+        index: int64 tensor with as many dimensions as `input`.
+        src: Tensor with at least the sizes of `index`.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.scatter_add(wg.zeros(3), 0, wg.tensor([2, 2]), wg.tensor([5.0, 6.0]))
+        tensor([ 0.,  0., 11.])
+    """
     only_tensors("scatter_add", input, src)
     input, src = autocast_operands(registry["scatter_add"], input, src)
     return _scatter("scatter_add", input, dim, index, src, "scatter_add", out)
@@ -238,7 +270,23 @@ def index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
-    """Return a copy of `input` with the slices of `source` added at `index`; see `index_add_`."""
+    """Return a copy of `input` with the slices of `source` added at `index`; see `index_add_`.
+
+    Args:
+        input: Tensor.
+        dim: The dimension; negative values count from the last.
+        index: int64 vector of positions along `dim`.
+        source: Tensor whose slices along `dim` are used.
+        alpha: Factor of `source`.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.index_add(wg.zeros(3), 0, wg.tensor([2, 2]), wg.tensor([5.0, 6.0]))
+        tensor([ 0.,  0., 11.])
+    """
     return _update_slices(_put_add_at, input, dim, index, _scale_source(source, alpha, "index_add"), "index_add", out)
 
 
@@ -248,7 +296,22 @@ _INDEX_COPY_RECORD = OpRecord("index_copy", "composite", (), autocast=("widest",
 
 @accept_axis
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Return a copy of `input` with the slices of `source` at `index`; see `index_copy_`."""
+    """Return a copy of `input` with the slices of `source` at `index`; see `index_copy_`.
+
+    Args:
+        input: Tensor.
+        dim: The dimension; negative values count from the last.
+        index: int64 vector of positions along `dim`.
+        source: Tensor whose slices along `dim` are used.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.index_copy(wg.zeros(3), 0, wg.tensor([0, 2]), wg.tensor([5.0, 6.0]))
+        tensor([5., 0., 6.])
+    """
     only_tensors("index_copy", input, source)
     input, source = autocast_operands(_INDEX_COPY_RECORD, input, source)
     return _update_slices(_put_at, input, dim, index, source, "index_copy", out)
@@ -256,7 +319,21 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: T
 
 @accept_axis
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """Return a copy of `input` with the slices at `index` filled with a number; see `index_fill_`."""
+    """Return a copy of `input` with the slices at `index` filled with a number; see `index_fill_`.
+
+    Args:
+        input: Tensor.
+        dim: The dimension; negative values count from the last.
+        index: int64 vector of positions along `dim`.
+        value: Number, or a tensor of shape `()`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.index_fill(wg.zeros(3), 0, wg.tensor([0, 2]), 7)
+        tensor([7., 0., 7.])
+    """
     only_tensors("index_fill", input)
     return index_fill_(clone(input), dim, index, value)
 
@@ -377,6 +454,10 @@ def scatter_reduce(
         ShapeError: Shapes do not fit.
         DTypeError: The dtypes differ.
         NotSupported: `reduce` is unknown.
+
+    Example:
+        >>> wg.scatter_reduce(wg.zeros(3), 0, wg.tensor([2, 2]), wg.tensor([5.0, 6.0]), 'amax')
+        tensor([0., 0., 6.])
     """
     output = _scatter_reduce(input, dim, index, src, reduce, include_self, "scatter_reduce", False)
     return output if out is None else copy_to_out(output, out, "scatter_reduce")
@@ -412,6 +493,22 @@ def index_reduce(
     """Reduce the slices of `source` into a copy of `input`, at the positions `index` of dimension `dim`.
 
     `reduce` is "prod", "mean", "amax" or "amin"; for it and `include_self` see `scatter_reduce`.
+
+    Args:
+        input: Tensor.
+        dim: The dimension; negative values count from the last.
+        index: int64 vector of positions along `dim`.
+        source: Tensor whose slices along `dim` are used.
+        reduce: Name of the reduction.
+        include_self: Whether elements of `input` count.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.index_reduce(wg.zeros(3), 0, wg.tensor([2, 2]), wg.tensor([5.0, 6.0]), 'amax')
+        tensor([0., 0., 6.])
     """
     output = _index_reduce(input, dim, index, source, reduce, include_self, "index_reduce", False)
     return output if out is None else copy_to_out(output, out, "index_reduce")
@@ -458,7 +555,21 @@ def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """Return a copy of `input` with `source` at the positions `index` of the flattened tensor; see `put_`."""
+    """Return a copy of `input` with `source` at the positions `index` of the flattened tensor; see `put_`.
+
+    Args:
+        input: Tensor.
+        index: int64 tensor of positions in the flattened tensor.
+        source: Tensor with as many elements as `index`.
+        accumulate: Whether to add instead of writing.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.put(wg.zeros(3), wg.tensor([0, 2]), wg.tensor([5.0, 6.0]))
+        tensor([5., 0., 6.])
+    """
     only_tensors("put", input)
     return put_(clone(input), index, source, accumulate)
 

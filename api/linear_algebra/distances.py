@@ -59,6 +59,10 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
         ShapeError: An operand is a vector, row lengths differ, or `p` is negative.
         DTypeError: A dtype is not floating.
         ArgumentError: The mode is unknown.
+
+    Example:
+        >>> wg.cdist(wg.tensor([[0.0, 0.0]]), wg.tensor([[3.0, 4.0], [0.0, 1.0]]))
+        tensor([[5., 1.]])
     """
     only_tensors("cdist", x1, x2)
     order = _order(p, "cdist")
@@ -102,6 +106,17 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     Raises:
         ShapeError: The input is not a matrix, or `p` is negative.
         DTypeError: The dtype is not floating.
+
+    Args:
+        input: Floating tensor of shape `(N, M)`.
+        p: Order of the norm, at least 0.
+
+    Returns:
+        Tensor of shape `(N * (N - 1) / 2,)`.
+
+    Example:
+        >>> wg.nn.functional.pdist(wg.tensor([[0.0], [1.0], [3.0]]))
+        tensor([1., 3., 2.])
     """
     only_tensors("pdist", input)
     order = _order(p, "pdist")
@@ -115,7 +130,22 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
 
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
-    """Return the p-norm of `x1 - x2 + eps` along the last dimension; shapes broadcast."""
+    """Return the p-norm of `x1 - x2 + eps` along the last dimension; shapes broadcast.
+
+    Args:
+        x1: Tensor of shape `(..., n)`.
+        x2: Tensor of shape `(..., n)`.
+        p: Order of the norm.
+        eps: Added to each difference.
+        keepdim: Whether the last dimension stays, with size 1.
+
+    Returns:
+        Tensor of the broadcast shape without the last dimension.
+
+    Example:
+        >>> wg.nn.functional.pairwise_distance(wg.tensor([0.0, 0.0]), wg.tensor([3.0, 4.0]), eps=0.0)
+        tensor(5.)
+    """
     only_tensors("pairwise_distance", x1, x2)
     return ops.add(ops.sub(x1, x2), eps).norm(p, -1, keepdim)
 
@@ -124,6 +154,19 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     """Return the cosine similarity along `dim`: x1 . x2 / (max(|x1|, eps) * max(|x2|, eps)); shapes broadcast.
 
     Raises `DTypeError` if neither dtype is floating.
+
+    Args:
+        x1: Tensor.
+        x2: Tensor.
+        dim: The dimension; negative values count from the last.
+        eps: Lower bound of each norm.
+
+    Returns:
+        Tensor of the broadcast shape without `dim`.
+
+    Example:
+        >>> wg.nn.functional.cosine_similarity(wg.tensor([1.0, 0.0]), wg.tensor([3.0, 4.0]), 0)
+        tensor(0.6000)
     """
     only_tensors("cosine_similarity", x1, x2)
     if dtypes.promote(x1.meta.dtype, x2.meta.dtype).kind != "f":

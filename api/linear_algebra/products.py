@@ -82,7 +82,23 @@ def _inner_product(input: Tensor, other: Tensor) -> Tensor:
 def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
-    """Return `beta * input + alpha * (mat1 @ mat2)` for `(n, m)` and `(m, p)`; `input` broadcasts to `(n, p)`."""
+    """Return `beta * input + alpha * (mat1 @ mat2)` for `(n, m)` and `(m, p)`; `input` broadcasts to `(n, p)`.
+
+    Args:
+        input: Tensor that broadcasts to `(n, p)`.
+        mat1: Tensor of shape `(n, m)`.
+        mat2: Tensor of shape `(m, p)`.
+        beta: Factor of `input`; if it is 0, `input` is not read.
+        alpha: Factor of the product.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of shape `(n, p)`.
+
+    Example:
+        >>> wg.addmm(wg.tensor([1.0]), wg.tensor([[1.0, 2.0]]), wg.tensor([[3.0], [4.0]]))
+        tensor([[12.]])
+    """
     if is_fusable(beta, alpha, input, mat1, mat2, 2, 2):
         output = ops.addmm_product(input, mat1, mat2, beta, alpha)
     else:
@@ -148,7 +164,23 @@ def _can_add_in_kernel(input: Tensor, a: Tensor, b: Tensor, shape: tuple[int, ..
 def addmv(
     input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
-    """Return `beta * input + alpha * (mat @ vec)` for `(n, m)` and `(m,)`; `input` broadcasts to `(n,)`."""
+    """Return `beta * input + alpha * (mat @ vec)` for `(n, m)` and `(m,)`; `input` broadcasts to `(n,)`.
+
+    Args:
+        input: Tensor that broadcasts to `(n,)`.
+        mat: Tensor of shape `(n, m)`.
+        vec: Tensor of shape `(m,)`.
+        beta: Factor of `input`.
+        alpha: Factor of the product.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of shape `(n,)`.
+
+    Example:
+        >>> wg.addmv(wg.tensor([1.0]), wg.tensor([[1.0, 2.0]]), wg.tensor([3.0, 4.0]))
+        tensor([12.])
+    """
     if is_fusable(beta, alpha, input, mat, vec, 2, 1):
         output = ops.addmv_product(input, mat, vec, beta, alpha)
     else:
@@ -159,7 +191,23 @@ def addmv(
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
-    """Return `beta * input + alpha * (batch1 @ batch2)` for `(b, n, m)` and `(b, m, p)`."""
+    """Return `beta * input + alpha * (batch1 @ batch2)` for `(b, n, m)` and `(b, m, p)`.
+
+    Args:
+        input: Tensor that broadcasts to `(b, n, p)`.
+        batch1: Tensor of shape `(b, n, m)`.
+        batch2: Tensor of shape `(b, m, p)`.
+        beta: Factor of `input`.
+        alpha: Factor of the products.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of shape `(b, n, p)`.
+
+    Example:
+        >>> wg.baddbmm(wg.ones(1, 1, 1), wg.tensor([[[1.0, 2.0]]]), wg.tensor([[[3.0], [4.0]]]))
+        tensor([[[12.]]])
+    """
     if is_fusable(beta, alpha, input, batch1, batch2, 3, 3):
         output = ops.baddbmm_product(input, batch1, batch2, beta, alpha)
     else:
@@ -188,6 +236,10 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
     Raises:
         ShapeError: The last dimensions differ.
+
+    Example:
+        >>> wg.nn.functional.linear(wg.tensor([1.0, 2.0]), wg.tensor([[3.0, 4.0]]), wg.tensor([0.5]))
+        tensor([11.5000])
     """
     only_tensors("linear", input, weight)
     if weight.meta.ndim == 1:
@@ -218,6 +270,18 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the sums of products over the last dimensions: `(..., n)` and `(*, n)` give `(..., *)`.
 
     0-d tensors scale.
+
+    Args:
+        input: Tensor of shape `(..., n)`.
+        other: Tensor of shape `(*, n)`.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of shape `(..., *)`.
+
+    Example:
+        >>> wg.inner(wg.tensor([1, 2]), wg.tensor([3, 4]))
+        tensor(11)
     """
     only_tensors("inner", input, other)
     output = _inner(input, other)
@@ -237,7 +301,18 @@ def _inner(input: Tensor, other: Tensor) -> Tensor:
 
 
 def trace(input: Tensor) -> Tensor:
-    """Return the sum of a matrix's diagonal; integers sum in int64. Raises `ShapeError` unless `input` is a matrix."""
+    """Return the sum of a matrix's diagonal; integers sum in int64. Raises `ShapeError` unless `input` is a matrix.
+
+    Args:
+        input: Tensor of shape `(m, n)`.
+
+    Returns:
+        Tensor of shape `()`.
+
+    Example:
+        >>> wg.trace(wg.tensor([[1, 2], [3, 4]]))
+        tensor(5)
+    """
     only_tensors("trace", input)
     if input.meta.ndim != 2:
         raise ShapeError(f"trace: takes a matrix, not shape {list(input.meta.shape)}")

@@ -24,6 +24,18 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the Kronecker product: each element of `input` is replaced by its product with all of `other`.
 
     Shapes are aligned at the last dimension; size d of the result is the product of both sizes d.
+
+    Args:
+        input: Tensor.
+        other: Tensor.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the promoted dtype.
+
+    Example:
+        >>> wg.kron(wg.tensor([1, 10]), wg.tensor([1, 2]))
+        tensor([ 1,  2, 10, 20])
     """
     only_tensors("kron", input, other)
     ndim = max(input.meta.ndim, other.meta.ndim)
@@ -66,7 +78,20 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 
 
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Return the dot product of two vectors; the same as `dot`, since all dtypes are real."""
+    """Return the dot product of two vectors; the same as `dot`, since all dtypes are real.
+
+    Args:
+        input: Vector.
+        other: Vector of the same size.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of shape `()`.
+
+    Example:
+        >>> wg.vdot(wg.tensor([1, 2]), wg.tensor([3, 4]))
+        tensor(11)
+    """
     return ops.dot(input, other, out=out)
 
 
@@ -81,6 +106,10 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor |
 
     Raises:
         ShapeError: No such dimension, or different numbers of dimensions.
+
+    Example:
+        >>> wg.cross(wg.tensor([1.0, 0.0, 0.0]), wg.tensor([0.0, 1.0, 0.0]))
+        tensor([0., 0., 1.])
     """
     only_tensors("cross", input, other)
     if input.meta.ndim != other.meta.ndim:
@@ -116,7 +145,19 @@ def _narrow_three(x: Tensor, dim: int, start: int) -> Tensor:
 
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
-    """Multiply a chain of matrices, in the order with the fewest scalar multiplications."""
+    """Multiply a chain of matrices, in the order with the fewest scalar multiplications.
+
+    Args:
+        *matrices: Matrices whose neighbouring sizes agree.
+        out: Tensor to write the result to.
+
+    Returns:
+        Matrix.
+
+    Example:
+        >>> wg.chain_matmul(wg.ones(2, 3), wg.ones(3, 4), wg.ones(4, 1)).shape
+        weftgrad.Size([2, 1])
+    """
     operands = list(matrices[0]) if len(matrices) == 1 and isinstance(matrices[0], (list, tuple)) else list(matrices)
     only_tensors("chain_matmul", *operands)
     if not operands:
@@ -137,6 +178,10 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
 
     Raises:
         ShapeError: Fewer than two operands, or shapes that do not fit.
+
+    Example:
+        >>> wg.linalg.multi_dot([wg.ones(2, 3), wg.ones(3, 4), wg.ones(4)]).shape
+        weftgrad.Size([2])
     """
     operands = list(tensors)
     only_tensors("multi_dot", *operands)
