@@ -16,6 +16,17 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
     Each group of r * r channels becomes a square of r by r pixels (Shi et al. 2016). Raises `ShapeError` for fewer than
     three dimensions, or if r * r does not divide the number of channels.
+
+    Args:
+        input: Tensor of shape `(*, C * r**2, H, W)`.
+        upscale_factor: The factor r.
+
+    Returns:
+        Tensor of shape `(*, C, H * r, W * r)`.
+
+    Example:
+        >>> wg.nn.functional.pixel_shuffle(wg.ones(1, 4, 3, 3), 2).shape
+        weftgrad.Size([1, 1, 6, 6])
     """
     only_tensors("pixel_shuffle", input)
     r = upscale_factor
@@ -35,6 +46,17 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
     This is the inverse of `pixel_shuffle`. Raises `ShapeError` for fewer than three dimensions, or if r does not divide
     the spatial sizes.
+
+    Args:
+        input: Tensor of shape `(*, C, H * r, W * r)`.
+        downscale_factor: The factor r.
+
+    Returns:
+        Tensor of shape `(*, C * r**2, H, W)`.
+
+    Example:
+        >>> wg.nn.functional.pixel_unshuffle(wg.ones(1, 1, 6, 6), 2).shape
+        weftgrad.Size([1, 4, 3, 3])
     """
     only_tensors("pixel_unshuffle", input)
     r = downscale_factor
@@ -53,6 +75,17 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Interleave the channels of `groups` equal groups, for `(N, C, *)` (ShuffleNet, Zhang et al. 2017).
 
     Raises `ShapeError` for fewer than three dimensions, or if `groups` does not divide the number of channels.
+
+    Args:
+        input: Tensor of shape `(N, C, *)`.
+        groups: Number of groups; it divides C.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.channel_shuffle(wg.arange(4).reshape(1, 4, 1), 2).flatten()
+        tensor([0, 2, 1, 3])
     """
     only_tensors("channel_shuffle", input)
     if input.meta.ndim < 3:

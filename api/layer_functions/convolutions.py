@@ -41,7 +41,24 @@ def conv1d(
     dilation: Numbers = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Cross-correlate `(N, C, L)` or `(C, L)` with `(O, C / groups, K)` and add a bias `(O,)`. See `conv2d`."""
+    """Cross-correlate `(N, C, L)` or `(C, L)` with `(O, C / groups, K)` and add a bias `(O,)`. See `conv2d`.
+
+    Args:
+        input: Tensor of shape `(N, C, L)` or `(C, L)`.
+        weight: Tensor of shape `(out, C / groups, K)`.
+        bias: Tensor of shape `(out,)`, which is added.
+        stride: Distance between windows.
+        padding: Elements added at both ends of each spatial dimension; or `"same"` or `"valid"`.
+        dilation: Distance between the elements of a window.
+        groups: Number of groups of channels that are convolved separately.
+
+    Returns:
+        Tensor of shape `(N, out, L')` or `(out, L')`.
+
+    Example:
+        >>> wg.conv1d(wg.ones(1, 3, 10), wg.ones(6, 3, 3)).shape
+        weftgrad.Size([1, 6, 8])
+    """
     return _convolve("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -77,6 +94,10 @@ def conv2d(
         ShapeError: Sizes do not fit together.
         DTypeError: The dtypes are not one floating dtype.
         ArgumentError: An argument has the wrong type.
+
+    Example:
+        >>> wg.conv2d(wg.ones(1, 3, 10, 10), wg.ones(6, 3, 3, 3)).shape
+        weftgrad.Size([1, 6, 8, 8])
     """
     return _convolve("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
@@ -93,6 +114,22 @@ def conv3d(
     """Cross-correlate `(N, C, D, H, W)` or `(C, D, H, W)` with `(O, C / groups, KD, KH, KW)` and add a bias `(O,)`.
 
     See `conv2d`.
+
+    Args:
+        input: Tensor of shape `(N, C, D, H, W)` or `(C, D, H, W)`.
+        weight: Tensor of shape `(out, C / groups, KD, KH, KW)`.
+        bias: Tensor of shape `(out,)`, which is added.
+        stride: Distance between windows.
+        padding: Elements added at both ends of each spatial dimension; or `"same"` or `"valid"`.
+        dilation: Distance between the elements of a window.
+        groups: Number of groups of channels that are convolved separately.
+
+    Returns:
+        Tensor with `out` channels.
+
+    Example:
+        >>> wg.conv3d(wg.ones(1, 3, 8, 8, 8), wg.ones(6, 3, 3, 3, 3)).shape
+        weftgrad.Size([1, 6, 6, 6, 6])
     """
     return _convolve("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
@@ -107,7 +144,25 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: Numbers = 1,
 ) -> Tensor:
-    """Transpose `conv1d`: `(N, C, L)` or `(C, L)` with a weight `(C, O / groups, K)`. See `conv_transpose2d`."""
+    """Transpose `conv1d`: `(N, C, L)` or `(C, L)` with a weight `(C, O / groups, K)`. See `conv_transpose2d`.
+
+    Args:
+        input: Tensor of shape `(N, C, L)` or `(C, L)`.
+        weight: Tensor of shape `(C, out / groups, K)`.
+        bias: Tensor of shape `(out,)`, which is added.
+        stride: Distance between windows.
+        padding: Elements removed at both ends of each spatial dimension of the result.
+        output_padding: Elements added at one end of each spatial dimension of the result.
+        groups: Number of groups of channels that are convolved separately.
+        dilation: Distance between the elements of a window.
+
+    Returns:
+        Tensor with `out` channels.
+
+    Example:
+        >>> wg.conv_transpose1d(wg.ones(1, 3, 10), wg.ones(3, 6, 2), stride=2).shape
+        weftgrad.Size([1, 6, 20])
+    """
     return _convolve_transposed(
         "conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation
     )
@@ -144,6 +199,10 @@ def conv_transpose2d(
         ShapeError: Sizes do not fit together.
         DTypeError: The dtypes are not one floating dtype.
         ArgumentError: An argument has the wrong type.
+
+    Example:
+        >>> wg.conv_transpose2d(wg.ones(1, 3, 5, 5), wg.ones(3, 6, 2, 2), stride=2).shape
+        weftgrad.Size([1, 6, 10, 10])
     """
     return _convolve_transposed(
         "conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation
@@ -163,6 +222,23 @@ def conv_transpose3d(
     """Transpose `conv3d`: `(N, C, D, H, W)` or `(C, D, H, W)` with a weight `(C, O / groups, KD, KH, KW)`.
 
     See `conv_transpose2d`.
+
+    Args:
+        input: Tensor of shape `(N, C, D, H, W)` or `(C, D, H, W)`.
+        weight: Tensor of shape `(C, out / groups, KD, KH, KW)`.
+        bias: Tensor of shape `(out,)`, which is added.
+        stride: Distance between windows.
+        padding: Elements removed at both ends of each spatial dimension of the result.
+        output_padding: Elements added at one end of each spatial dimension of the result.
+        groups: Number of groups of channels that are convolved separately.
+        dilation: Distance between the elements of a window.
+
+    Returns:
+        Tensor with `out` channels.
+
+    Example:
+        >>> wg.conv_transpose3d(wg.ones(1, 3, 4, 4, 4), wg.ones(3, 6, 2, 2, 2), stride=2).shape
+        weftgrad.Size([1, 6, 8, 8, 8])
     """
     return _convolve_transposed(
         "conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation

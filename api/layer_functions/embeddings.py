@@ -65,6 +65,11 @@ def embedding(
         IndexOutOfRange: An index or `padding_idx` is out of range.
         ShapeError: `weight` is not a matrix.
         NotSupported: `sparse` is True.
+
+    Example:
+        >>> wg.nn.functional.embedding(wg.tensor([1, 0]), wg.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        tensor([[3., 4.],
+                [1., 2.]])
     """
     only_tensors("embedding", input, weight)
     padding_row = _check_table(weight, padding_idx, sparse, "embedding")
@@ -112,6 +117,11 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 
     Raises:
         IndexOutOfRange: A class is out of range.
+
+    Example:
+        >>> wg.nn.functional.one_hot(wg.tensor([0, 2]))
+        tensor([[1, 0, 0],
+                [0, 0, 1]])
     """
     only_tensors("one_hot", tensor)
     if tensor.meta.dtype.kind not in "ui":
@@ -159,6 +169,10 @@ def embedding_bag(
         ShapeError: Shapes do not fit.
         ArgumentError: Arguments contradict each other.
         NotSupported: `sparse`, or weights with another mode than "sum".
+
+    Example:
+        >>> wg.nn.functional.embedding_bag(wg.tensor([[0, 1]]), wg.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        tensor([[2., 3.]])
     """
     where = "embedding_bag"
     only_tensors(where, input, weight)

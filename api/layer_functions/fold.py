@@ -53,6 +53,10 @@ def unfold(input: Tensor, kernel_size: Size, dilation: Size = 1, padding: Size =
 
     Raises:
         ShapeError: No window fits.
+
+    Example:
+        >>> wg.nn.functional.unfold(wg.ones(1, 3, 4, 4), (2, 2), stride=2).shape
+        weftgrad.Size([1, 12, 4])
     """
     kernel, strides, pad_sizes, dilations = _block_geometry("unfold", kernel_size, dilation, padding, stride)
     size = spatial_sizes(input, 2, "unfold", "buif")
@@ -80,6 +84,10 @@ def fold(
 
     Raises:
         ShapeError: The number of columns `L` is not the number of windows.
+
+    Example:
+        >>> wg.nn.functional.fold(wg.ones(1, 12, 4), (4, 4), (2, 2), stride=2).shape
+        weftgrad.Size([1, 3, 4, 4])
     """
     only_tensors("fold", input)
     size = window_sizes(output_size, 2, "fold", "output_size", 1, allow_single=False)

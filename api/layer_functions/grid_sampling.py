@@ -51,6 +51,10 @@ def grid_sample(
         DTypeError: The dtypes are not one floating dtype.
         ArgumentError: An unknown mode.
         NotSupported: "bicubic" with a 5-d input.
+
+    Example:
+        >>> wg.nn.functional.grid_sample(wg.ones(1, 3, 4, 4), wg.zeros(1, 2, 2, 2), align_corners=False).shape
+        weftgrad.Size([1, 3, 2, 2])
     """
     where = "grid_sample"
     only_tensors(where, input, grid)
@@ -107,6 +111,11 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         ShapeError: The shapes do not fit.
         ArgumentError: `theta` is not floating.
         NotSupported: `size` has another number of dimensions.
+
+    Example:
+        >>> identity = wg.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+        >>> wg.nn.functional.affine_grid(identity, (1, 1, 2, 2), align_corners=False).shape
+        weftgrad.Size([1, 2, 2, 2])
     """
     where = "affine_grid"
     only_tensors(where, theta)

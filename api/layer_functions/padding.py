@@ -26,10 +26,17 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             "replicate" (repeat the edge elements) or "circular" (wrap around; cropping comes first).
         value: Fill value for "constant" (default 0).
 
+    Returns:
+        Tensor of the dtype of `input`.
+
     Raises:
         ShapeError: `pad` has an odd length or too many numbers, a size would be negative, or "reflect" or "circular"
             need more elements than the input has.
         NotSupported: The mode is unknown, or does not support this number of dimensions.
+
+    Example:
+        >>> wg.nn.functional.pad(wg.tensor([1, 2]), (1, 2), value=9)
+        tensor([9, 1, 2, 9, 9])
     """
     only_tensors("pad", input)
     counts = _pad_amounts(pad, input)

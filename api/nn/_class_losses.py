@@ -121,9 +121,16 @@ def nll_loss(
         reduce: Deprecated.
         reduction: `"mean"`, `"sum"` or `"none"`.
 
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each sample.
+
     Raises:
         IndexOutOfRange: If a target is neither a class nor `ignore_index`. On `cpu` it is raised at once, on other
             devices when the host next waits for them.
+
+    Example:
+        >>> wg.nn.functional.nll_loss(wg.tensor([[-1.0, -2.0]]), wg.tensor([1]))
+        tensor(2.)
     """
     reduction = resolve_reduction(size_average, reduce, reduction)
     dim, target, all_count = _check_classes(input, target, weight, ignore_index, "nll_loss")
@@ -150,10 +157,17 @@ def cross_entropy(
         reduction: `"mean"`, `"sum"` or `"none"`.
         label_smoothing: Weight s of the uniform distribution: the target gets 1 - s, and every class s / C.
 
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each sample.
+
     Raises:
         IndexOutOfRange: If a target is neither a class nor `ignore_index`. On `cpu` it is raised at once (the host
             waits for the target, not for the logits), on other devices when the host next waits for them.
         DomainError: If `label_smoothing` lies outside [0, 1], or `ignore_index` is used with probabilities.
+
+    Example:
+        >>> wg.nn.functional.cross_entropy(wg.tensor([[0.0, 0.0]]), wg.tensor([1]))
+        tensor(0.6931)
     """
     if not 0 <= label_smoothing <= 1:
         raise DomainError(f"cross_entropy: label_smoothing lies between 0 and 1, not {label_smoothing}")
@@ -219,10 +233,17 @@ def multi_margin_loss(
         reduce: Deprecated.
         reduction: `"mean"`, `"sum"` or `"none"`.
 
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each sample.
+
     Raises:
         ArgumentError: If `p` is neither 1 nor 2. It is also a `ValueError`.
         ShapeError: If shapes do not fit.
         IndexOutOfRange: If a target is not a class.
+
+    Example:
+        >>> wg.nn.functional.multi_margin_loss(wg.tensor([[0.0, 0.0]]), wg.tensor([1]))
+        tensor(0.5000)
     """
     caller = "multi_margin_loss"
     reduction = resolve_reduction(size_average, reduce, reduction)
@@ -259,10 +280,17 @@ def multilabel_margin_loss(
         reduce: Deprecated.
         reduction: `"mean"`, `"sum"` or `"none"`.
 
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each sample.
+
     Raises:
         ShapeError: If shapes do not fit.
         DTypeError: If targets are not int64.
         IndexOutOfRange: If a target is neither a class nor -1.
+
+    Example:
+        >>> wg.nn.functional.multilabel_margin_loss(wg.tensor([[0.0, 0.0]]), wg.tensor([[1, -1]]))
+        tensor(0.5000)
     """
     caller = "multilabel_margin_loss"
     reduction = resolve_reduction(size_average, reduce, reduction)
@@ -289,7 +317,23 @@ def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """Compute `binary_cross_entropy_with_logits` times `weight`, averaged over the last dimension, the classes."""
+    """Compute `binary_cross_entropy_with_logits` times `weight`, averaged over the last dimension, the classes.
+
+    Args:
+        input: Logits of shape `(N, C)`.
+        target: Tensor of 0 and 1 of shape `(N, C)`.
+        weight: Factor of each class: `(C,)`.
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each sample.
+
+    Example:
+        >>> wg.nn.functional.multilabel_soft_margin_loss(wg.tensor([[0.0, 0.0]]), wg.tensor([[1.0, 0.0]]))
+        tensor(0.6931)
+    """
     caller = "multilabel_soft_margin_loss"
     reduction = resolve_reduction(size_average, reduce, reduction)
     only_tensors(caller, input, target)

@@ -44,11 +44,19 @@ def ctc_loss(
         reduction: `"mean"` divides each loss by its number of labels and averages; `"sum"` or `"none"`.
         zero_infinity: Replace infinite losses, of labels without an alignment, and their gradients by 0.
 
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each sample.
+
     Raises:
         ShapeError: If shapes or lengths do not fit.
         UnsupportedDType: For another dtype of `log_probs`.
         DTypeError: If lengths are not integers.
         IndexOutOfRange: If a label is not a class.
+
+    Example:
+        >>> log_probabilities = wg.zeros(4, 1, 3).log_softmax(2)
+        >>> wg.nn.functional.ctc_loss(log_probabilities, wg.tensor([[1, 2]]), wg.tensor([4]), wg.tensor([2])).shape
+        weftgrad.Size([])
     """
     only_tensors(_OP_NAME, log_probs, targets)
     check_reduction(reduction, _OP_NAME)

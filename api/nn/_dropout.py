@@ -35,9 +35,16 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         training: False returns the input.
         inplace: Overwrite the input.
 
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
     Raises:
         ArgumentError: If `p` lies outside [0, 1]. It is also a `ValueError`.
         UnsupportedDType: For integer tensors.
+
+    Example:
+        >>> wg.nn.functional.dropout(wg.ones(2, 3), 0.5, training=False).shape
+        weftgrad.Size([2, 3])
     """
     _check_probability(p, "dropout")
     if not training or p == 0:
@@ -58,7 +65,21 @@ def _draw_channel_mask(input: Tensor, p: float, scale: float, caller: str) -> An
 
 
 def feature_dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Apply `dropout` to whole channels, that is, to dimensions 0 and 1 together (Tompson et al. 2015)."""
+    """Apply `dropout` to whole channels, that is, to dimensions 0 and 1 together (Tompson et al. 2015).
+
+    Args:
+        input: Tensor of shape `(N, C, *)`.
+        p: Probability with which a channel is dropped.
+        training: Whether to drop elements; False returns `input`.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.feature_dropout(wg.ones(2, 3, 4), 0.5, training=False).shape
+        weftgrad.Size([2, 3, 4])
+    """
     _check_probability(p, "feature_dropout")
     if not training or p == 0:
         return input
@@ -78,6 +99,19 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     """Apply `dropout` to whole channels of `(N, C, L)` or `(C, L)`.
 
     Raise `ShapeError` for other numbers of dimensions.
+
+    Args:
+        input: Tensor of shape `(N, C, L)` or `(C, L)`.
+        p: Probability with which a channel is dropped.
+        training: Whether to drop elements; False returns `input`.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.dropout1d(wg.ones(2, 3, 4), 0.5, training=False).shape
+        weftgrad.Size([2, 3, 4])
     """
     if input.meta.ndim not in (2, 3):
         raise ShapeError(f"dropout1d: takes (N, C, L) or (C, L), not shape {list(input.meta.shape)}; use dropout")
@@ -88,6 +122,19 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     """Apply `dropout` to whole channels of `(N, C, H, W)`.
 
     As in PyTorch, 3-D input is treated as `(N, C, L)`, with a warning.
+
+    Args:
+        input: Tensor of shape `(N, C, H, W)`.
+        p: Probability with which a channel is dropped.
+        training: Whether to drop elements; False returns `input`.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.dropout2d(wg.ones(2, 3, 4, 4), 0.5, training=False).shape
+        weftgrad.Size([2, 3, 4, 4])
     """
     if input.meta.ndim not in (3, 4):
         warnings.warn(_unexpected_shape_message("dropout2d", input, "(N, C, H, W)"), stacklevel=2)
@@ -97,7 +144,21 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Apply `dropout` to whole channels of `(N, C, D, H, W)` or `(C, D, H, W)`."""
+    """Apply `dropout` to whole channels of `(N, C, D, H, W)` or `(C, D, H, W)`.
+
+    Args:
+        input: Tensor of shape `(N, C, D, H, W)` or `(C, D, H, W)`.
+        p: Probability with which a channel is dropped.
+        training: Whether to drop elements; False returns `input`.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.dropout3d(wg.ones(2, 3, 4, 4, 4), 0.5, training=False).shape
+        weftgrad.Size([2, 3, 4, 4, 4])
+    """
     if input.meta.ndim not in (4, 5):
         warnings.warn(_unexpected_shape_message("dropout3d", input, "(N, C, D, H, W) or (C, D, H, W)"), stacklevel=2)
     return _drop_channels(input, p, training, inplace, "dropout3d", input.meta.ndim == 5)
@@ -122,6 +183,19 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
     Scale and shift preserve mean 0 and variance 1. Source: Klambauer et al. 2017, section 3.
 
     Without `training`, return the input. For p = 1, return zeros.
+
+    Args:
+        input: Tensor of shape `(*)`.
+        p: Probability with which an element is dropped.
+        training: Whether to drop elements; False returns `input`.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.alpha_dropout(wg.ones(2, 3), 0.5, training=False).shape
+        weftgrad.Size([2, 3])
     """
     _check_probability(p, "alpha_dropout")
     if not training or p == 0:
@@ -141,7 +215,21 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
 
 
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """Apply `alpha_dropout` to whole channels, that is, to dimensions 0 and 1 together."""
+    """Apply `alpha_dropout` to whole channels, that is, to dimensions 0 and 1 together.
+
+    Args:
+        input: Tensor of shape `(N, C, *)`.
+        p: Probability with which a channel is dropped.
+        training: Whether to drop elements; False returns `input`.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.feature_alpha_dropout(wg.ones(2, 3, 4), 0.5, training=False).shape
+        weftgrad.Size([2, 3, 4])
+    """
     _check_probability(p, "feature_alpha_dropout")
     if not training or p == 0:
         return input

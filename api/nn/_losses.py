@@ -48,8 +48,15 @@ def mse_loss(
         reduction: `"mean"`, `"sum"` or `"none"`.
         weight: Factor of each loss, of the input's shape. The mean then divides by the sum of the weights.
 
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each element.
+
     Raises:
         UnsupportedDType: For integer tensors.
+
+    Example:
+        >>> wg.nn.functional.mse_loss(wg.tensor([1.0, 2.0]), wg.tensor([1.0, 4.0]))
+        tensor(2.)
     """
     warn_if_broadcast(input, target, "mse_loss")
     reduction = resolve_reduction(size_average, reduce, reduction)
@@ -60,7 +67,23 @@ def l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Compute the absolute error |input - target|. Shapes and `weight` are as in `mse_loss`."""
+    """Compute the absolute error |input - target|. Shapes and `weight` are as in `mse_loss`.
+
+    Args:
+        input: Tensor.
+        target: Tensor.
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+        weight: Factor of each element's loss.
+
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each element.
+
+    Example:
+        >>> wg.nn.functional.l1_loss(wg.tensor([1.0, 2.0]), wg.tensor([1.0, 4.0]))
+        tensor(1.)
+    """
     warn_if_broadcast(input, target, "l1_loss")
     reduction = resolve_reduction(size_average, reduce, reduction)
     return reduce_weighted_losses(_ops.absolute_error(input, target), reduction, "l1_loss", weight, input)
@@ -75,6 +98,21 @@ def smooth_l1_loss(
     Source: Girshick 2015, arXiv 1504.08083.
 
     `beta=0` is `l1_loss`. A negative `beta` raises `DomainError`, which is a `RuntimeError`.
+
+    Args:
+        input: Tensor.
+        target: Tensor.
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+        beta: Difference below which the loss is quadratic.
+
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each element.
+
+    Example:
+        >>> wg.nn.functional.smooth_l1_loss(wg.tensor([1.0, 2.0]), wg.tensor([1.0, 4.0]))
+        tensor(0.7500)
     """
     warn_if_broadcast(input, target, "smooth_l1_loss")
     reduction = resolve_reduction(size_average, reduce, reduction)
@@ -96,8 +134,15 @@ def huber_loss(
         delta: Error at which the loss becomes linear.
         weight: Factor of each loss, of the input's shape.
 
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each element.
+
     Raises:
         DomainError: If `delta` is not positive. It is also a `RuntimeError`.
+
+    Example:
+        >>> wg.nn.functional.huber_loss(wg.tensor([1.0, 2.0]), wg.tensor([1.0, 4.0]))
+        tensor(0.7500)
     """
     warn_if_broadcast(input, target, "huber_loss")
     if delta <= 0:
@@ -123,8 +168,15 @@ def binary_cross_entropy(
         reduce: Deprecated.
         reduction: `"mean"`, `"sum"` or `"none"`.
 
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each element.
+
     Raises:
         ShapeError: If the shapes differ. It is also a `ValueError`.
+
+    Example:
+        >>> wg.nn.functional.binary_cross_entropy(wg.tensor([0.5]), wg.tensor([1.0]))
+        tensor(0.6931)
     """
     reduction = resolve_reduction(size_average, reduce, reduction)
     check_tensors_of_equal_shape(input, target, "binary_cross_entropy")
@@ -149,8 +201,15 @@ def binary_cross_entropy_with_logits(
         reduction: `"mean"`, `"sum"` or `"none"`.
         pos_weight: Factor of the losses of positive targets, broadcastable to the input.
 
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each element.
+
     Raises:
         ShapeError: If the shapes differ. It is also a `ValueError`.
+
+    Example:
+        >>> wg.nn.functional.binary_cross_entropy_with_logits(wg.tensor([0.0]), wg.tensor([1.0]))
+        tensor(0.6931)
     """
     reduction = resolve_reduction(size_average, reduce, reduction)
     check_tensors_of_equal_shape(input, target, "binary_cross_entropy_with_logits")
@@ -177,6 +236,14 @@ def kl_div(
         reduction: `"batchmean"` divides the sum by the first size, as the definition does. `"mean"` divides it by the
             number of elements, with a `UserWarning`. `"sum"` or `"none"`.
         log_target: Whether the target holds log-probabilities.
+
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each element.
+
+    Example:
+        >>> p = wg.tensor([[0.5, 0.5]])
+        >>> wg.nn.functional.kl_div(p.log(), p, reduction='batchmean')
+        tensor(0.)
     """
     only_tensors("kl_div", input, target)
     if size_average is None and reduce is None and reduction == "mean":
@@ -209,6 +276,13 @@ def poisson_nll_loss(
         eps: Added to the rate before its logarithm.
         reduce: Deprecated.
         reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each element.
+
+    Example:
+        >>> wg.nn.functional.poisson_nll_loss(wg.tensor([0.0]), wg.tensor([2.0]))
+        tensor(1.)
     """
     reduction = resolve_reduction(size_average, reduce, reduction)
     only_tensors("poisson_nll_loss", input, target)
@@ -243,9 +317,16 @@ def gaussian_nll_loss(
         eps: Smallest variance.
         reduction: `"mean"`, `"sum"` or `"none"`.
 
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each element.
+
     Raises:
         ArgumentError: For negative variances. It is also a `ValueError`.
         ShapeError: For another shape of `var`.
+
+    Example:
+        >>> wg.nn.functional.gaussian_nll_loss(wg.tensor([1.0]), wg.tensor([3.0]), wg.tensor([1.0]))
+        tensor(2.)
     """
     only_tensors("gaussian_nll_loss", input, target)
     if isinstance(var, (int, float)):
@@ -276,7 +357,22 @@ def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """Compute log(1 + exp(-target * input)), for targets of 1 and -1. Shapes broadcast."""
+    """Compute log(1 + exp(-target * input)), for targets of 1 and -1. Shapes broadcast.
+
+    Args:
+        input: Tensor.
+        target: Tensor of 1 and -1.
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each element.
+
+    Example:
+        >>> wg.nn.functional.soft_margin_loss(wg.tensor([0.0]), wg.tensor([1.0]))
+        tensor(0.6931)
+    """
     reduction = resolve_reduction(size_average, reduce, reduction)
     only_tensors("soft_margin_loss", input, target)
     return reduce_losses(_ops.soft_margin_error(input, target), reduction, "soft_margin_loss")
@@ -286,7 +382,23 @@ def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """Compute `input` where the target is 1, max(0, margin - input) where it is -1, and their sum elsewhere."""
+    """Compute `input` where the target is 1, max(0, margin - input) where it is -1, and their sum elsewhere.
+
+    Args:
+        input: Tensor.
+        target: Tensor of 1 and -1.
+        margin: Value from which an element with target -1 costs nothing.
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each element.
+
+    Example:
+        >>> wg.nn.functional.hinge_embedding_loss(wg.tensor([2.0, 0.25]), wg.tensor([1.0, -1.0]))
+        tensor(1.3750)
+    """
     reduction = resolve_reduction(size_average, reduce, reduction)
     only_tensors("hinge_embedding_loss", input, target)
     input, target = autocast_operands(registry["soft_margin_error"], input, target)

@@ -76,9 +76,16 @@ def layer_norm(
         bias: Summand of the same shape and dtype.
         eps: Added to the biased variance.
 
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
     Raises:
         ShapeError: If shapes do not fit.
         DTypeError: If dtypes do not fit.
+
+    Example:
+        >>> wg.nn.functional.layer_norm(wg.tensor([[1.0, 3.0]]), (2,))
+        tensor([[-1.0000,  1.0000]])
     """
     shape = _check_normalized_shape(input, normalized_shape, "layer_norm", weight=weight, bias=bias)
     return _ops.layer_norm(input, shape, weight, bias, eps)
@@ -94,6 +101,13 @@ def rms_norm(
         normalized_shape: Sizes of the trailing dimensions.
         weight: Factor of shape `normalized_shape`; the input's dtype, or float32 with a half-precision input.
         eps: Added to the mean square; None means the machine epsilon of the input's dtype.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.rms_norm(wg.tensor([[3.0, 3.0]]), (2,))
+        tensor([[1., 1.]])
     """
     shape = _check_normalized_shape(input, normalized_shape, "rms_norm", weight=weight)
     if eps is None:
@@ -183,9 +197,17 @@ def group_norm(
         bias: Summand per channel, `(C)`.
         eps: Added to the biased variance.
 
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
     Raises:
         ShapeError: If `num_groups` does not divide C.
         DTypeError: If dtypes do not fit.
+
+    Example:
+        >>> wg.nn.functional.group_norm(wg.tensor([[[1.0], [3.0]]]), 1)
+        tensor([[[-1.0000],
+                 [ 1.0000]]])
     """
     channels = _check_channel_params(input, "group_norm", weight=weight, bias=bias)
     if num_groups < 1 or channels % num_groups:
@@ -214,10 +236,17 @@ def instance_norm(
         momentum: Weight of the input's statistics in the update.
         eps: Added to the variance.
 
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
     Raises:
         ShapeError: If shapes do not fit.
         DTypeError: If dtypes do not fit.
         DomainError: If running statistics are missing.
+
+    Example:
+        >>> wg.nn.functional.instance_norm(wg.tensor([[[1.0, 3.0]]]))
+        tensor([[[-1.0000,  1.0000]]])
     """
     caller = "instance_norm"
     params = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
@@ -250,10 +279,18 @@ def batch_norm(
         momentum: Weight of the batch's statistics in the update.
         eps: Added to the variance.
 
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
     Raises:
         ShapeError: If shapes do not fit.
         DTypeError: If dtypes do not fit.
         ArgumentError: If `momentum` is not a number, or `eps` is not positive in training.
+
+    Example:
+        >>> wg.nn.functional.batch_norm(wg.tensor([[1.0], [3.0]]), None, None, training=True)
+        tensor([[-1.0000],
+                [ 1.0000]])
     """
     caller = "batch_norm"
     params = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
@@ -287,8 +324,15 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         beta: Exponent.
         k: Summand.
 
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
     Raises:
         ShapeError: For fewer than three dimensions.
+
+    Example:
+        >>> wg.nn.functional.local_response_norm(wg.zeros(1, 3, 2), 3).shape
+        weftgrad.Size([1, 3, 2])
     """
     only_tensors("local_response_norm", input)
     shape = input.meta.shape
@@ -311,6 +355,13 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, o
         dim: Dimension of the vectors.
         eps: Smallest divisor.
         out: Tensor for the result.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.nn.functional.normalize(wg.tensor([[3.0, 4.0]]))
+        tensor([[0.6000, 0.8000]])
     """
     if p == 2 and out is None:
         return _ops.normalize_l2(input, dim, eps)

@@ -32,6 +32,22 @@ def margin_ranking_loss(
 
     Raises:
         ShapeError: If numbers of dimensions differ; sizes broadcast. It is also a `RuntimeError`.
+
+    Args:
+        input1: Tensor.
+        input2: Tensor.
+        target: 1 where `input1` should be larger, -1 where it should be smaller.
+        margin: Difference from which a pair in the right order costs nothing.
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each element.
+
+    Example:
+        >>> wg.nn.functional.margin_ranking_loss(wg.tensor([1.0]), wg.tensor([3.0]), wg.tensor([1.0]))
+        tensor(2.)
     """
     reduction = resolve_reduction(size_average, reduce, reduction)
     only_tensors("margin_ranking_loss", input1, input2, target)
@@ -60,8 +76,15 @@ def cosine_embedding_loss(
         reduce: Deprecated.
         reduction: `"mean"`, `"sum"` or `"none"`.
 
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each sample.
+
     Raises:
         ShapeError: For other numbers of dimensions.
+
+    Example:
+        >>> wg.nn.functional.cosine_embedding_loss(wg.tensor([[1.0, 0.0]]), wg.tensor([[0.0, 1.0]]), wg.tensor([1.0]))
+        tensor(1.)
     """
     reduction = resolve_reduction(size_average, reduce, reduction)
     only_tensors("cosine_embedding_loss", input1, input2, target)
@@ -108,9 +131,16 @@ def triplet_margin_loss(
         reduce: Deprecated.
         reduction: `"mean"`, `"sum"` or `"none"`.
 
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each sample.
+
     Raises:
         ArgumentError: If the margin is not positive. It is also a `ValueError`.
         ShapeError: If numbers of dimensions differ.
+
+    Example:
+        >>> wg.nn.functional.triplet_margin_loss(wg.tensor([[0.0]]), wg.tensor([[2.0]]), wg.tensor([[1.0]]), eps=0.0)
+        tensor(2.)
     """
     reduction = resolve_reduction(size_average, reduce, reduction)
     _check_triplet("triplet_margin_loss", margin, (anchor, positive, negative))
