@@ -6,6 +6,7 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import re
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,7 @@ def _modules_with_examples() -> list[str]:
         if name.split(".")[1] in ("_generated", "templates", "bench", "runtime", "codegen"):
             continue
         spec = finder.find_spec(name)
-        if spec and spec.origin and "\n        >>> " in Path(spec.origin).read_text(encoding="utf-8"):
+        if spec and spec.origin and re.search(r"\n {8,}>>> ", Path(spec.origin).read_text(encoding="utf-8")):
             modules.append(name)
     return modules
 

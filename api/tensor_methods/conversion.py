@@ -40,7 +40,18 @@ class Conversions(TensorBase):
     # Copies
 
     def clone(self, *, memory_format: Any = None) -> Tensor:
-        """Return a copy; gradients flow back to this tensor."""
+        """Return a copy; gradients flow back to this tensor.
+
+        Args:
+            memory_format: Accepted for compatibility with PyTorch.
+
+        Returns:
+            Tensor with memory of its own.
+
+        Example:
+            >>> wg.tensor([1, 2]).clone()
+            tensor([1, 2])
+        """
         return call(registry["copy"], (self,), (None,))
 
     def copy_(self, source: Any, non_blocking: bool = False) -> Tensor:
@@ -60,7 +71,18 @@ class Conversions(TensorBase):
         return call_into(registry["copy"], (source,), (None,), (self,), in_place=True)
 
     def fill_(self, value: Any) -> Tensor:
-        """Set every element to a number or a 0-d tensor, whose gradient is the sum of this tensor's gradient."""
+        """Set every element to a number or a 0-d tensor, whose gradient is the sum of this tensor's gradient.
+
+        Args:
+            value: Number, or a tensor of shape `()`.
+
+        Returns:
+            This tensor.
+
+        Example:
+            >>> wg.empty(2).fill_(3)
+            tensor([3., 3.])
+        """
         if is_recorded(value):
             if value.meta.ndim:
                 raise ShapeError(f"fill_: takes a number or a tensor without dimensions, not shape {list(value.shape)}")
@@ -72,7 +94,15 @@ class Conversions(TensorBase):
         return call_into(registry["fill"], (self, number), (), (self,), in_place=True)
 
     def zero_(self) -> Tensor:
-        """Set every element to 0."""
+        """Set every element to 0.
+
+        Returns:
+            This tensor.
+
+        Example:
+            >>> wg.empty(2).zero_()
+            tensor([0., 0.])
+        """
         return self.fill_(0)
 
     def to(
@@ -125,11 +155,30 @@ class Conversions(TensorBase):
         return self.to(dtype=legacy_constructors.dtype_of(dtype), non_blocking=non_blocking)
 
     def type_as(self, other: Tensor) -> Tensor:
-        """Convert to the dtype of `other`."""
+        """Convert to the dtype of `other`.
+
+        Args:
+            other: Tensor whose dtype and device the result has.
+
+        Returns:
+            Tensor.
+
+        Example:
+            >>> wg.tensor([1]).type_as(wg.tensor([0.5]))
+            tensor([1.])
+        """
         return self.to(dtype=other.meta.dtype)
 
     def cpu(self) -> Tensor:
-        """Copy to the host, or return the tensor itself if it is there."""
+        """Copy to the host, or return the tensor itself if it is there.
+
+        Returns:
+            This tensor if it is there already, else a copy.
+
+        Example:
+            >>> wg.tensor([1]).cpu().device
+            device(type='cpu')
+        """
         return self.to(device="cpu")
 
     def cuda(self, device: Any = None) -> Tensor:
@@ -141,60 +190,167 @@ class Conversions(TensorBase):
         return host_data.pin_memory(self, to_device("cuda:0" if device is None else device))
 
     def is_pinned(self, device: Any = None) -> builtins.bool:
-        """Return True if the memory is page-locked for a CUDA device."""
+        """Return True if the memory is page-locked for a CUDA device.
+
+        Args:
+            device: Accepted for compatibility with PyTorch.
+
+        Returns:
+            Python bool.
+
+        Example:
+            >>> wg.tensor([1]).is_pinned()
+            False
+        """
         return host_data.is_pinned(self, to_device("cuda:0" if device is None else device))
 
     def share_memory_(self) -> Tensor:
-        """Move the storage to memory shared between processes (see `multiprocessing`); views stay valid."""
+        """Move the storage to memory shared between processes (see `multiprocessing`); views stay valid.
+
+        Returns:
+            This tensor.
+
+        Example:
+            >>> wg.tensor([1]).share_memory_().is_shared()
+            True
+        """
         from ..multiprocessing import sharing
 
         sharing.share_tensors([self])
         return self
 
     def is_shared(self) -> builtins.bool:
-        """Return True if the storage is in memory shared between processes."""
+        """Return True if the storage is in memory shared between processes.
+
+        Returns:
+            Python bool.
+
+        Example:
+            >>> wg.tensor([1], device='cpu').is_shared()
+            False
+        """
         from ..multiprocessing import sharing
 
         return sharing.is_shared(self)
 
     def float(self) -> Tensor:
-        """Convert to float32."""
+        """Convert to float32.
+
+        Returns:
+            This tensor if it has the dtype already, else a converted copy.
+
+        Example:
+            >>> wg.tensor([0.0, 2.5]).float()
+            tensor([0.0000, 2.5000])
+        """
         return self.to(dtype=dtypes.float32)
 
     def double(self) -> Tensor:
-        """Convert to float64."""
+        """Convert to float64.
+
+        Returns:
+            This tensor if it has the dtype already, else a converted copy.
+
+        Example:
+            >>> wg.tensor([0.0, 2.5]).double()
+            tensor([0.0000, 2.5000], dtype=weftgrad.float64)
+        """
         return self.to(dtype=dtypes.float64)
 
     def half(self) -> Tensor:
-        """Convert to float16."""
+        """Convert to float16.
+
+        Returns:
+            This tensor if it has the dtype already, else a converted copy.
+
+        Example:
+            >>> wg.tensor([0.0, 2.5]).half()
+            tensor([0.0000, 2.5000], dtype=weftgrad.float16)
+        """
         return self.to(dtype=dtypes.float16)
 
     def bfloat16(self) -> Tensor:
-        """Convert to bfloat16."""
+        """Convert to bfloat16.
+
+        Returns:
+            This tensor if it has the dtype already, else a converted copy.
+
+        Example:
+            >>> wg.tensor([0.0, 2.5]).bfloat16()
+            tensor([0.0000, 2.5000], dtype=weftgrad.bfloat16)
+        """
         return self.to(dtype=dtypes.bfloat16)
 
     def long(self) -> Tensor:
-        """Convert to int64."""
+        """Convert to int64.
+
+        Returns:
+            This tensor if it has the dtype already, else a converted copy.
+
+        Example:
+            >>> wg.tensor([0.0, 2.5]).long()
+            tensor([0, 2])
+        """
         return self.to(dtype=dtypes.int64)
 
     def int(self) -> Tensor:
-        """Convert to int32."""
+        """Convert to int32.
+
+        Returns:
+            This tensor if it has the dtype already, else a converted copy.
+
+        Example:
+            >>> wg.tensor([0.0, 2.5]).int()
+            tensor([0, 2], dtype=weftgrad.int32)
+        """
         return self.to(dtype=dtypes.int32)
 
     def short(self) -> Tensor:
-        """Convert to int16."""
+        """Convert to int16.
+
+        Returns:
+            This tensor if it has the dtype already, else a converted copy.
+
+        Example:
+            >>> wg.tensor([0.0, 2.5]).short()
+            tensor([0, 2], dtype=weftgrad.int16)
+        """
         return self.to(dtype=dtypes.int16)
 
     def char(self) -> Tensor:
-        """Convert to int8."""
+        """Convert to int8.
+
+        Returns:
+            This tensor if it has the dtype already, else a converted copy.
+
+        Example:
+            >>> wg.tensor([0.0, 2.5]).char()
+            tensor([0, 2], dtype=weftgrad.int8)
+        """
         return self.to(dtype=dtypes.int8)
 
     def byte(self) -> Tensor:
-        """Convert to uint8."""
+        """Convert to uint8.
+
+        Returns:
+            This tensor if it has the dtype already, else a converted copy.
+
+        Example:
+            >>> wg.tensor([0.0, 2.5]).byte()
+            tensor([0, 2], dtype=weftgrad.uint8)
+        """
         return self.to(dtype=dtypes.uint8)
 
     def bool(self) -> Tensor:
-        """Convert to bool."""
+        """Convert to bool.
+
+        Returns:
+            This tensor if it has the dtype already, else a converted copy.
+
+        Example:
+            >>> wg.tensor([0.0, 2.5]).bool()
+            tensor([False,  True])
+        """
         return self.to(dtype=dtypes.bool_)
 
     def numpy(self, *, force: builtins.bool = False) -> np.ndarray[Any, Any]:
@@ -202,11 +358,27 @@ class Conversions(TensorBase):
         return host_data.to_numpy(self, force=force)
 
     def tolist(self) -> Any:
-        """Return the elements as nested lists of Python numbers."""
+        """Return the elements as nested lists of Python numbers.
+
+        Returns:
+            Nested lists of Python numbers; a number for a tensor of shape `()`.
+
+        Example:
+            >>> wg.tensor([[1, 2], [3, 4]]).tolist()
+            [[1, 2], [3, 4]]
+        """
         return host_data.host_array(self).tolist()
 
     def item(self) -> builtins.bool | builtins.int | builtins.float:
-        """Return the single element as a Python number. Raises `ShapeError` for several elements."""
+        """Return the single element as a Python number. Raises `ShapeError` for several elements.
+
+        Returns:
+            bool, int or float.
+
+        Example:
+            >>> wg.tensor([2.5]).item()
+            2.5
+        """
         if self.meta.numel != 1:
             raise ShapeError(f"item: takes a tensor of one element; this one has shape {list(self.meta.shape)}")
         return host_data.number(self)
@@ -221,31 +393,92 @@ class Conversions(TensorBase):
         return build(args, self.meta.dtype, self.meta.device if device is None else device)
 
     def new_tensor(self, data: Any, **options: Any) -> Tensor:
-        """Create a tensor from `data` with this tensor's dtype and device."""
+        """Create a tensor from `data` with this tensor's dtype and device.
+
+        Args:
+            data: A number, nested sequences, a NumPy array, or a tensor.
+            **options: `dtype`, `device`, `requires_grad` and further options of the function that creates tensors.
+
+        Returns:
+            Tensor.
+
+        Example:
+            >>> wg.tensor([0.5]).new_tensor([1, 2])
+            tensor([1., 2.])
+        """
         from ..creation.factories import tensor
 
         return tensor(data, **_options_like(self, options))
 
     def new_zeros(self, *size: Any, **options: Any) -> Tensor:
-        """Create zeros with this tensor's dtype and device."""
+        """Create zeros with this tensor's dtype and device.
+
+        Args:
+            *size: The shape, as ints or as one sequence.
+            **options: `dtype`, `device`, `requires_grad` and further options of the function that creates tensors.
+
+        Returns:
+            Tensor.
+
+        Example:
+            >>> wg.tensor([1]).new_zeros(2)
+            tensor([0, 0])
+        """
         from ..creation.factories import zeros
 
         return zeros(*size, **_options_like(self, options))
 
     def new_ones(self, *size: Any, **options: Any) -> Tensor:
-        """Create ones with this tensor's dtype and device."""
+        """Create ones with this tensor's dtype and device.
+
+        Args:
+            *size: The shape, as ints or as one sequence.
+            **options: `dtype`, `device`, `requires_grad` and further options of the function that creates tensors.
+
+        Returns:
+            Tensor.
+
+        Example:
+            >>> wg.tensor([1]).new_ones(2)
+            tensor([1, 1])
+        """
         from ..creation.factories import ones
 
         return ones(*size, **_options_like(self, options))
 
     def new_full(self, size: Sequence[Any], fill_value: Any, **options: Any) -> Tensor:
-        """Create a tensor filled with `fill_value`, with this tensor's dtype and device."""
+        """Create a tensor filled with `fill_value`, with this tensor's dtype and device.
+
+        Args:
+            size: The shape, as ints or as one sequence.
+            fill_value: Number.
+            **options: `dtype`, `device`, `requires_grad` and further options of the function that creates tensors.
+
+        Returns:
+            Tensor.
+
+        Example:
+            >>> wg.tensor([1]).new_full((2,), 7)
+            tensor([7, 7])
+        """
         from ..creation.factories import full
 
         return full(size, fill_value, **_options_like(self, options))
 
     def new_empty(self, *size: Any, **options: Any) -> Tensor:
-        """Create an uninitialised tensor with this tensor's dtype and device."""
+        """Create an uninitialised tensor with this tensor's dtype and device.
+
+        Args:
+            *size: The shape, as ints or as one sequence.
+            **options: `dtype`, `device`, `requires_grad` and further options of the function that creates tensors.
+
+        Returns:
+            Tensor, whose elements are undefined.
+
+        Example:
+            >>> wg.tensor([1]).new_empty(2, 3).shape
+            weftgrad.Size([2, 3])
+        """
         from ..creation.factories import empty as make
 
         return make(*size, **_options_like(self, options))

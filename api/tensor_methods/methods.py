@@ -68,7 +68,20 @@ class _Methods(TensorBase):
     @overload
     def size(self, dim: int) -> int: ...
     def size(self, dim: int | None = None) -> Size | int:
-        """Return the shape, or the size of one dimension."""
+        """Return the shape, or the size of one dimension.
+
+        Args:
+            dim: The dimension; None: all of them.
+
+        Returns:
+            The shape, or the size of one dimension.
+
+        Example:
+            >>> wg.ones(2, 3).size()
+            weftgrad.Size([2, 3])
+            >>> wg.ones(2, 3).size(0)
+            2
+        """
         return Size(self.meta.shape) if dim is None else self.meta.shape[_dim(dim, self.meta.ndim, "size")]
 
     @overload
@@ -76,25 +89,68 @@ class _Methods(TensorBase):
     @overload
     def stride(self, dim: int) -> int: ...
     def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
-        """Return the strides in elements, or that of one dimension."""
+        """Return the strides in elements, or that of one dimension.
+
+        Args:
+            dim: The dimension; None: all of them.
+
+        Returns:
+            Distances between neighbours, in elements.
+
+        Example:
+            >>> wg.ones(2, 3).stride()
+            (3, 1)
+        """
         return self.meta.strides if dim is None else self.meta.strides[_dim(dim, self.meta.ndim, "stride")]
 
     def storage_offset(self) -> int:
-        """Return the number of elements between the start of the storage and the first element."""
+        """Return the number of elements between the start of the storage and the first element.
+
+        Returns:
+            Elements.
+
+        Example:
+            >>> wg.arange(4)[1:].storage_offset()
+            1
+        """
         return (self.start - self.storage.start) // self.meta.dtype.itemsize
 
     def numel(self) -> int:
-        """Return the number of elements."""
+        """Return the number of elements.
+
+        Returns:
+            Python int.
+
+        Example:
+            >>> wg.ones(2, 3).numel()
+            6
+        """
         return int(self.meta.numel)
 
     nelement = numel
 
     def dim(self) -> int:
-        """Return the number of dimensions."""
+        """Return the number of dimensions.
+
+        Returns:
+            Python int.
+
+        Example:
+            >>> wg.ones(2, 3).dim()
+            2
+        """
         return int(self.meta.ndim)
 
     def element_size(self) -> int:
-        """Return the size of one element in bytes."""
+        """Return the size of one element in bytes.
+
+        Returns:
+            Bytes.
+
+        Example:
+            >>> wg.ones(2, 3).element_size()
+            4
+        """
         return int(self.meta.dtype.itemsize)
 
     @property
@@ -108,7 +164,19 @@ class _Methods(TensorBase):
         return int(self.meta.dtype.itemsize)
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Return True if the memory is row-major without gaps, or channels-last if `memory_format` says so."""
+        """Return True if the memory is row-major without gaps, or channels-last if `memory_format` says so.
+
+        Args:
+            memory_format: `"channels_last"` (4 dimensions) or `"channels_last_3d"` (5) asks for channels as the
+                innermost dimension; everything else for row-major order.
+
+        Returns:
+            Python bool.
+
+        Example:
+            >>> wg.ones(2, 3).T.is_contiguous()
+            False
+        """
         if memory_format in ("channels_last", "channels_last_3d"):
             dims = 4 if memory_format == "channels_last" else 5
             return bool(self.meta.ndim == dims and self.movedim(1, -1).is_contiguous())
@@ -125,7 +193,15 @@ class _Methods(TensorBase):
         return int(driver.address(self.storage)) + int(self.start)
 
     def is_floating_point(self) -> bool:
-        """Return True if the dtype is floating."""
+        """Return True if the dtype is floating.
+
+        Returns:
+            Python bool.
+
+        Example:
+            >>> wg.ones(2, 3).is_floating_point()
+            True
+        """
         return bool(self.meta.dtype.is_floating_point)
 
     def is_complex(self) -> bool:
@@ -172,7 +248,16 @@ class _Methods(TensorBase):
         return call(registry["transpose"], (self,), (-2, -1))
 
     def t(self) -> Tensor:
-        """Return the transpose of a matrix; vectors and scalars are returned as they are."""
+        """Return the transpose of a matrix; vectors and scalars are returned as they are.
+
+        Returns:
+            A view of this tensor.
+
+        Example:
+            >>> wg.tensor([[1, 2], [3, 4]]).t()
+            tensor([[1, 3],
+                    [2, 4]])
+        """
         if self.meta.ndim > 2:
             raise ShapeError(f"t: takes at most 2 dimensions, the tensor has {self.meta.ndim}; use .transpose()")
         return call(registry["permute"], (self,), ((1, 0)[2 - self.meta.ndim :],))
@@ -193,7 +278,18 @@ class _Methods(TensorBase):
         return call(registry["view"], (self,), (_sizes(shape),))
 
     def view_as(self, other: Tensor) -> Tensor:
-        """Return a view in the shape of `other`."""
+        """Return a view in the shape of `other`.
+
+        Args:
+            other: Tensor.
+
+        Returns:
+            A view of this tensor.
+
+        Example:
+            >>> wg.ones(2, 3).view_as(wg.ones(6)).shape
+            weftgrad.Size([6])
+        """
         return call(registry["view"], (self,), (other.meta.shape,))
 
     def sum_to_size(self, *size: Any) -> Tensor:
@@ -207,11 +303,34 @@ class _Methods(TensorBase):
         return sum_to(self, target_shape)
 
     def reshape(self, *shape: Any) -> Tensor:
-        """Return the elements in another shape: a view where strides allow it, else a copy."""
+        """Return the elements in another shape: a view where strides allow it, else a copy.
+
+        Args:
+            *shape: New shape, as ints or as one sequence; one -1 stands for the size that the others leave.
+
+        Returns:
+            A view where strides allow it, else a copy.
+
+        Example:
+            >>> wg.arange(6).reshape(2, -1)
+            tensor([[0, 1, 2],
+                    [3, 4, 5]])
+        """
         return views.reshape(self, _sizes(shape))
 
     def reshape_as(self, other: Tensor) -> Tensor:
-        """Reshape to the shape of `other`."""
+        """Reshape to the shape of `other`.
+
+        Args:
+            other: Tensor.
+
+        Returns:
+            A view where strides allow it, else a copy.
+
+        Example:
+            >>> wg.ones(2, 3).reshape_as(wg.ones(6)).shape
+            weftgrad.Size([6])
+        """
         return views.reshape(self, other.meta.shape)
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
@@ -230,22 +349,69 @@ class _Methods(TensorBase):
         return views.reshape(self, (*shape[:a], merged, *shape[b + 1 :]))
 
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Tensor:
-        """Split one dimension into several; `sizes` may have one -1."""
+        """Split one dimension into several; `sizes` may have one -1.
+
+        Args:
+            dim: The dimension to split.
+            sizes: Sizes of the new dimensions; one may be -1.
+
+        Returns:
+            A view of this tensor.
+
+        Example:
+            >>> wg.ones(2, 12).unflatten(1, (3, -1)).shape
+            weftgrad.Size([2, 3, 4])
+        """
         axis = normalize_dim(dim, self.meta.ndim, "unflatten")
         shape = self.meta.shape
         split_sizes = infer_shape(tuple(sizes), shape[axis], "unflatten")
         return call(registry["view"], (self,), ((*shape[:axis], *split_sizes, *shape[axis + 1 :]),))
 
     def permute(self, *dims: Any) -> Tensor:
-        """Return a view with the dimensions in another order."""
+        """Return a view with the dimensions in another order.
+
+        Args:
+            *dims: Dimension of this tensor for each dimension of the result, as ints or as one sequence.
+
+        Returns:
+            A view of this tensor.
+
+        Example:
+            >>> wg.ones(2, 3, 4).permute(2, 0, 1).shape
+            weftgrad.Size([4, 2, 3])
+        """
         return call(registry["permute"], (self,), (_sizes(dims),))
 
     def expand(self, *sizes: Any) -> Tensor:
-        """Return a view with dimensions of size 1 expanded; -1 keeps a size."""
+        """Return a view with dimensions of size 1 expanded; -1 keeps a size.
+
+        Args:
+            *sizes: The shape, as ints or as one sequence; -1 keeps a size.
+
+        Returns:
+            A view, in which repeated elements share memory.
+
+        Example:
+            >>> wg.tensor([[1], [2]]).expand(-1, 2)
+            tensor([[1, 1],
+                    [2, 2]])
+        """
         return call(registry["expand"], (self,), (_sizes(sizes),))
 
     def expand_as(self, other: Tensor) -> Tensor:
-        """Return a view expanded to the shape of `other`."""
+        """Return a view expanded to the shape of `other`.
+
+        Args:
+            other: Tensor.
+
+        Returns:
+            A view, in which repeated elements share memory.
+
+        Example:
+            >>> wg.tensor([[1], [2]]).expand_as(wg.ones(2, 2))
+            tensor([[1, 1],
+                    [2, 2]])
+        """
         return call(registry["expand"], (self,), (other.meta.shape,))
 
     def as_strided(self, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
@@ -269,11 +435,34 @@ class _Methods(TensorBase):
         return call(registry["as_strided"], (self,), (tuple(size), tuple(stride), offset - current_offset))
 
     def contiguous(self, memory_format: Any = None) -> Tensor:
-        """Return the tensor itself if it is contiguous, else a contiguous copy."""
+        """Return the tensor itself if it is contiguous, else a contiguous copy.
+
+        Args:
+            memory_format: Accepted for compatibility with PyTorch.
+
+        Returns:
+            This tensor if it is row-major, else a copy.
+
+        Example:
+            >>> wg.ones(2, 3).T.contiguous().stride()
+            (2, 1)
+        """
         return views.contiguous(self)
 
     def unbind(self, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:
-        """Return the slices along a dimension, as views without it."""
+        """Return the slices along a dimension, as views without it.
+
+        Args:
+            dim: The dimension to remove.
+            axis: NumPy's name for `dim`.
+
+        Returns:
+            As many views as the dimension has elements.
+
+        Example:
+            >>> wg.tensor([[1, 2], [3, 4]]).unbind()
+            (tensor([1, 2]), tensor([3, 4]))
+        """
         if axis is not None:
             dim = resolve_axis_alias("unbind", dim, 0, axis)
         return tuple(call(registry["select"], (self,), (dim, i)) for i in range(self.shape[dim]))
@@ -291,7 +480,18 @@ class _Methods(TensorBase):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Set `requires_grad` of a leaf. Raises `GradientError` for non-leaf and integer tensors."""
+        """Set `requires_grad` of a leaf. Raises `GradientError` for non-leaf and integer tensors.
+
+        Args:
+            requires_grad: Whether to record operations on this tensor.
+
+        Returns:
+            This tensor.
+
+        Example:
+            >>> wg.ones(2).requires_grad_()
+            tensor([1., 1.], requires_grad=True)
+        """
         if self.node is not None and not requires_grad:
             raise GradientError(
                 "requires_grad_: only leaves can be changed; use .detach() for a tensor without history"
