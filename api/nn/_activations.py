@@ -547,8 +547,8 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
 
     Args:
         input: Floating tensor of any shape.
-        dim: The dimension whose elements sum to 1.
-        _stacklevel: Accepted for compatibility with PyTorch.
+        dim: The dimension whose elements sum to 1. None is deprecated: 0 for 0-D, 1-D and 3-D input, otherwise 1.
+        _stacklevel: Frame that a warning names.
         dtype: Dtype in which elements are computed and returned; None: that of `input`.
 
     Returns:
@@ -566,8 +566,8 @@ def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dty
 
     Args:
         input: Floating tensor of any shape.
-        dim: The dimension whose exponentials sum to 1.
-        _stacklevel: Accepted for compatibility with PyTorch.
+        dim: The dimension whose exponentials sum to 1. None is deprecated; see `softmax`.
+        _stacklevel: Frame that a warning names.
         dtype: Dtype in which elements are computed and returned; None: that of `input`.
 
     Returns:
