@@ -70,19 +70,22 @@ from .autograd import (
 )
 from .compiler import compile as compile
 from .creation.factories import *
+from .creation.from_data import *
 from .creation.legacy_constructors import *
 from .creation.legacy_constructors import install as _install_legacy
+from .creation.sequences import *
 from .creation.windows import *
 from .execution.determinism import *
 from .execution.streams import *
 from .execution.threads import *
 from .indexing.gathering import *
 from .indexing.scattering import *
+from .layer_functions.adaptive_pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
+from .layer_functions.adaptive_pooling import adaptive_max_pool1d_with_indices as _adaptive_max_pool1d
 from .layer_functions.channel_shuffle import *
 from .layer_functions.convolutions import *
-from .layer_functions.pooling import adaptive_avg_pool1d as adaptive_avg_pool1d, avg_pool1d as avg_pool1d
+from .layer_functions.pooling import avg_pool1d as avg_pool1d
 from .layer_functions.pooling import max_pool1d as max_pool1d, max_pool1d_with_indices as max_pool1d_with_indices
-from .layer_functions.pooling import adaptive_max_pool1d_with_indices as _adaptive_max_pool1d
 from .layer_functions.pooling import max_pool2d as max_pool2d, max_pool3d as max_pool3d
 from .layer_functions.recurrent import *
 from .linear_algebra.contractions import *

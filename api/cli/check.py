@@ -219,7 +219,7 @@ def suspicious(
 ) -> list[str]:
     """Return the inputs at which the value is finite and a derivative is not, as `input=-100: nan`."""
     from ..autograd import grad
-    from ..creation.factories import tensor
+    from ..creation.from_data import tensor
 
     descriptions = []
     for name in differentiable:

@@ -101,7 +101,7 @@ def arguments(
     shape: tuple[int, ...] = SHAPE,
 ) -> dict[str, Any]:
     """Return an argument for every parameter, by name. With `grad`, value tensors require grad."""
-    from ..creation.factories import tensor
+    from ..creation.from_data import tensor
 
     tensors: dict[str, Any] = {}
     values = arrays(op, rng, shape)

@@ -301,7 +301,7 @@ def norms(device: Device, dtype: DType) -> Iterator[Call]:
 def creation(device: Device, dtype: DType) -> Iterator[Call]:
     """Yield factories, random numbers, and the index arithmetic of `nonzero`, which itself needs computed values."""
     from .. import random
-    from ..creation import factories
+    from ..creation import factories, sequences
     from ..shape import joining
 
     for shape in SHAPES:
@@ -310,9 +310,9 @@ def creation(device: Device, dtype: DType) -> Iterator[Call]:
         yield partial(random.rand, *shape, dtype=dtype, device=device)
         yield partial(random.randn, *shape, dtype=dtype, device=device)
         yield partial(random.randint, 0, 10, shape, device=device)
-        yield partial(factories.linspace, 0, 1, shape[0], dtype=dtype, device=device)
+        yield partial(sequences.linspace, 0, 1, shape[0], dtype=dtype, device=device)
         for fill_dtype in (dtype, dtypes.int64):
-            yield partial(factories.arange, shape[0], dtype=fill_dtype, device=device)
+            yield partial(sequences.arange, shape[0], dtype=fill_dtype, device=device)
         positions = blank(device, shape[0], dtype=dtypes.int64)
         yield partial(_row_column_pairs, positions)
         yield partial(joining.stack, [positions, positions], 1)

@@ -10,7 +10,7 @@ from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.size import Size
-from . import factories
+from . import factories, from_data
 
 __all__ = [
     "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
@@ -37,7 +37,7 @@ def build(args: Sequence[Any], dtype: DType, device: Any = None) -> Tensor:
                 f"a constructor of {dtype.name} got a tensor of {args[0].dtype.name}; use .to({dtype!r})"
             )
         return args[0].detach()
-    return factories.tensor(args[0], dtype=dtype, device=device)
+    return from_data.tensor(args[0], dtype=dtype, device=device)
 
 
 def install() -> None:

@@ -13,7 +13,7 @@ from ..runtime import dtypes
 from ..runtime.errors import DTypeError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import to_integer
-from . import factories
+from . import factories, sequences
 
 __all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window"]
 
@@ -32,7 +32,7 @@ def _window(
         window: Any = factories.ones(1, dtype=result_dtype, device=device)
     else:
         compute_dtype = result_dtype if result_dtype.itemsize > 4 else dtypes.float32
-        phase: Any = factories.arange(points, dtype=compute_dtype, device=device) / max(period, 1)
+        phase: Any = sequences.arange(points, dtype=compute_dtype, device=device) / max(period, 1)
         if not cosines:
             window = 1 - (2 * phase - 1).abs()
         else:

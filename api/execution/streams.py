@@ -210,8 +210,10 @@ def memory_allocated(device: Any = None) -> int:
         Bytes.
 
     Example:
-        >>> wg.memory_allocated('cpu') <= wg.memory_reserved('cpu')
-        True
+        >>> before = wg.memory_allocated('cpu')
+        >>> x = wg.ones(1 << 20, device='cpu')
+        >>> wg.memory_allocated('cpu') - before
+        4194304
     """
     return memory_stats(device)["allocated"]
 
@@ -226,8 +228,12 @@ def max_memory_allocated(device: Any = None) -> int:
         Bytes.
 
     Example:
-        >>> wg.max_memory_allocated('cpu') >= wg.memory_allocated('cpu')
-        True
+        >>> wg.reset_peak_memory_stats('cpu')
+        >>> before = wg.memory_allocated('cpu')
+        >>> x = wg.ones(1 << 20, device='cpu')
+        >>> del x
+        >>> wg.max_memory_allocated('cpu') - before
+        4194304
     """
     return memory_stats(device)["allocated_peak"]
 
@@ -242,7 +248,9 @@ def memory_reserved(device: Any = None) -> int:
         Bytes.
 
     Example:
-        >>> wg.memory_reserved('cpu') >= 0
+        >>> x = wg.ones(1 << 20, device='cpu')
+        >>> del x  # the pool keeps the memory
+        >>> wg.memory_reserved('cpu') - wg.memory_allocated('cpu') >= 4194304
         True
     """
     return memory_stats(device)["reserved"]
@@ -258,7 +266,11 @@ def max_memory_reserved(device: Any = None) -> int:
         Bytes.
 
     Example:
-        >>> wg.max_memory_reserved('cpu') >= wg.memory_reserved('cpu')
+        >>> wg.reset_peak_memory_stats('cpu')
+        >>> x = wg.ones(1 << 20, device='cpu')
+        >>> del x
+        >>> released = wg.empty_cache('cpu')
+        >>> wg.max_memory_reserved('cpu') - wg.memory_reserved('cpu') >= 4194304
         True
     """
     return memory_stats(device)["reserved_peak"]
@@ -289,7 +301,7 @@ def memory_snapshot(device: Any = None) -> list[Any]:
         A record for each segment.
 
     Example:
-        >>> isinstance(wg.memory_snapshot('cpu'), list)
+        >>> sum(segment.size for segment in wg.memory_snapshot('cpu')) == wg.memory_reserved('cpu')
         True
     """
     return [segment for pool in list(to_device(device).driver.budget.pools) for segment in pool.snapshot()]
@@ -305,7 +317,9 @@ def empty_cache(device: Any = None) -> int:
         Bytes that were returned.
 
     Example:
-        >>> wg.empty_cache('cpu') >= 0
+        >>> x = wg.ones(1 << 20, device='cpu')
+        >>> del x
+        >>> wg.empty_cache('cpu') >= 4194304
         True
     """
     return int(to_device(device).driver.budget.empty_cache())
@@ -319,6 +333,11 @@ def set_memory_limit(limit: int | None, device: Any = None) -> None:
         device: The device; None: the default device.
 
     Example:
+        >>> wg.set_memory_limit(1 << 20, 'cpu')
+        >>> x = wg.ones(1 << 20, device='cpu')
+        Traceback (most recent call last):
+            ...
+        weftgrad.runtime.errors.OutOfMemoryError: out of memory on cpu: ...
         >>> wg.set_memory_limit(None, 'cpu')
     """
     to_device(device).driver.budget.set_limit(limit)

@@ -40,8 +40,11 @@ def get_num_threads() -> int:
         Number of threads.
 
     Example:
-        >>> wg.get_num_threads() >= 1
-        True
+        >>> number = wg.get_num_threads()
+        >>> wg.set_num_threads(1)
+        >>> wg.get_num_threads()
+        1
+        >>> wg.set_num_threads(number)
     """
     return _set.get("within", cores())
 

@@ -60,7 +60,7 @@ def assignment_value(value: Any, like: Tensor, shape: tuple[int, ...]) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if not isinstance(value, Tensor):
-        from ..creation.factories import tensor
+        from ..creation.from_data import tensor
 
         value = tensor(value, device=like.meta.device)
     value = on_device(value, like.meta.device)

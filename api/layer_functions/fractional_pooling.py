@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 from .._generated import ops
-from ..creation.factories import arange
+from ..creation.sequences import arange
 from ..random import rand
 from ..runtime import dtypes
 from ..runtime.errors import ArgumentError, ShapeError

@@ -12,7 +12,7 @@ from ..runtime import dtypes
 from ..runtime.errors import ArgumentError, NotSupported, ShapeError, UnsupportedDType
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from . import pooling
+from .adaptive_pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .resample_tables import Resample, Table, table
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
@@ -72,7 +72,7 @@ def interpolate(
     if recompute_scale_factor or mode == "area":
         factors = (None,) * count
     if mode == "area":
-        pool = (pooling.adaptive_avg_pool1d, pooling.adaptive_avg_pool2d, pooling.adaptive_avg_pool3d)[count - 1]
+        pool = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[count - 1]
         return pool(input, out_sizes)
     method = _MODES[mode][1]
     float_name = "float64" if input.meta.dtype is dtypes.float64 else "float32"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._generated import ops as _ops
-from ..creation.factories import tensor
+from ..creation.from_data import tensor
 from ..indexing.bounds import check_bounds
 from ..runtime import dtypes, host_data, views
 from ..runtime.dispatch import call

@@ -43,8 +43,8 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         UnsupportedDType: For integer tensors.
 
     Example:
-        >>> wg.nn.functional.dropout(wg.ones(2, 3), 0.5, training=False).shape
-        weftgrad.Size([2, 3])
+        >>> wg.nn.functional.dropout(wg.ones(1000), 0.5).unique()
+        tensor([0., 2.])
     """
     _check_probability(p, "dropout")
     if not training or p == 0:
@@ -77,8 +77,11 @@ def feature_dropout(input: Tensor, p: float = 0.5, training: bool = True, inplac
         Tensor of the shape and dtype of `input`.
 
     Example:
-        >>> wg.nn.functional.feature_dropout(wg.ones(2, 3, 4), 0.5, training=False).shape
-        weftgrad.Size([2, 3, 4])
+        >>> y = wg.nn.functional.feature_dropout(wg.ones(100, 3, 4), 0.5)
+        >>> y.unique()
+        tensor([0., 2.])
+        >>> wg.equal(y.amin(2), y.amax(2))  # a channel is dropped as a whole
+        True
     """
     _check_probability(p, "feature_dropout")
     if not training or p == 0:
@@ -110,8 +113,11 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
         Tensor of the shape and dtype of `input`.
 
     Example:
-        >>> wg.nn.functional.dropout1d(wg.ones(2, 3, 4), 0.5, training=False).shape
-        weftgrad.Size([2, 3, 4])
+        >>> y = wg.nn.functional.dropout1d(wg.ones(100, 3, 4), 0.5)
+        >>> y.unique()
+        tensor([0., 2.])
+        >>> wg.equal(y.amin(2), y.amax(2))  # a channel is dropped as a whole
+        True
     """
     if input.meta.ndim not in (2, 3):
         raise ShapeError(f"dropout1d: takes (N, C, L) or (C, L), not shape {list(input.meta.shape)}; use dropout")
@@ -133,8 +139,11 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
         Tensor of the shape and dtype of `input`.
 
     Example:
-        >>> wg.nn.functional.dropout2d(wg.ones(2, 3, 4, 4), 0.5, training=False).shape
-        weftgrad.Size([2, 3, 4, 4])
+        >>> y = wg.nn.functional.dropout2d(wg.ones(100, 3, 4, 4), 0.5)
+        >>> y.unique()
+        tensor([0., 2.])
+        >>> wg.equal(y.amin((2, 3)), y.amax((2, 3)))  # a channel is dropped as a whole
+        True
     """
     if input.meta.ndim not in (3, 4):
         warnings.warn(_unexpected_shape_message("dropout2d", input, "(N, C, H, W)"), stacklevel=2)
@@ -156,8 +165,11 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
         Tensor of the shape and dtype of `input`.
 
     Example:
-        >>> wg.nn.functional.dropout3d(wg.ones(2, 3, 4, 4, 4), 0.5, training=False).shape
-        weftgrad.Size([2, 3, 4, 4, 4])
+        >>> y = wg.nn.functional.dropout3d(wg.ones(100, 3, 4, 4, 4), 0.5)
+        >>> y.unique()
+        tensor([0., 2.])
+        >>> wg.equal(y.amin((2, 3, 4)), y.amax((2, 3, 4)))  # a channel is dropped as a whole
+        True
     """
     if input.meta.ndim not in (4, 5):
         warnings.warn(_unexpected_shape_message("dropout3d", input, "(N, C, D, H, W) or (C, D, H, W)"), stacklevel=2)
@@ -194,8 +206,8 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
         Tensor of the shape and dtype of `input`.
 
     Example:
-        >>> wg.nn.functional.alpha_dropout(wg.ones(2, 3), 0.5, training=False).shape
-        weftgrad.Size([2, 3])
+        >>> wg.nn.functional.alpha_dropout(wg.ones(100, 3), 0.5, training=True).unique().shape
+        weftgrad.Size([2])
     """
     _check_probability(p, "alpha_dropout")
     if not training or p == 0:
@@ -227,8 +239,8 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
         Tensor of the shape and dtype of `input`.
 
     Example:
-        >>> wg.nn.functional.feature_alpha_dropout(wg.ones(2, 3, 4), 0.5, training=False).shape
-        weftgrad.Size([2, 3, 4])
+        >>> wg.nn.functional.feature_alpha_dropout(wg.ones(100, 3, 4), 0.5, training=True).unique().shape
+        weftgrad.Size([2])
     """
     _check_probability(p, "feature_alpha_dropout")
     if not training or p == 0:

@@ -5,6 +5,8 @@ Each op is generated from its spec. The modules collected here check arguments a
 
 from __future__ import annotations
 
+from ..layer_functions.adaptive_pooling import *  # noqa: F403
+from ..layer_functions.adaptive_pooling import __all__ as _adaptive_names
 from ..layer_functions.channel_shuffle import channel_shuffle, pixel_shuffle, pixel_unshuffle
 from ..layer_functions.convolutions import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from ..layer_functions.embeddings import embedding, embedding_bag, one_hot
@@ -16,6 +18,8 @@ from ..layer_functions.padding import pad
 from ..layer_functions.pooling import *  # noqa: F403
 from ..layer_functions.pooling import __all__ as _pooling_names
 from ..layer_functions.resampling import interpolate, upsample, upsample_bilinear, upsample_nearest
+from ..layer_functions.unpooling import *  # noqa: F403
+from ..layer_functions.unpooling import __all__ as _unpooling_names
 from ..linear_algebra.distances import cosine_similarity, pairwise_distance, pdist
 from ..linear_algebra.products import linear
 from ..linear_algebra.special_products import bilinear
@@ -75,6 +79,6 @@ __all__ = [
     "upsample_bilinear",
     "upsample_nearest",
 ]
-__all__ += _pooling_names + _fractional_names
+__all__ += _pooling_names + _adaptive_names + _unpooling_names + _fractional_names
 for _part in (_activations, _class_losses, _ctc, _dropout, _losses, _vector_losses):
     __all__ += _part.__all__

@@ -255,7 +255,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """
     import numpy as np
 
-    from ..creation.factories import tensor as make_tensor
+    from ..creation.from_data import tensor as make_tensor
 
     shape = tensor.meta.shape
     if len(shape) not in (3, 4, 5) or shape[0] % groups:
@@ -420,7 +420,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
     import numpy as np
 
     from .. import random
-    from ..creation.factories import tensor as make_tensor
+    from ..creation.from_data import tensor as make_tensor
     from ..runtime import dtypes
 
     if tensor.meta.ndim < 2:

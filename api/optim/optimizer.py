@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd import enable_grad, no_grad
-from ..creation.factories import tensor
+from ..creation.from_data import tensor
 from ..runtime import dtypes
 from ..runtime.context import current_stream
 from ..runtime.errors import ArgumentError, CaptureError, DomainError

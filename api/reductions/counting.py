@@ -15,7 +15,7 @@ import numpy as np
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
-from ..creation import factories
+from ..creation import factories, from_data, sequences
 from ..indexing.bounds import check_bounds
 from ..indexing.gathering import nonzero
 from ..pointwise.functions import result_type
@@ -49,7 +49,7 @@ def _to_dtype(tensor: Tensor, dtype: dtypes.DType) -> Tensor:
 
 
 def _arange(count: int, like: Tensor) -> Tensor:
-    return factories.arange(count, device=like.meta.device)
+    return sequences.arange(count, device=like.meta.device)
 
 
 # Unique elements ------------------------------------------------------------------------------------------------------
@@ -562,7 +562,7 @@ def _bin_edges(low: float, high: float, bins: int, like: Tensor) -> Tensor:
     exact_type = np.longdouble if edge_type is np.float64 else np.float64
     step = exact_type((last - first) / edge_type(bins))  # the product is not rounded before the sum
     values = np.where(i < (bins + 1) // 2, first + step * i, last - step * (bins - i))
-    return factories.tensor(values.astype(np.float64), dtype=like.meta.dtype, device=like.meta.device)
+    return from_data.tensor(values.astype(np.float64), dtype=like.meta.dtype, device=like.meta.device)
 
 
 def _histogram(flat: Tensor, edges: Tensor, weight: Tensor | None, density: bool) -> Tensor:

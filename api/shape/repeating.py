@@ -310,7 +310,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
                 [1, 3],
                 [2, 3]])
     """
-    from ..creation.factories import arange
+    from ..creation.sequences import arange
 
     only_tensors("combinations", input)
     if input.meta.ndim != 1:

@@ -406,7 +406,7 @@ class Conversions(TensorBase):
             >>> wg.tensor([0.5]).new_tensor([1, 2])
             tensor([1., 2.])
         """
-        from ..creation.factories import tensor
+        from ..creation.from_data import tensor
 
         return tensor(data, **_options_like(self, options))
 

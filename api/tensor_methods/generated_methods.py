@@ -111,7 +111,7 @@ def _converted(function: Callable[..., Any], tensor: Tensor, other: Any, reflect
         number = other.item()
         return function(number, tensor) if reflected else function(tensor, number)
     if isinstance(other, np.ndarray):
-        from ..creation.factories import tensor as make_tensor
+        from ..creation.from_data import tensor as make_tensor
 
         operand = make_tensor(other, device=tensor.meta.device)
         return function(operand, tensor) if reflected else function(tensor, operand)

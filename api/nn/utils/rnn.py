@@ -12,7 +12,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ..._generated import ops
-from ...creation.factories import arange, empty_like, full, tensor
+from ...creation.factories import empty_like, full
+from ...creation.from_data import tensor
+from ...creation.sequences import arange
 from ...runtime import dtypes, views
 from ...runtime.device import meta
 from ...runtime.dispatch import empty

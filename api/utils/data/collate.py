@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ... import autograd
-from ...creation.factories import tensor
+from ...creation.from_data import tensor
 from ...runtime import dtypes, host_data
 from ...runtime.device import default_device, device, meta
 from ...runtime.dispatch import empty

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...creation.factories import tensor
+from ...creation.from_data import tensor
 from ...random import Generator, default_generator, multinomial, philox, randperm
 from ...runtime import dtypes, host_data
 from ...runtime.errors import ArgumentError, ShapeError

@@ -1,0 +1,179 @@
+"""Create vectors of evenly spaced values: `arange`, `linspace`, `logspace`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..runtime import dtypes, host_data
+from ..runtime.device import device as to_device
+from ..runtime.device import meta
+from ..runtime.dispatch import call_into
+from ..runtime.dispatch import empty as _empty
+from ..runtime.dtypes import DType
+from ..runtime.errors import ArgumentError, UnsupportedDType
+from ..runtime.records import registry
+from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import to_dtype_number, to_integer
+from .options import finalize_output, resolve_dtype_and_device
+
+__all__ = ["arange", "linspace", "logspace"]
+
+
+def _endpoint(value: Any, where: str, finite: bool = True) -> bool | int | float:
+    """Return a Python number, from a number or a tensor or array of one element."""
+    number = value.item() if isinstance(value, (Tensor, np.generic, np.ndarray)) else value
+    if not isinstance(number, (bool, int, float)) or not (math.isfinite(number) or not finite):
+        raise ArgumentError(f"{where}: takes {'finite ' if finite else ''}numbers, not {value!r}")
+    return number
+
+
+def _fill_progression(
+    name: str, count: int, dtype: DType, device: Any, numbers: tuple[int | float, ...], host_formula: Callable[..., Any]
+) -> Tensor:
+    """Create a vector filled by the op `name`, or by `host_formula`, which gives the same bits without a driver."""
+    output = _empty(meta(dtype, (count,), None, device))
+    if not getattr(device.driver, "opened", True):  # as for constants
+        with np.errstate(all="ignore"):
+            values = host_formula(np.arange(count), *numbers)
+            if dtype.kind == "f" and dtype.itemsize == 2:  # kernels also round doubles to half types through float32
+                values = values.astype(np.float32)
+            return host_data.from_host(values, dtype, device)
+    if count:
+        call_into(registry[name], (output, *numbers), (), (output,), in_place=False)
+        output.storage.version = 0
+    return output
+
+
+def _linspace_values(
+    i: np.ndarray[Any, Any], start: float, end: float, step: float, last: float
+) -> np.ndarray[Any, Any]:
+    return np.where(2 * i < last, start + step * i, end - step * (last - i))
+
+
+def arange(
+    start: Any = None, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Create the vector `start, start + step, ...` of the values below `end`.
+
+    Args:
+        start: First value (default 0). A single argument is the end.
+        end: Upper bound, not included.
+        step: Distance between values; not 0.
+        out: Tensor to write the result to.
+        dtype: int64 if all three numbers are integers, else the default dtype. For an integer dtype, `start` and `step`
+            are rounded towards zero first, as in PyTorch. Floats are computed in float64 where the device has it.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+
+    Returns:
+        Vector of ceil((end - start) / step) elements.
+
+    Raises:
+        ArgumentError: The step is 0 or has the wrong sign.
+        UnsupportedDType: `dtype` is bool.
+
+    Example:
+        >>> wg.arange(5)
+        tensor([0, 1, 2, 3, 4])
+        >>> wg.arange(1, 2, 0.25)
+        tensor([1.0000, 1.2500, 1.5000, 1.7500])
+    """
+    if start is None and end is None:
+        raise ArgumentError("arange: takes an end")
+    if end is None or start is None:
+        start, end = 0, start if end is None else end
+    integral = type(start) is type(end) is type(step) is int
+    if not integral:
+        start, end, step = (_endpoint(x, "arange") for x in (start, end, step))
+        integral = all(isinstance(x, int) for x in (start, end, step))
+    target_dtype, target_device = resolve_dtype_and_device(dtype, device, out, dtypes.int64 if integral else None)
+    if target_dtype is dtypes.bool_:
+        raise UnsupportedDType("arange: counts in integers or floats, not in bool; convert with .bool()")
+    if target_dtype is dtypes.int64:
+        start, end, step = int(start), int(end), int(step)
+    if step == 0:
+        raise ArgumentError("arange: the step must not be 0")
+    if (end - start) * step < 0:
+        raise ArgumentError(f"arange: steps of {step!r} do not lead from {start!r} to {end!r}")
+    count = -(-(end - start) // step) if target_dtype is dtypes.int64 else math.ceil((end - start) / step)
+    number_dtype = dtypes.float64 if target_dtype.kind == "f" else dtypes.int64
+    numbers = (to_dtype_number(start, number_dtype, "arange"), to_dtype_number(step, number_dtype, "arange"))
+    output = _fill_progression(
+        "arange_fill", count, target_dtype, target_device, numbers, lambda i, start, step: start + step * i
+    )
+    return finalize_output(output, "arange", requires_grad, out, layout, pin_memory)
+
+
+def linspace(
+    start: float, end: float, steps: int, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Create `steps` evenly spaced values from `start` to `end` inclusive; integer dtypes round towards zero.
+
+    Args:
+        start: First value.
+        end: Last value.
+        steps: Number of values.
+        out: Tensor to write the result to.
+        dtype: Dtype of the result; None: the default dtype.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+
+    Returns:
+        Vector of `steps` elements.
+
+    Example:
+        >>> wg.linspace(0, 1, 5)
+        tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    """
+    count = to_integer(steps, "linspace", "steps")
+    first, last = (float(_endpoint(x, "linspace", False)) for x in (start, end))
+    target_dtype, target_device = resolve_dtype_and_device(dtype, device, out)
+    compute_dtype = target_dtype
+    if target_dtype.kind != "f":
+        compute_dtype = dtypes.float64 if to_device(target_device).driver.capabilities.fp64 else dtypes.float32
+    numbers = (first, last, (last - first) / max(count - 1, 1), float(max(count - 1, 1)))
+    output = _fill_progression("linspace_fill", count, compute_dtype, target_device, numbers, _linspace_values)
+    if compute_dtype is not target_dtype:
+        output = output.to(target_dtype)
+    return finalize_output(output, "linspace", requires_grad, out, layout, pin_memory)
+
+
+def logspace(
+    start: float, end: float, steps: int, base: float = 10.0, *, out: Tensor | None = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Create the vector `base ** linspace(start, end, steps)`.
+
+    Args:
+        start: Exponent of the first value.
+        end: Exponent of the last value.
+        steps: Number of values.
+        base: Base of the powers.
+        out: Tensor to write the result to.
+        dtype: Dtype of the result; None: the default dtype.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+
+    Returns:
+        Vector of `steps` elements.
+
+    Example:
+        >>> wg.logspace(0, 2, 3)
+        tensor([  1.,  10., 100.])
+    """
+    output = host_data.from_host(
+        np.logspace(start, end, steps, base=base), *resolve_dtype_and_device(dtype, device, out)
+    )
+    return finalize_output(output, "logspace", requires_grad, out, layout, pin_memory)
