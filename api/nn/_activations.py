@@ -538,6 +538,9 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
         dim: Dimension. None is deprecated: 0 for 0-D, 1-D and 3-D input, otherwise 1.
         _stacklevel: Frame that a warning names.
         dtype: Cast the input to this dtype first.
+
+    Returns:
+        Tensor of the shape of `input`.
     """
     return _softmax(_cast(input, dtype), _implicit_dim(input, dim, "softmax", _stacklevel))
 
@@ -593,6 +596,9 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
         hard: Return one-hot vectors, whose gradient is that of the soft samples.
         eps: Deprecated; has no effect.
         dim: Dimension of the classes.
+
+    Returns:
+        Tensor of the shape of `logits`, whose elements along `dim` sum to 1.
     """
     if eps != 1e-10:
         warnings.warn("gumbel_softmax: eps is deprecated and has no effect", stacklevel=2)

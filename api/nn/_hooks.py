@@ -71,7 +71,17 @@ _global_tables = (_global_forward_pre, _global_forward, _global_backward_pre, _g
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> Handle:
-    """Call `hook(module, args)` before the `forward` of every module."""
+    """Call `hook(module, args)` before the `forward` of every module.
+
+    Args:
+        hook: Function; its result, if not None, replaces the positional arguments.
+
+    Returns:
+        Handle, whose `remove()` unregisters the hook.
+
+    Raises:
+        ArgumentError: If `hook` is not callable.
+    """
     return _global_forward_pre.add(hook)
 
 
@@ -81,20 +91,46 @@ def register_module_forward_hook(
     """Call `hook(module, args, output)` after the `forward` of every module, before the module's own hooks.
 
     Args:
-        hook: The function.
+        hook: Function; its result, if not None, replaces the output.
         with_kwargs: Call `hook(module, args, kwargs, output)`.
         always_call: Also call it if `forward` or another hook raises an error.
+
+    Returns:
+        Handle, whose `remove()` unregisters the hook.
+
+    Raises:
+        ArgumentError: If `hook` is not callable.
     """
     return _global_forward.add(hook, False, with_kwargs, always_call)
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Handle:
-    """Call `hook(module, grad_output)` when the gradient of any module's output is computed."""
+    """Call `hook(module, grad_output)` when the gradient of any module's output is computed.
+
+    Args:
+        hook: Function; its result, if not None, replaces `grad_output`.
+
+    Returns:
+        Handle, whose `remove()` unregisters the hook.
+
+    Raises:
+        ArgumentError: If `hook` is not callable.
+    """
     return _global_backward_pre.add(hook)
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> Handle:
-    """Call `hook(module, grad_input, grad_output)` when the gradient of any module's input is computed."""
+    """Call `hook(module, grad_input, grad_output)` when the gradient of any module's input is computed.
+
+    Args:
+        hook: Function; its result, if not None, replaces `grad_input`.
+
+    Returns:
+        Handle, whose `remove()` unregisters the hook.
+
+    Raises:
+        ArgumentError: If `hook` is not callable.
+    """
     return _global_backward.add(hook)
 
 
@@ -150,6 +186,13 @@ class Hooks:
             hook: Its result, if not None, replaces the arguments. A result that is not a tuple is the only argument.
             prepend: Call it before the other hooks.
             with_kwargs: Call `hook(module, args, kwargs)`, which returns (args, kwargs) or None.
+
+        Returns:
+            Handle, whose `remove()` unregisters the hook.
+
+        Raises:
+            ArgumentError: If `hook` is not callable. The call of the module raises it if a hook with `with_kwargs`
+                returns neither None nor (args, kwargs).
         """
         return self._forward_pre_hooks.add(hook, prepend, with_kwargs)
 
@@ -163,6 +206,12 @@ class Hooks:
             prepend: Call it before the other hooks.
             with_kwargs: Call `hook(module, args, kwargs, output)`.
             always_call: Also call it if `forward` or another hook raises an error.
+
+        Returns:
+            Handle, whose `remove()` unregisters the hook.
+
+        Raises:
+            ArgumentError: If `hook` is not callable.
         """
         return self._forward_hooks.add(hook, prepend, with_kwargs, always_call)
 
@@ -172,6 +221,12 @@ class Hooks:
         Args:
             hook: Its result, if not None, replaces `grad_output`, a tuple with None for outputs without a gradient.
             prepend: Call it before the other hooks.
+
+        Returns:
+            Handle, whose `remove()` unregisters the hook.
+
+        Raises:
+            ArgumentError: If `hook` is not callable.
         """
         return self._backward_pre_hooks.add(hook, prepend)
 
@@ -185,11 +240,25 @@ class Hooks:
         Args:
             hook: Its result, if not None, replaces `grad_input`.
             prepend: Call it before the other hooks.
+
+        Returns:
+            Handle, whose `remove()` unregisters the hook.
+
+        Raises:
+            ArgumentError: If `hook` is not callable.
+            GradientError: From the call of the module, if it wrote an argument in place.
         """
         return self._backward_hooks.add(hook, prepend)
 
     def register_backward_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Deprecated alias of `register_full_backward_hook`."""
+        """Deprecated alias of `register_full_backward_hook`.
+
+        Args:
+            hook: Function `hook(module, grad_input, grad_output)`.
+
+        Returns:
+            Handle, whose `remove()` unregisters the hook.
+        """
         return self._backward_hooks.add(hook)
 
 

@@ -30,7 +30,12 @@ _EXTRA_KEY = "_extra_state"
 
 
 class IncompatibleKeys(NamedTuple):
-    """The paths that `load_state_dict` could not match."""
+    """The paths that `load_state_dict` could not match.
+
+    Attributes:
+        missing_keys: Paths of the module's entries that the state dict lacks.
+        unexpected_keys: Paths in the state dict that the module has no entry for.
+    """
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -66,13 +71,32 @@ class State:
     # hooks
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Call `hook(module, prefix, keep_vars)` before `state_dict` collects this module's entries."""
+        """Call `hook(module, prefix, keep_vars)` before `state_dict` collects this module's entries.
+
+        Args:
+            hook: Function; its result is ignored.
+
+        Returns:
+            Handle, whose `remove()` unregisters the hook.
+
+        Raises:
+            ArgumentError: If `hook` is not callable.
+        """
         return self._state_dict_pre_hooks.add(hook)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> Handle:
         """Call `hook(module, state_dict, prefix, local_metadata)` after this module's entries were added.
 
         The hook may change `state_dict` in place and must return None.
+
+        Args:
+            hook: Function; `state_dict` raises `StateDictError` if its result is not None.
+
+        Returns:
+            Handle, whose `remove()` unregisters the hook.
+
+        Raises:
+            ArgumentError: If `hook` is not callable.
         """
         return self._state_dict_hooks.add(hook, always=True)
 
@@ -85,6 +109,15 @@ class State:
 
         Its arguments are `module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
         error_msgs`.
+
+        Args:
+            hook: Function; it may change `state_dict` and the lists in place, and its result is ignored.
+
+        Returns:
+            Handle, whose `remove()` unregisters the hook.
+
+        Raises:
+            ArgumentError: If `hook` is not callable.
         """
         return self._load_state_dict_pre_hooks.add(hook, with_kwargs=True)
 
@@ -96,6 +129,15 @@ class State:
         """Call `hook(module, incompatible_keys)` after this module and its submodules were loaded.
 
         The hook may change the lists in place; `strict` applies to the changed lists.
+
+        Args:
+            hook: Function; `load_state_dict` raises `StateDictError` if its result is not None.
+
+        Returns:
+            Handle, whose `remove()` unregisters the hook.
+
+        Raises:
+            ArgumentError: If `hook` is not callable.
         """
         return self._load_state_dict_post_hooks.add(hook)
 
@@ -105,11 +147,24 @@ class State:
         """Return further state, which `state_dict` stores under `_extra_state`.
 
         A class with extra state overrides this.
+
+        Returns:
+            Any object that the format of the saved file can store.
+
+        Raises:
+            StateDictError: If the class overrides `set_extra_state` but not this method.
         """
         raise StateDictError(f"{type(self).__name__} defines set_extra_state(...) but no get_extra_state()")
 
     def set_extra_state(self, state: Any) -> None:
-        """Restore what `get_extra_state` returned."""
+        """Restore what `get_extra_state` returned.
+
+        Args:
+            state: The object that `get_extra_state` returned.
+
+        Raises:
+            StateDictError: If the class overrides `get_extra_state` but not this method.
+        """
         raise StateDictError(f"{type(self).__name__} defines get_extra_state() but no set_extra_state(...)")
 
     # saving
@@ -133,9 +188,13 @@ class State:
         The result's `_metadata` holds each module's version, which `_load_from_state_dict` of later versions reads.
 
         Args:
+            *args: PyTorch's former positional form of the arguments below; deprecated.
             destination: Dict to fill; None creates one.
             prefix: Prefix of all paths.
             keep_vars: Return the parameters themselves instead of detached tensors.
+
+        Returns:
+            Dict from paths such as `0.weight` to tensors.
         """
         if args:  # PyTorch's former positional form
             warnings.warn("state_dict: pass destination, prefix and keep_vars by name", FutureWarning, stacklevel=2)

@@ -64,6 +64,7 @@ def scaled_dot_product_attention(
         DTypeError: If dtypes differ or are not floating-point.
         ShapeError: If shapes do not fit.
         DomainError: If both attn_mask and is_causal are passed, or dropout_p is above 1.
+        IndexOutOfRange: If `attn_mask` has fewer than 2 dimensions, or an operand no heads with `enable_gqa`.
     """
     only_tensors(_OP_NAME, query, key, value, *(() if attn_mask is None else (attn_mask,)))
     query, key, value, attn_mask = autocast_operands(_attention, query, key, value, attn_mask)

@@ -182,6 +182,17 @@ class SyncBatchNorm(_BatchNorm):
 
     weftgrad has one process, so it is over that process's batch.
 
+    Args:
+        num_features: C.
+        eps: Added to the variance.
+        momentum: Weight of a batch in the running statistics; None averages all batches equally.
+        affine: Learn weight and bias per channel.
+        track_running_stats: Keep running statistics and use them in evaluation.
+        process_group: Stored, but not used.
+        device: Device of parameters and buffers; None: the default device.
+        dtype: Dtype of parameters and buffers; None: the default dtype.
+        bias: False learns only a weight.
+
     Example:
         >>> wg.nn.SyncBatchNorm(3)(wg.ones(8, 3, 10)).shape
         weftgrad.Size([8, 3, 10])
@@ -211,7 +222,12 @@ class SyncBatchNorm(_BatchNorm):
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
         """Replace every batch norm in `module` by a `SyncBatchNorm` with the same parameters and buffers.
 
-        Return the module.
+        Args:
+            module: The module, whose submodules are replaced in place.
+            process_group: Stored, but not used.
+
+        Returns:
+            `module`, or the new `SyncBatchNorm` if `module` is a batch norm itself.
         """
         converted = module
         if isinstance(module, _BatchNorm):

@@ -60,12 +60,32 @@ class _ModuleSequence(Module):
             self.register_module(str(i), child)
 
     def append(self, module: Module) -> Self:
-        """Append a module and return the container."""
+        """Append a module and return the container.
+
+        Args:
+            module: The module; its name is the number of modules before it.
+
+        Returns:
+            The container.
+
+        Raises:
+            ArgumentError: If `module` is not a `Module`.
+        """
         self.register_module(str(len(self)), module)
         return self
 
     def extend(self, modules: Iterable[Module]) -> Self:
-        """Append modules and return the container. Raise `ArgumentError` if `modules` is not iterable."""
+        """Append modules and return the container.
+
+        Args:
+            modules: Iterable of modules.
+
+        Returns:
+            The container.
+
+        Raises:
+            ArgumentError: If `modules` is not iterable, or an element is not a `Module`.
+        """
         if not isinstance(modules, Iterable):
             raise ArgumentError(f"extend: takes an iterable of modules, not {type(modules).__name__}")
         for module in list(modules):
@@ -73,14 +93,32 @@ class _ModuleSequence(Module):
         return self
 
     def insert(self, index: int, module: Module) -> Any:
-        """Insert a module before position `index`."""
+        """Insert a module before position `index`.
+
+        Args:
+            index: Position, which `list.insert` interprets.
+            module: The module.
+
+        Returns:
+            None for a `ModuleList`; the container for a `Sequential`.
+        """
         children: list[Any] = list(self._modules.values())
         children.insert(index, module)
         self._renumber(children)
         return None
 
     def pop(self, key: Any = -1) -> Module:
-        """Remove and return a module."""
+        """Remove and return a module.
+
+        Args:
+            key: Position, by default of the last module.
+
+        Returns:
+            The module.
+
+        Raises:
+            IndexError: If there is no module at that position.
+        """
         module: Module = self[key]
         del self[key]
         return module
@@ -112,7 +150,16 @@ class Sequential(_ModuleSequence):
     def insert(self, index: int, module: Module) -> Self:
         """Insert a module before position `index` and rename the submodules 0, 1, ...
 
-        Raise `IndexError` if out of range.
+        Args:
+            index: Position; negative values count from the end.
+            module: The module.
+
+        Returns:
+            The container.
+
+        Raises:
+            ArgumentError: If `module` is not a `Module`.
+            IndexError: If `index` is out of range.
         """
         if not isinstance(module, Module):
             raise ArgumentError(f"insert: takes a Module, not {type(module).__name__}")
@@ -122,7 +169,17 @@ class Sequential(_ModuleSequence):
         return self
 
     def extend(self, sequential: Iterable[Module]) -> Self:
-        """Append the modules of another container."""
+        """Append the modules of another container.
+
+        Args:
+            sequential: Iterable of modules.
+
+        Returns:
+            The container.
+
+        Raises:
+            ArgumentError: If `sequential` is not iterable, or an element is not a `Module`.
+        """
         return super().extend(sequential)
 
     def __add__(self, other: Any) -> Sequential:
@@ -234,27 +291,54 @@ class ModuleDict(Module):
         return key in self._modules
 
     def keys(self) -> Iterable[str]:
-        """Return the names."""
+        """Return the names.
+
+        Returns:
+            View of the names.
+        """
         return self._modules.keys()
 
     def values(self) -> Iterable[Module]:
-        """Return the modules."""
+        """Return the modules.
+
+        Returns:
+            View of the modules.
+        """
         return self._modules.values()
 
     def items(self) -> Iterable[tuple[str, Module]]:
-        """Return (name, module) pairs."""
+        """Return (name, module) pairs.
+
+        Returns:
+            View of the pairs.
+        """
         return self._modules.items()
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
         """Add modules, replacing those with the same name.
 
-        Raise `ArgumentError` unless `modules` is a mapping or pairs.
+        Args:
+            modules: The modules by name: a mapping, or pairs.
+
+        Raises:
+            ArgumentError: If `modules` is neither a mapping nor pairs, or a value is not a `Module`.
+            NameConflict: If a name is not a string.
         """
         for name, module in named_entries(modules, "ModuleDict.update"):
             self[name] = module
 
     def pop(self, key: str) -> Module:
-        """Remove and return a module."""
+        """Remove and return a module.
+
+        Args:
+            key: Name of the module.
+
+        Returns:
+            The module.
+
+        Raises:
+            KeyError: If there is no such module.
+        """
         return self._modules.pop(key)
 
     def clear(self) -> None:

@@ -79,6 +79,8 @@ class Embedding(_EmbeddingTable):
 
     Shape:
         Input `(*)` of integers to `(*, embedding_dim)`.
+        device: Device of the table; None: the default device.
+        dtype: Dtype of the table; None: the default dtype.
 
     Example:
         >>> wg.nn.Embedding(10, 3)(wg.tensor([[1, 2]])).shape
@@ -100,7 +102,24 @@ class Embedding(_EmbeddingTable):
         cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None, max_norm: float | None = None,
         norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
     ) -> Embedding:  # fmt: skip
-        """Return an embedding with the table `embeddings`, which is not learned if `freeze`."""
+        """Return an embedding with the table `embeddings`, which is not learned if `freeze`.
+
+        Args:
+            embeddings: Table of shape `(num_embeddings, embedding_dim)`, whose memory the layer shares.
+            freeze: Whether the table gets no gradient.
+            padding_idx: Row that gets no gradient.
+            max_norm: Rows with a larger norm are scaled down to it when they are looked up.
+            norm_type: Order of that norm.
+            scale_grad_by_freq: Divide gradients by the frequency of the row in the batch.
+            sparse: Must be False.
+
+        Returns:
+            `Embedding`.
+
+        Raises:
+            ShapeError: If `embeddings` is not a matrix.
+            NotSupported: If `sparse`.
+        """
         rows, features = _table_shape(embeddings, "Embedding")
         return cls(
             rows, features, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, embeddings, freeze
@@ -132,6 +151,8 @@ class EmbeddingBag(_EmbeddingTable):
 
     Shape:
         Input `(B, N)`, or `(N)` with offsets `(B)`, to `(B, embedding_dim)`.
+        device: Device of the table; None: the default device.
+        dtype: Dtype of the table; None: the default dtype.
 
     Example:
         >>> wg.nn.EmbeddingBag(10, 3)(wg.tensor([[1, 2], [3, 4]])).shape
@@ -156,7 +177,26 @@ class EmbeddingBag(_EmbeddingTable):
         scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
         include_last_offset: bool = False, padding_idx: int | None = None,
     ) -> EmbeddingBag:  # fmt: skip
-        """Return an embedding bag with the table `embeddings`, which is not learned if `freeze`."""
+        """Return an embedding bag with the table `embeddings`, which is not learned if `freeze`.
+
+        Args:
+            embeddings: Table of shape `(num_embeddings, embedding_dim)`, whose memory the layer shares.
+            freeze: Whether the table gets no gradient.
+            max_norm: Rows with a larger norm are scaled down to it when they are looked up.
+            norm_type: Order of that norm.
+            scale_grad_by_freq: Divide gradients by the frequency of the row in the batch.
+            mode: `"sum"`, `"mean"` or `"max"`.
+            sparse: Must be False.
+            include_last_offset: The last offset is the length of the input.
+            padding_idx: Index that is skipped.
+
+        Returns:
+            `EmbeddingBag`.
+
+        Raises:
+            ShapeError: If `embeddings` is not a matrix.
+            NotSupported: If `sparse`.
+        """
         rows, features = _table_shape(embeddings, "EmbeddingBag")
         bag = cls(
             rows, features, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings, include_last_offset,

@@ -66,6 +66,9 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
             (sqrt(2 / (1 + param**2))) or `selu` (3/4).
         param: Negative slope of `leaky_relu`; None means 0.01.
 
+    Returns:
+        Python float.
+
     Raises:
         ArgumentError: For another nonlinearity.
     """
@@ -98,6 +101,9 @@ def fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
 
     Returns:
         Two ints.
+
+    Raises:
+        ShapeError: If the weight has fewer than 2 dimensions.
 
     Example:
         >>> wg.nn.init.fan_in_and_fan_out(wg.empty(8, 3, 5, 5))
@@ -224,6 +230,9 @@ def eye_(tensor: Tensor) -> Tensor:
     Returns:
         `tensor`.
 
+    Raises:
+        ShapeError: If `tensor` is not a matrix.
+
     Example:
         >>> wg.nn.init.eye_(wg.empty(2, 2))
         tensor([[1., 0.],
@@ -248,6 +257,10 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
     Returns:
         `tensor`.
+
+    Raises:
+        ShapeError: If `tensor` has fewer than 3 or more than 5 dimensions, or `groups` does not divide its first
+            dimension.
 
     Example:
         >>> wg.nn.init.dirac_(wg.empty(1, 1, 3))
@@ -290,6 +303,9 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | No
     Returns:
         `tensor`.
 
+    Raises:
+        ShapeError: If the weight has fewer than 2 dimensions.
+
     Example:
         >>> wg.nn.init.xavier_uniform_(wg.empty(3, 5)).shape
         weftgrad.Size([3, 5])
@@ -308,6 +324,9 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | Non
 
     Returns:
         `tensor`.
+
+    Raises:
+        ShapeError: If the weight has fewer than 2 dimensions.
 
     Example:
         >>> wg.nn.init.xavier_normal_(wg.empty(3, 5)).shape
@@ -335,6 +354,10 @@ def kaiming_uniform_(
     Returns:
         `tensor`.
 
+    Raises:
+        ShapeError: If the weight has fewer than 2 dimensions.
+        ArgumentError: If `mode` or `nonlinearity` is unknown.
+
     Example:
         >>> wg.nn.init.kaiming_uniform_(wg.empty(3, 5), nonlinearity='relu').shape
         weftgrad.Size([3, 5])
@@ -352,7 +375,22 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Fill from N(0, gain**2 / fan) (He et al. 2015, arXiv 1502.01852); the arguments are `kaiming_uniform_`'s."""
+    """Fill from N(0, gain**2 / fan) (He et al. 2015, arXiv 1502.01852).
+
+    Args:
+        tensor: Weight of at least 2 dimensions.
+        a: Negative slope of `leaky_relu`.
+        mode: `"fan_in"` preserves the variance in forward, `"fan_out"` in backward.
+        nonlinearity: Name for `calculate_gain`.
+        generator: Source of random numbers; None: the default generator.
+
+    Returns:
+        `tensor`.
+
+    Raises:
+        ShapeError: If the weight has fewer than 2 dimensions.
+        ArgumentError: If `mode` or `nonlinearity` is unknown.
+    """
     if _warn_if_empty(tensor):
         return tensor
     return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
@@ -412,6 +450,9 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
     Returns:
         `tensor`.
 
+    Raises:
+        ShapeError: If `tensor` has fewer than 2 dimensions.
+
     Example:
         >>> w = wg.nn.init.orthogonal_(wg.empty(2, 2))
         >>> wg.allclose(w @ w.T, wg.eye(2), atol=1e-5)
@@ -450,6 +491,9 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Gener
 
     Returns:
         `tensor`.
+
+    Raises:
+        ShapeError: If `tensor` is not a matrix.
 
     Example:
         >>> (wg.nn.init.sparse_(wg.empty(10, 2), 0.5) == 0).sum(0)

@@ -140,6 +140,10 @@ class Module(Hooks, State):
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Add a parameter, or None to reserve the name.
 
+        Args:
+            name: Attribute name.
+            param: The parameter, or None.
+
         Raises:
             NameConflict: If the name contains a dot or an attribute of this name exists.
             ArgumentError: If `param` is not a `Parameter`.
@@ -172,7 +176,16 @@ class Module(Hooks, State):
         (names.discard if persistent else names.add)(name)
 
     def register_module(self, name: str, module: Module | None) -> None:
-        """Add a submodule, or None to reserve the name."""
+        """Add a submodule, or None to reserve the name. `add_module` is the same method.
+
+        Args:
+            name: Attribute name.
+            module: The submodule, or None.
+
+        Raises:
+            ArgumentError: If `module` is neither a `Module` nor None, or `name` is not a string.
+            NameConflict: If the name is empty or contains a dot, or an attribute of this name exists.
+        """
         if module is not None and not isinstance(module, Module):
             raise ArgumentError(f"{name!r} must be a Module or None, not {type(module).__name__}")
         self._check_name(name, "module", self.__dict__.get("_modules"))
@@ -201,6 +214,9 @@ class Module(Hooks, State):
             memo: Modules to skip.
             prefix: Path of this module.
             remove_duplicate: Yield a module that has several paths only once.
+
+        Yields:
+            Pairs of path and module; a module comes before its submodules.
         """
         memo = set() if memo is None else memo
         if self in memo:
@@ -213,11 +229,22 @@ class Module(Hooks, State):
                 yield from submodule.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
-        """Yield this module and all submodules."""
+        """Yield this module and all submodules.
+
+        Args:
+            remove_duplicate: Yield a module that has several paths only once.
+
+        Returns:
+            Iterator of modules; a module comes before its submodules.
+        """
         return (module for _, module in self.named_modules(remove_duplicate=remove_duplicate))
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """Yield (name, module) of the direct submodules, each once."""
+        """Yield (name, module) of the direct submodules, each once.
+
+        Yields:
+            Pairs of name and module.
+        """
         visited: set[Module] = set()
         for name, child in self._modules.items():
             if child is not None and child not in visited:
@@ -225,7 +252,11 @@ class Module(Hooks, State):
                 yield name, child
 
     def children(self) -> Iterator[Module]:
-        """Yield the direct submodules, each once."""
+        """Yield the direct submodules, each once.
+
+        Returns:
+            Iterator of modules.
+        """
         return (child for _, child in self.named_children())
 
     def _named_members(
@@ -253,25 +284,57 @@ class Module(Hooks, State):
             prefix: Path of this module.
             recurse: Include submodules.
             remove_duplicate: Yield a parameter that has several paths only once.
+
+        Returns:
+            Iterator of pairs of path and parameter.
         """
         return self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """Yield the parameters, each once, as an optimizer needs them."""
+        """Yield the parameters, each once, as an optimizer needs them.
+
+        Args:
+            recurse: Include submodules.
+
+        Returns:
+            Iterator of parameters.
+        """
         return (tensor for _, tensor in self.named_parameters(recurse=recurse))
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Yield (path, buffer); see `named_parameters`."""
+        """Yield (path, buffer); see `named_parameters`.
+
+        Args:
+            prefix: Path of this module.
+            recurse: Include submodules.
+            remove_duplicate: Yield a buffer that has several paths only once.
+
+        Returns:
+            Iterator of pairs of path and buffer.
+        """
         return self._named_members(lambda m: m._buffers.items(), prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """Yield the buffers, each once."""
+        """Yield the buffers, each once.
+
+        Args:
+            recurse: Include submodules.
+
+        Returns:
+            Iterator of tensors.
+        """
         return (tensor for _, tensor in self.named_buffers(recurse=recurse))
 
     def get_submodule(self, target: str) -> Module:
         """Return the submodule at a path such as `encoder.0`; this module for the empty path.
+
+        Args:
+            target: Names of submodules, joined by dots.
+
+        Returns:
+            The module.
 
         Raises:
             NoSuchMember: If there is none.
@@ -294,6 +357,7 @@ class Module(Hooks, State):
 
         Raises:
             NoSuchMember: If the path does not exist, or names something that is not a module.
+            ArgumentError: If `target` is empty, or `module` is not a `Module`.
         """
         path, _, name = target.rpartition(".")
         if not name:
@@ -307,11 +371,31 @@ class Module(Hooks, State):
         setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Parameter:
-        """Return the parameter at a path such as `encoder.0.weight`. Raise `NoSuchMember` if there is none."""
+        """Return the parameter at a path such as `encoder.0.weight`.
+
+        Args:
+            target: Path of the module, a dot, and the parameter's name.
+
+        Returns:
+            The parameter.
+
+        Raises:
+            NoSuchMember: If there is none.
+        """
         return self._get(target, "parameter")
 
     def get_buffer(self, target: str) -> Tensor:
-        """Return the buffer at a path. Raise `NoSuchMember` if there is none."""
+        """Return the buffer at a path.
+
+        Args:
+            target: Path of the module, a dot, and the buffer's name.
+
+        Returns:
+            The buffer.
+
+        Raises:
+            NoSuchMember: If there is none.
+        """
         return self._get(target, "buffer")
 
     def _get(self, target: str, kind: str) -> Any:
@@ -325,7 +409,14 @@ class Module(Hooks, State):
     # all at once
 
     def apply(self, fn: Callable[[Module], Any]) -> Self:
-        """Call `fn` with every submodule, then with this module, and return the module."""
+        """Call `fn` with every submodule, then with this module, and return the module.
+
+        Args:
+            fn: Function of a module; its result is ignored.
+
+        Returns:
+            This module.
+        """
         for child in self.children():
             child.apply(fn)
         fn(self)
@@ -359,11 +450,16 @@ class Module(Hooks, State):
         `to(device=None, dtype=None, non_blocking=False)`, `to(dtype, non_blocking=False)` or
         `to(tensor, non_blocking=False)`. Parameters remain the same objects.
 
+        Args:
+            *args: A device, a dtype or a tensor whose device and dtype are used, in any order. A bool is
+                `non_blocking`.
+            **kwargs: `device`, `dtype`, `tensor`, `non_blocking` or `memory_format`; the last two are ignored.
+
         Returns:
-            The module.
+            This module.
 
         Raises:
-            ArgumentError: If the dtype is not a floating-point one.
+            ArgumentError: If the dtype is not a floating-point one, or an argument is of another kind.
         """
         device, dtype = _parse_to_args(args, kwargs)
 
@@ -373,7 +469,15 @@ class Module(Hooks, State):
         return self._apply(change)
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
-        """Move to a device without copying: parameters and buffers are uninitialized there."""
+        """Move to a device without copying: parameters and buffers are uninitialized there.
+
+        Args:
+            device: The device.
+            recurse: Include submodules.
+
+        Returns:
+            This module.
+        """
         from ..creation.factories import empty
 
         def change(tensor: Any) -> Tensor:
@@ -382,35 +486,73 @@ class Module(Hooks, State):
         return self._apply(change, recurse)
 
     def cpu(self) -> Self:
-        """Move to the CPU."""
+        """Move to the CPU.
+
+        Returns:
+            This module.
+        """
         return self.to("cpu")
 
     def cuda(self, device: Any = None) -> Self:
-        """Move to a CUDA device, by default the first."""
+        """Move to a CUDA device, by default the first.
+
+        Args:
+            device: The device; None: the first CUDA device.
+
+        Returns:
+            This module.
+        """
         return self.to("cuda:0" if device is None else device)
 
     def type(self, dst_type: Any) -> Self:
-        """Cast all parameters and buffers, also integer ones, to `dst_type`."""
+        """Cast all parameters and buffers, also integer ones, to `dst_type`.
+
+        Args:
+            dst_type: The dtype.
+
+        Returns:
+            This module.
+        """
         return self._apply(lambda tensor: tensor.to(dtype=dtypes.parse(dst_type)))
 
     def float(self) -> Self:
-        """Cast floating-point parameters and buffers to float32."""
+        """Cast floating-point parameters and buffers to float32.
+
+        Returns:
+            This module.
+        """
         return self.to(dtypes.float32)
 
     def double(self) -> Self:
-        """Cast floating-point parameters and buffers to float64."""
+        """Cast floating-point parameters and buffers to float64.
+
+        Returns:
+            This module.
+        """
         return self.to(dtypes.float64)
 
     def half(self) -> Self:
-        """Cast floating-point parameters and buffers to float16."""
+        """Cast floating-point parameters and buffers to float16.
+
+        Returns:
+            This module.
+        """
         return self.to(dtypes.float16)
 
     def bfloat16(self) -> Self:
-        """Cast floating-point parameters and buffers to bfloat16."""
+        """Cast floating-point parameters and buffers to bfloat16.
+
+        Returns:
+            This module.
+        """
         return self.to(dtypes.bfloat16)
 
     def share_memory(self) -> Self:
-        """Move parameters and buffers to memory that other processes can map."""
+        """Move parameters and buffers to memory that other processes can map.
+
+        Returns:
+            This module.
+        """
         from ..multiprocessing.sharing import share_tensors
 
         share_tensors(t for t in (*self.parameters(), *self.buffers()) if not is_lazy(t))  # one shared segment for all
@@ -423,7 +565,10 @@ class Module(Hooks, State):
             mode: True for training mode, False for evaluation mode.
 
         Returns:
-            The module.
+            This module.
+
+        Raises:
+            ArgumentError: If `mode` is not a bool.
         """
         if not isinstance(mode, bool):
             raise ArgumentError(f"train: the mode is True or False, not {mode!r}")
@@ -433,17 +578,33 @@ class Module(Hooks, State):
         return self
 
     def eval(self) -> Self:
-        """Set evaluation mode for this module and all submodules."""
+        """Set evaluation mode for this module and all submodules.
+
+        Returns:
+            This module.
+        """
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Choose whether gradients of the parameters are computed."""
+        """Choose whether gradients of the parameters are computed.
+
+        Args:
+            requires_grad: Whether gradients are computed.
+
+        Returns:
+            This module.
+        """
         for param in self.parameters():
             param.requires_grad_(requires_grad)
         return self
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing, like `weftgrad.compile`: the module's ops are compiled kernels already."""
+        """Do nothing, like `weftgrad.compile`: the module's ops are compiled kernels already.
+
+        Args:
+            *args: Ignored.
+            **kwargs: Ignored.
+        """
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients of all parameters.
@@ -460,7 +621,11 @@ class Module(Hooks, State):
     # showing
 
     def extra_repr(self) -> str:
-        """Return the text that `repr` shows between the parentheses."""
+        """Return the text that `repr` shows between the parentheses.
+
+        Returns:
+            Text; the empty string unless a subclass overrides this method.
+        """
         return ""
 
     def _get_name(self) -> str:

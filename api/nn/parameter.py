@@ -20,6 +20,9 @@ class Parameter(Tensor):
         data: The tensor whose memory is shared; None for an empty one.
         requires_grad: Whether gradients are computed.
 
+    Raises:
+        ArgumentError: If `data` is not a tensor.
+
     Example:
         >>> wg.nn.Parameter(wg.zeros(2)).requires_grad
         True
@@ -145,7 +148,13 @@ class _Uninitialized:
 
 
 class UninitializedParameter(_Uninitialized, Parameter):
-    """A parameter that gets its shape from its module's first input."""
+    """A parameter that gets its shape from its module's first input.
+
+    Args:
+        requires_grad: Whether gradients are computed.
+        device: Device of the parameter; None: the default device.
+        dtype: Dtype of the parameter; None: the default dtype.
+    """
 
     materialized_class = Parameter
 
@@ -154,7 +163,15 @@ class UninitializedParameter(_Uninitialized, Parameter):
 
 
 class UninitializedBuffer(_Uninitialized, Tensor):
-    """A buffer that gets its shape from its module's first input."""
+    """A buffer that gets its shape from its module's first input.
+
+    Args:
+        requires_grad: Whether gradients are computed.
+        device: Device of the buffer; None: the default device.
+        dtype: Dtype of the buffer; None: the default dtype.
+        persistent: Include it in `state_dict`.
+        **_: Ignored.
+    """
 
     materialized_class = Buffer
 
@@ -170,5 +187,12 @@ def _rebuild_lazy(cls: Any, dtype: Any, device: str, needs: bool) -> Any:
 
 
 def is_lazy(tensor: Any) -> bool:
-    """Return whether the tensor's shape is still unknown."""
+    """Return whether the tensor's shape is still unknown.
+
+    Args:
+        tensor: Any object.
+
+    Returns:
+        Python bool.
+    """
     return isinstance(tensor, _Uninitialized)

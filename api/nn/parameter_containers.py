@@ -69,13 +69,30 @@ class ParameterList(Module):
         return [name for name in super().__dir__() if not name.isdigit()]
 
     def append(self, value: Any) -> Self:
-        """Append a value and return the list."""
+        """Append a value and return the list.
+
+        Args:
+            value: A tensor, which becomes a parameter, or another object.
+
+        Returns:
+            The list.
+        """
         self._size += 1
         self[self._size - 1] = value
         return self
 
     def extend(self, values: Iterable[Any]) -> Self:
-        """Append values and return the list. Raise `ArgumentError` for a tensor, whose rows would become parameters."""
+        """Append values and return the list.
+
+        Args:
+            values: Iterable of tensors and other objects.
+
+        Returns:
+            The list.
+
+        Raises:
+            ArgumentError: If `values` is not iterable, or is a tensor, whose rows would become parameters.
+        """
         if not isinstance(values, Iterable) or isinstance(values, Tensor):
             raise ArgumentError(f"ParameterList.extend: takes an iterable of values, not {type(values).__name__}")
         for value in list(values):
@@ -130,11 +147,23 @@ class ParameterDict(Module):
         return key in self._keys
 
     def copy(self) -> ParameterDict:
-        """Return a new dict with the same values."""
+        """Return a new dict with the same values.
+
+        Returns:
+            `ParameterDict` with the same parameter objects.
+        """
         return ParameterDict(OrderedDict(self.items()))
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """Return the value of `key`; add `default` if the key is missing."""
+        """Return the value of `key`; add `default` if the key is missing.
+
+        Args:
+            key: Name.
+            default: Value to add; a tensor becomes a parameter.
+
+        Returns:
+            The value.
+        """
         if key not in self._keys:
             self[key] = default
         return self[key]
@@ -145,40 +174,93 @@ class ParameterDict(Module):
             del self[key]
 
     def pop(self, key: str) -> Any:
-        """Remove and return the value of `key`."""
+        """Remove and return the value of `key`.
+
+        Args:
+            key: Name.
+
+        Returns:
+            The value.
+
+        Raises:
+            NoSuchMember: If there is no such name. It is also a `KeyError`.
+        """
         value = self[key]
         del self[key]
         return value
 
     def popitem(self) -> tuple[str, Any]:
-        """Remove and return the last (name, value)."""
+        """Remove and return the last (name, value).
+
+        Returns:
+            Pair of name and value.
+
+        Raises:
+            NoSuchMember: If the dict is empty.
+        """
         key = next(reversed(self._keys), None)
         if key is None:
             raise NoSuchMember("popitem: the ParameterDict is empty")
         return key, self.pop(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return the value of `key`, or `default`."""
+        """Return the value of `key`, or `default`.
+
+        Args:
+            key: Name.
+            default: Result if there is no such name.
+
+        Returns:
+            The value.
+        """
         return self[key] if key in self._keys else default
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
-        """Return a new dict with the same value for each of `keys`."""
+        """Return a new dict with the same value for each of `keys`.
+
+        Args:
+            keys: Names.
+            default: The value of all names.
+
+        Returns:
+            `ParameterDict`.
+        """
         return ParameterDict([(key, default) for key in keys])
 
     def keys(self) -> KeysView[str]:
-        """Return the names."""
+        """Return the names.
+
+        Returns:
+            View of the names.
+        """
         return self._keys.keys()
 
     def items(self) -> Iterable[tuple[str, Any]]:
-        """Return (name, value) pairs."""
+        """Return (name, value) pairs.
+
+        Returns:
+            List of pairs.
+        """
         return [(key, self[key]) for key in self._keys]
 
     def values(self) -> Iterable[Any]:
-        """Return the values."""
+        """Return the values.
+
+        Returns:
+            List of values.
+        """
         return [self[key] for key in self._keys]
 
     def update(self, parameters: Any) -> None:
-        """Set the entries of a mapping or of (name, value) pairs."""
+        """Set the entries of a mapping or of (name, value) pairs.
+
+        Args:
+            parameters: Mapping, or pairs of name and value. A plain dict's entries are set in sorted order.
+
+        Raises:
+            ArgumentError: If `parameters` is neither a mapping nor pairs.
+            NameConflict: If a name in a list of pairs is not a string.
+        """
         entries = named_entries(parameters, "ParameterDict.update")
         if isinstance(parameters, dict) and not isinstance(parameters, OrderedDict):
             entries = sorted(entries, key=lambda pair: pair[0])

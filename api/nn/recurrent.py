@@ -46,6 +46,11 @@ class RNNBase(Module):
         dropout: Dropout probability between layers.
         bidirectional: Add a layer that runs backwards, and concatenate the outputs.
         proj_size: Features of the projected hidden state (LSTM only); 0 for no projection.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
+
+    Raises:
+        ArgumentError: If an argument is out of its range.
     """
 
     def __init__(
@@ -140,6 +145,10 @@ class RNNBase(Module):
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """Check the input.
 
+        Args:
+            input: Input of `forward`, with a batch dimension.
+            batch_sizes: Batch sizes of a packed input; None for a padded one.
+
         Raises:
             ArgumentError: If its dtype differs from the weights'. It is also a `ValueError`.
             ShapeError: If its shape does not fit.
@@ -170,23 +179,58 @@ class RNNBase(Module):
         return self.num_layers * (1 + bool(self.bidirectional)), batch, width
 
     def get_expected_hidden_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
-        """Return the shape of h_0: (num_layers * directions, batch, proj_size or hidden_size)."""
+        """Return the shape of h_0: (num_layers * directions, batch, proj_size or hidden_size).
+
+        Args:
+            input: Input of `forward`, with a batch dimension.
+            batch_sizes: Batch sizes of a packed input; None for a padded one.
+
+        Returns:
+            Three ints.
+        """
         return self._states_size(input, batch_sizes, self.proj_size or self.hidden_size)
 
     def check_hidden_size(
         self, hx: Tensor, expected_hidden_size: tuple[int, int, int], msg: str = "Expected hidden size {}, got {}"
     ) -> None:
-        """Raise `ShapeError`, which is a `RuntimeError`, unless `hx` has the expected shape."""
+        """Check the shape of a state.
+
+        Args:
+            hx: The state.
+            expected_hidden_size: Its expected shape.
+            msg: Message with two `{}`, for the expected and the actual shape.
+
+        Raises:
+            ShapeError: If the shapes differ. It is also a `RuntimeError`.
+        """
         if hx.meta.shape != tuple(expected_hidden_size):
             raise ShapeError(f"{self._get_name()}: " + msg.format(tuple(expected_hidden_size), list(hx.meta.shape)))
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
-        """Raise `ShapeError` or `ArgumentError` if the input or the states do not fit."""
+        """Check the input and the initial states.
+
+        Args:
+            input: Input of `forward`, with a batch dimension.
+            hidden: Initial states with a batch dimension.
+            batch_sizes: Batch sizes of a packed input; None for a padded one.
+
+        Raises:
+            ShapeError: If a shape does not fit.
+            ArgumentError: If the input's dtype differs from the weights'.
+        """
         self.check_input(input, batch_sizes)
         self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
 
     def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
-        """Return the states with their batch permuted; unchanged for None."""
+        """Return the states with their batch permuted; unchanged for None.
+
+        Args:
+            hx: States of shape `(num_layers * directions, batch, size)`.
+            permutation: int64 vector of positions in the batch, or None.
+
+        Returns:
+            States of the same shape.
+        """
         return hx if permutation is None else hx.index_select(1, permutation)
 
     # forward
@@ -294,6 +338,12 @@ class RNN(RNNBase):
         batch_first: Input and output are `(batch, length, features)` instead of `(length, batch, features)`.
         dropout: Dropout probability between layers.
         bidirectional: Add a layer that runs backwards, and concatenate the outputs.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
+        **extra_options: No further argument is accepted.
+
+    Raises:
+        ArgumentError: If an argument is out of its range or unknown.
 
     Example:
         >>> output, state = wg.nn.RNN(3, 5, batch_first=True)(wg.ones(2, 7, 3))
@@ -353,6 +403,21 @@ class GRU(RNNBase):
     The rows of the weights are in the order r, z, n. `forward` returns (output, h_n); see `RNNBase.forward`. The
     arguments are `RNN`'s without `nonlinearity`.
 
+    Args:
+        input_size: Features of the input.
+        hidden_size: Features of the hidden state.
+        num_layers: Number of stacked layers.
+        bias: Add biases.
+        batch_first: Input and output are `(batch, length, features)` instead of `(length, batch, features)`.
+        dropout: Dropout probability between layers.
+        bidirectional: Add a layer that runs backwards, and concatenate the outputs.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
+        **extra_options: No further argument is accepted.
+
+    Raises:
+        ArgumentError: If an argument is out of its range or unknown.
+
     Example:
         >>> output, state = wg.nn.GRU(3, 5, batch_first=True)(wg.ones(2, 7, 3))
         >>> output.shape, state.shape
@@ -399,6 +464,21 @@ class LSTM(RNNBase):
     c_n)); see `RNNBase.forward`. The arguments are `RNN`'s without `nonlinearity`, and `proj_size`, the features of the
     projected hidden state (Sak et al. 2014, arXiv 1402.1128).
 
+    Args:
+        input_size: Features of the input.
+        hidden_size: Features of the hidden state.
+        num_layers: Number of stacked layers.
+        bias: Add biases.
+        batch_first: Input and output are `(batch, length, features)` instead of `(length, batch, features)`.
+        dropout: Dropout probability between layers.
+        bidirectional: Add a layer that runs backwards, and concatenate the outputs.
+        proj_size: Features of the projected hidden state (Sak et al. 2014, arXiv 1402.1128); 0 for no projection.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
+
+    Raises:
+        ArgumentError: If an argument is out of its range.
+
     Example:
         >>> output, (state, cell) = wg.nn.LSTM(3, 5, batch_first=True)(wg.ones(2, 7, 3))
         >>> output.shape, cell.shape
@@ -432,7 +512,15 @@ class LSTM(RNNBase):
         )  # fmt: skip
 
     def get_expected_cell_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
-        """Return the shape of c_0: (num_layers * directions, batch, hidden_size)."""
+        """Return the shape of c_0: (num_layers * directions, batch, hidden_size).
+
+        Args:
+            input: Input of `forward`, with a batch dimension.
+            batch_sizes: Batch sizes of a packed input; None for a padded one.
+
+        Returns:
+            Three ints.
+        """
         return self._states_size(input, batch_sizes, self.hidden_size)
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:

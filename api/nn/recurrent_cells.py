@@ -29,6 +29,14 @@ class RNNCellBase(Module):
 
     The parameters are `weight_ih` (gates * hidden_size, input_size), `weight_hh` (gates * hidden_size, hidden_size),
     and `bias_ih` and `bias_hh` (gates * hidden_size), which are None without `bias`.
+
+    Args:
+        input_size: Features of the input.
+        hidden_size: Features of the hidden state.
+        bias: Add biases.
+        num_chunks: Number of gates.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
     """
 
     def __init__(
@@ -94,6 +102,8 @@ class RNNCell(RNNCellBase):
         hidden_size: Features of the hidden state.
         bias: Add biases.
         nonlinearity: `"tanh"` or `"relu"`.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
 
     Example:
         >>> wg.nn.RNNCell(3, 5)(wg.ones(2, 3)).shape

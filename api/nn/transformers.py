@@ -58,6 +58,12 @@ class MultiheadAttention(Module):
         kdim: Features of the key; None means `embed_dim`.
         vdim: Features of the value; None means `embed_dim`.
         batch_first: Whether the batch is the first dimension.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
+
+    Raises:
+        ArgumentError: If `embed_dim` or `num_heads` is not positive.
+        AttentionShapeError: If `num_heads` does not divide `embed_dim`.
 
     Example:
         >>> x = wg.ones(2, 7, 8)
@@ -203,6 +209,11 @@ class TransformerEncoderLayer(_TransformerLayer):
         batch_first: Whether the batch is the first dimension.
         norm_first: Normalize the input of each part instead of the sum (Xiong et al. 2020, arXiv 2002.04745).
         bias: Add biases in linear layers and norms.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
+
+    Raises:
+        DomainError: If `activation` is another string.
 
     Example:
         >>> wg.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)(wg.ones(2, 7, 8)).shape
@@ -243,6 +254,22 @@ class TransformerDecoderLayer(_TransformerLayer):
     """An encoder layer with attention to `memory`, the encoder's output, between self-attention and feed-forward.
 
     `forward` takes tgt (T, N, d_model) and memory (S, N, d_model). The arguments are `TransformerEncoderLayer`'s.
+
+    Args:
+        d_model: Features.
+        nhead: Number of attention heads.
+        dim_feedforward: Features of the hidden layer.
+        dropout: Dropout probability.
+        activation: `"relu"`, `"gelu"` or a function of a tensor.
+        layer_norm_eps: `eps` of the layer norms.
+        batch_first: Whether the batch is the first dimension.
+        norm_first: Normalize the input of each part instead of the sum (Xiong et al. 2020, arXiv 2002.04745).
+        bias: Add biases in linear layers and norms.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
+
+    Raises:
+        DomainError: If `activation` is another string.
 
     Example:
         >>> wg.nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)(wg.ones(2, 5, 8), wg.ones(2, 7, 8)).shape
@@ -310,6 +337,9 @@ class TransformerEncoder(Module):
     Unless `is_causal` is passed, `forward` compares a mask with the causal one, and the host waits for the result.
 
     Args:
+        encoder_layer: The layer to copy.
+        num_layers: Number of copies.
+        norm: Module after the last layer, or None.
         enable_nested_tensor: In evaluation without gradients, zero padded positions before `norm`, as PyTorch's nested
             tensors do, if PyTorch has a fast path for the layer and padding is at the end of each sample.
         mask_check: Check on the host that padding is at the end.
@@ -409,10 +439,21 @@ class Transformer(Module):
     comes first, and N may be missing. Most arguments are `TransformerEncoderLayer`'s.
 
     Args:
+        d_model: Features.
+        nhead: Number of attention heads.
         num_encoder_layers: Layers of the encoder.
         num_decoder_layers: Layers of the decoder.
+        dim_feedforward: Features of the hidden layers.
+        dropout: Dropout probability.
+        activation: `"relu"`, `"gelu"` or a function of a tensor.
         custom_encoder: Encoder to use instead.
         custom_decoder: Decoder to use instead.
+        layer_norm_eps: `eps` of the layer norms.
+        batch_first: Whether the batch is the first dimension.
+        norm_first: Normalize the input of each part instead of the sum.
+        bias: Add biases in linear layers and norms.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
 
     Example:
         >>> wg.nn.Transformer(8, 2, 1, 1, 16, batch_first=True)(wg.ones(2, 7, 8), wg.ones(2, 5, 8)).shape
@@ -475,7 +516,16 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
-        """Return the causal mask of shape `(sz, sz)`: -inf above the diagonal (True for bool), 0 elsewhere."""
+        """Return the causal mask of shape `(sz, sz)`: -inf above the diagonal (True for bool), 0 elsewhere.
+
+        Args:
+            sz: Number of positions.
+            device: Device of the mask; None: the default device.
+            dtype: Dtype of the mask; None: the default dtype.
+
+        Returns:
+            Tensor of shape `(sz, sz)`.
+        """
         return triu(full((sz, sz), float("-inf"), dtype=dtype, device=device), 1)
 
 

@@ -77,7 +77,14 @@ def get_total_norm(
 def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
-    """Multiply the gradients by `min(1, max_norm / (total_norm + 1e-6))`, in place."""
+    """Multiply the gradients by `min(1, max_norm / (total_norm + 1e-6))`, in place.
+
+    Args:
+        parameters: Parameters whose gradients are scaled.
+        max_norm: Largest norm.
+        total_norm: Norm of the gradients, a tensor of shape `()`; see `get_total_norm`.
+        foreach: Accepted for compatibility.
+    """
     _scale(_grads(_parameters(parameters, "clip_grads_with_norm_")), max_norm, total_norm)
 
 
@@ -130,13 +137,30 @@ def clip_grad_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Deprecated alias of `clip_grad_norm_`."""
+    """Deprecated alias of `clip_grad_norm_`.
+
+    Args:
+        parameters: Parameters whose gradients are clipped.
+        max_norm: Largest norm.
+        norm_type: Order of the norm.
+        error_if_nonfinite: Read the norm and check it.
+        foreach: Accepted for compatibility.
+
+    Returns:
+        The norm before clipping, a 0-d tensor.
+    """
     warnings.warn("clip_grad_norm is deprecated: use clip_grad_norm_", FutureWarning, stacklevel=2)
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
-    """Clamp every gradient element to [-clip_value, clip_value], in place."""
+    """Clamp every gradient element to [-clip_value, clip_value], in place.
+
+    Args:
+        parameters: Parameters whose gradients are clamped.
+        clip_value: Largest absolute value of an element.
+        foreach: Accepted for compatibility.
+    """
     limit = float(clip_value)
     with no_grad():
         multi_tensor.clamp_elements(_grads(_parameters(parameters, "clip_grad_value_")), limit)

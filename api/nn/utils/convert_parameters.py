@@ -13,7 +13,17 @@ __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """Return all values in one vector, in order. Gradients flow back. Raise `DeviceError` for several devices."""
+    """Return all values in one vector, in order. Gradients flow back.
+
+    Args:
+        parameters: Tensors on one device.
+
+    Returns:
+        Vector as long as all parameters together.
+
+    Raises:
+        DeviceError: If the parameters are on several devices.
+    """
     params = list(parameters)
     devices = {p.meta.device for p in params}
     if len(devices) > 1:
@@ -23,6 +33,10 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Make slices of `vec` the parameters' data, in order. They share its memory.
+
+    Args:
+        vec: Vector as long as all parameters together.
+        parameters: Tensors whose `data` is replaced.
 
     Raises:
         ArgumentError: If `vec` is not a tensor, or its length differs.

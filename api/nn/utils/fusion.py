@@ -26,6 +26,9 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
         bn: The batch normalization after it.
         transpose: Whether `conv` is a transposed convolution.
 
+    Returns:
+        Module of the class of `conv`, with parameters of its own.
+
     Raises:
         ArgumentError: Unless both are in evaluation mode and `bn` has running statistics.
     """
@@ -38,7 +41,19 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
 
 
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """Return a copy of `linear` that computes `bn(linear(x))`; see `fuse_conv_bn_eval`."""
+    """Return a copy of `linear` that computes `bn(linear(x))`; see `fuse_conv_bn_eval`.
+
+    Args:
+        linear: The linear layer.
+        bn: The batch normalization after it.
+
+    Returns:
+        Module of the class of `linear`, with parameters of its own.
+
+    Raises:
+        ArgumentError: Unless both are in evaluation mode, `bn` has running statistics, and it normalizes
+            `linear.out_features` features or one.
+    """
     _check_foldable("fuse_linear_bn_eval", linear, bn)
     if bn.num_features not in (1, linear.out_features):
         raise ArgumentError(
@@ -72,6 +87,9 @@ def fuse_conv_bn_weights(
         bn_w: The normalization's weight; None means 1.
         bn_b: Its bias; None means 0.
         transpose: Whether it is a transposed convolution.
+
+    Returns:
+        (weight, bias), which need gradients if the originals did.
     """
     shape = [1] * conv_w.meta.ndim
     shape[1 if transpose else 0] = -1
@@ -81,7 +99,20 @@ def fuse_conv_bn_weights(
 def fuse_linear_bn_weights(
     linear_w: Any, linear_b: Any, bn_rm: Any, bn_rv: Any, bn_eps: float, bn_w: Any = None, bn_b: Any = None
 ) -> tuple[Parameter, Parameter]:
-    """Return weight and bias of the fused linear layer; see `fuse_conv_bn_weights`."""
+    """Return weight and bias of the fused linear layer; see `fuse_conv_bn_weights`.
+
+    Args:
+        linear_w: The layer's weight.
+        linear_b: Its bias, or None.
+        bn_rm: Running mean.
+        bn_rv: Running variance.
+        bn_eps: Added to the variance.
+        bn_w: The normalization's weight; None means 1.
+        bn_b: Its bias; None means 0.
+
+    Returns:
+        (weight, bias), which need gradients if the originals did.
+    """
     return _fold_batch_norm(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, [-1, 1])
 
 

@@ -17,6 +17,14 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
 
     No random number is drawn.
 
+    Args:
+        module_cls: Class of modules with a `device` argument.
+        *args: Positional arguments of the class.
+        **kwargs: Keyword arguments of the class.
+
+    Returns:
+        The module, whose parameters have undefined values.
+
     Raises:
         DomainError: For a class without a `device` argument. It is also a `RuntimeError` and a `ValueError`.
     """

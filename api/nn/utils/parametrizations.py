@@ -43,6 +43,9 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
     Returns:
         The module.
+
+    Raises:
+        ArgumentError: If the module has no parameter or buffer `name`.
     """
     register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
@@ -111,6 +114,10 @@ def spectral_norm(
 
     Returns:
         The module.
+
+    Raises:
+        ArgumentError: If the module has no tensor `name`, or `n_power_iterations` is not positive.
+        IndexOutOfRange: If the tensor has no dimension `dim`.
     """
     weight = _get_tensor(module, name, "spectral_norm")
     parametrization = _SpectralNorm(weight, n_power_iterations, default_output_dim(module, dim), eps)

@@ -98,7 +98,12 @@ class ParametrizationList(ModuleList):
     def right_inverse(self, value: Any) -> None:
         """Set the originals so that the tensor becomes `value`.
 
-        Raise `DomainError` if a function has no `right_inverse`.
+        Args:
+            value: Tensor of the dtype and device of the parametrized tensor.
+
+        Raises:
+            DomainError: If a function has no `right_inverse`.
+            ArgumentError: If a `right_inverse` returns another number of tensors, or another dtype or device.
         """
         with no_grad():
             for module in reversed(list(self)):
@@ -166,7 +171,15 @@ def register_parametrization(
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Return whether `module` has any parametrized tensor, or the one named `tensor_name`."""
+    """Return whether `module` has any parametrized tensor, or the one named `tensor_name`.
+
+    Args:
+        module: The module.
+        tensor_name: Name of a tensor; None: any.
+
+    Returns:
+        Python bool.
+    """
     parametrizations = getattr(module, "parametrizations", None)
     if not isinstance(parametrizations, ModuleDict):
         return False
@@ -215,14 +228,30 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """Return the module's class before parametrization."""
+    """Return the module's class before parametrization.
+
+    Args:
+        module: The module.
+
+    Returns:
+        The class, such as `Linear`.
+    """
     return module.__class__.__bases__[0] if is_parametrized(module) else type(module)
 
 
 def transfer_parametrizations_and_params(
     from_module: Module, to_module: Module, tensor_name: str | None = None
 ) -> Module:
-    """Copy the parametrizations and originals of one tensor (or of all) to `to_module`, and return `to_module`."""
+    """Copy the parametrizations and originals of one tensor (or of all) to `to_module`, and return `to_module`.
+
+    Args:
+        from_module: Module with parametrizations.
+        to_module: Module that gets them.
+        tensor_name: Name of the tensor; None: all parametrized ones.
+
+    Returns:
+        `to_module`.
+    """
     if not is_parametrized(from_module):
         return to_module
     for name in list(from_module.parametrizations) if tensor_name is None else [tensor_name]:

@@ -74,7 +74,15 @@ class PackedSequence(_Fields):
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """Convert data to another dtype or device, with the indices; return itself if nothing changes."""
+        """Convert data to another dtype or device, with the indices; return itself if nothing changes.
+
+        Args:
+            *args: Arguments of `Tensor.to`.
+            **kwargs: Arguments of `Tensor.to`.
+
+        Returns:
+            `PackedSequence`. `batch_sizes` stays on the host.
+        """
         data = self.data.to(*args, **kwargs)
         if data is self.data:
             return self
@@ -83,51 +91,103 @@ class PackedSequence(_Fields):
         return type(self)(data, self.batch_sizes, order, inverse)
 
     def cuda(self, device: Any = None, **_: Any) -> PackedSequence:
-        """Move to a CUDA device, by default the first."""
+        """Move to a CUDA device, by default the first.
+
+        Args:
+            device: The device; None: the first CUDA device.
+            **_: Ignored.
+
+        Returns:
+            `PackedSequence`.
+        """
         return self.to("cuda:0" if device is None else device)
 
     def cpu(self) -> PackedSequence:
-        """Move to the CPU."""
+        """Move to the CPU.
+
+        Returns:
+            `PackedSequence`.
+        """
         return self.to("cpu")
 
     def double(self) -> PackedSequence:
-        """Convert data to float64."""
+        """Convert data to float64.
+
+        Returns:
+            `PackedSequence`.
+        """
         return self.to(dtypes.float64)
 
     def float(self) -> PackedSequence:
-        """Convert data to float32."""
+        """Convert data to float32.
+
+        Returns:
+            `PackedSequence`.
+        """
         return self.to(dtypes.float32)
 
     def half(self) -> PackedSequence:
-        """Convert data to float16."""
+        """Convert data to float16.
+
+        Returns:
+            `PackedSequence`.
+        """
         return self.to(dtypes.float16)
 
     def long(self) -> PackedSequence:
-        """Convert data to int64."""
+        """Convert data to int64.
+
+        Returns:
+            `PackedSequence`.
+        """
         return self.to(dtypes.int64)
 
     def int(self) -> PackedSequence:
-        """Convert data to int32."""
+        """Convert data to int32.
+
+        Returns:
+            `PackedSequence`.
+        """
         return self.to(dtypes.int32)
 
     def short(self) -> PackedSequence:
-        """Convert data to int16."""
+        """Convert data to int16.
+
+        Returns:
+            `PackedSequence`.
+        """
         return self.to(dtypes.int16)
 
     def char(self) -> PackedSequence:
-        """Convert data to int8."""
+        """Convert data to int8.
+
+        Returns:
+            `PackedSequence`.
+        """
         return self.to(dtypes.int8)
 
     def byte(self) -> PackedSequence:
-        """Convert data to uint8."""
+        """Convert data to uint8.
+
+        Returns:
+            `PackedSequence`.
+        """
         return self.to(dtypes.uint8)
 
     def pin_memory(self) -> PackedSequence:
-        """Copy data to pinned memory, from which devices copy asynchronously."""
+        """Copy data to pinned memory, from which devices copy asynchronously.
+
+        Returns:
+            `PackedSequence`.
+        """
         return type(self)(self.data.pin_memory(), self.batch_sizes, self.sorted_indices, self.unsorted_indices)
 
     def is_pinned(self) -> bool:
-        """Return whether data is in pinned memory."""
+        """Return whether data is in pinned memory.
+
+        Returns:
+            Python bool.
+        """
         return bool(self.data.is_pinned())
 
     @property
@@ -137,7 +197,14 @@ class PackedSequence(_Fields):
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """Return the inverse of a 1-D int64 permutation; None for None."""
+    """Return the inverse of a 1-D int64 permutation; None for None.
+
+    Args:
+        permutation: int64 vector that holds each of 0, ..., n - 1 once, or None.
+
+    Returns:
+        int64 vector r with `r[permutation[i]] == i`, or None.
+    """
     if permutation is None:
         return None
     only_tensors("invert_permutation", permutation)
@@ -186,9 +253,14 @@ def pack_padded_sequence(
         enforce_sorted: Require decreasing lengths. False sorts the sequences; `pad_packed_sequence` and the recurrent
             layers restore the original order.
 
+    Returns:
+        `PackedSequence` with `sum(lengths)` rows.
+
     Raises:
         ShapeError: If there is not one length per sequence, or a length is not positive, longer than the input, or out
             of order. It is also a `RuntimeError`.
+        IndexOutOfRange: If `input` has fewer than 2 dimensions.
+        ArgumentError: If a length is not a whole number.
     """
     caller = "pack_padded_sequence"
     _check_at_least_2d(caller, input)
@@ -242,6 +314,7 @@ def pad_packed_sequence(
 
     Raises:
         ShapeError: If `total_length` is too short. It is also a `ValueError`.
+        ArgumentError: If `sequence` is not a `PackedSequence`.
     """
     caller = "pad_packed_sequence"
     if not isinstance(sequence, PackedSequence):
@@ -322,7 +395,21 @@ def _as_sequence_list(caller: str, sequences: Any) -> list[Tensor]:
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
-    """Return the sequences of a padded batch without padding: views of shape `(length, ...)`."""
+    """Return the sequences of a padded batch without padding: views of shape `(length, ...)`.
+
+    Args:
+        padded_sequences: `(length, batch, ...)`, or `(batch, length, ...)` with `batch_first`.
+        lengths: Length of each sequence; a list or a tensor.
+        batch_first: Whether the batch is the first dimension.
+
+    Returns:
+        One tensor for each length.
+
+    Raises:
+        IndexOutOfRange: If the batch has fewer than 2 dimensions.
+        ShapeError: If there are more lengths than sequences.
+        ArgumentError: If a length is not a whole number.
+    """
     caller = "unpad_sequence"
     _check_at_least_2d(caller, padded_sequences)
     batch_first_view = padded_sequences if batch_first else ops.transpose(padded_sequences, 0, 1)
@@ -336,13 +423,31 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = F
 
 
 def pack_sequence(sequences: Any, enforce_sorted: bool = True) -> PackedSequence:
-    """Pack sequences of shape `(length, ...)`; see `pack_padded_sequence`."""
+    """Pack sequences of shape `(length, ...)`; see `pack_padded_sequence`.
+
+    Args:
+        sequences: Tensors of shape `(length, ...)` with equal trailing dimensions.
+        enforce_sorted: Require decreasing lengths; False sorts the sequences.
+
+    Returns:
+        `PackedSequence`.
+
+    Raises:
+        ShapeError: If there are no sequences, one is empty, lengths increase, or trailing dimensions differ.
+    """
     sequence_list = _as_sequence_list("pack_sequence", sequences)
     lengths = [sequence.meta.shape[0] if sequence.meta.ndim else 0 for sequence in sequence_list]
     return pack_padded_sequence(pad_sequence(sequence_list), lengths, enforce_sorted=enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """Return the packed sequences in their original order, each of shape `(length, ...)`."""
+    """Return the packed sequences in their original order, each of shape `(length, ...)`.
+
+    Args:
+        packed_sequences: The packed sequences.
+
+    Returns:
+        One tensor for each sequence.
+    """
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

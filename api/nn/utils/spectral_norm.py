@@ -114,13 +114,28 @@ def spectral_norm(
 
     Returns:
         The module.
+
+    Raises:
+        ArgumentError: If `n_power_iterations` is not positive, or the module has no parameter `name`.
+        DomainError: If the parameter has this hook already, or no shape yet.
     """
     SpectralNorm.apply(module, name, n_power_iterations, default_output_dim(module, dim), eps)
     return module
 
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
-    """Undo `spectral_norm` and return the module. Raise `ArgumentError` if `name` has no such hook."""
+    """Undo `spectral_norm` and return the module.
+
+    Args:
+        module: The module.
+        name: The parameter.
+
+    Returns:
+        The module, whose parameter has the current weight.
+
+    Raises:
+        ArgumentError: If `name` has no such hook.
+    """
     for key, hook in list(module._forward_pre_hooks.items()):
         if isinstance(hook, SpectralNorm) and hook.name == name:
             hook.remove(module)

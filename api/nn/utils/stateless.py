@@ -27,7 +27,19 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """Deprecated alias of `func.functional_call`."""
+    """Deprecated alias of `func.functional_call`.
+
+    Args:
+        module: The module.
+        parameters_and_buffers: Tensors by path.
+        args: Positional arguments: a tuple, or the only one.
+        kwargs: Keyword arguments.
+        tie_weights: Replace a tensor that has several paths at all of them.
+        strict: Require a tensor for every parameter and buffer, and no others.
+
+    Returns:
+        The output of the module.
+    """
     warnings.warn("nn.utils.stateless is deprecated: use func.functional_call", FutureWarning, stacklevel=2)
     return call_with_tensors(module, parameters_and_buffers, args, kwargs, tie_weights, strict)
 

@@ -86,13 +86,28 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
     Returns:
         The module.
+
+    Raises:
+        ArgumentError: If the module has no parameter `name`.
+        DomainError: If the parameter has this hook already, or no shape yet.
     """
     WeightNorm.apply(module, name, dim)
     return module
 
 
 def remove_weight_norm(module: Module, name: str = "weight") -> Module:
-    """Undo `weight_norm` and return the module. Raise `ArgumentError` if `name` has no such hook."""
+    """Undo `weight_norm` and return the module.
+
+    Args:
+        module: The module.
+        name: The parameter.
+
+    Returns:
+        The module, whose parameter has the current weight.
+
+    Raises:
+        ArgumentError: If `name` has no such hook.
+    """
     for key, hook in list(module._forward_pre_hooks.items()):
         if isinstance(hook, WeightNorm) and hook.name == name:
             hook.remove(module)
