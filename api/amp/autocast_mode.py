@@ -35,12 +35,29 @@ def _check_device_type(device_type: Any) -> str:
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Return whether devices of this type support autocast, which is true for all of weftgrad's."""
+    """Return whether devices of this type support autocast, which is true for all of weftgrad's.
+
+    Args:
+        device_type: Name such as `cpu`.
+
+    Returns:
+        Python bool.
+    """
     return device_type in _DEVICE_TYPES
 
 
 def get_autocast_dtype(device_type: str) -> DType:
-    """Return the half type that `autocast(device_type)` uses here if it is given no dtype."""
+    """Return the half type that `autocast(device_type)` uses here if it is given no dtype.
+
+    Args:
+        device_type: `"cpu"`, `"opencl"`, `"cuda"` or `"interpreter"`.
+
+    Returns:
+        float16 or bfloat16, or the dtype of the region that is active here.
+
+    Raises:
+        UnknownDevice: If there is no such device type.
+    """
     device_type = _check_device_type(device_type)
     region = state().autocast
     dtype = None if region is None else region.dtypes.get(device_type)
@@ -48,35 +65,67 @@ def get_autocast_dtype(device_type: str) -> DType:
 
 
 def set_autocast_dtype(device_type: str, dtype: DType) -> None:
-    """Set the default half type of a device type. PyTorch stores it per thread; weftgrad stores it for the process."""
+    """Set the default half type of a device type. PyTorch stores it per thread; weftgrad stores it for the process.
+
+    Args:
+        device_type: `"cpu"`, `"opencl"`, `"cuda"` or `"interpreter"`.
+        dtype: float16 or bfloat16.
+
+    Raises:
+        ArgumentError: For another dtype.
+        UnknownDevice: If there is no such device type.
+    """
     if dtype not in (float16, bfloat16):
         raise ArgumentError(f"set_autocast_dtype: float16 or bfloat16, not {dtype!r}")
     _default_dtypes[_check_device_type(device_type)] = dtype
 
 
 def get_autocast_cpu_dtype() -> DType:
-    """Return `get_autocast_dtype("cpu")`."""
+    """Return `get_autocast_dtype("cpu")`.
+
+    Returns:
+        float16 or bfloat16.
+    """
     return get_autocast_dtype("cpu")
 
 
 def get_autocast_gpu_dtype() -> DType:
-    """Return `get_autocast_dtype("cuda")`."""
+    """Return `get_autocast_dtype("cuda")`.
+
+    Returns:
+        float16 or bfloat16.
+    """
     return get_autocast_dtype("cuda")
 
 
 def is_autocast_enabled(device_type: str | None = None) -> bool:
-    """Return whether autocast is active in this thread for a device type. None means `cuda`, as in PyTorch."""
+    """Return whether autocast is active in this thread for a device type. None means `cuda`, as in PyTorch.
+
+    Args:
+        device_type: Name such as `cpu`.
+
+    Returns:
+        Python bool.
+    """
     region = state().autocast
     return region is not None and _check_device_type("cuda" if device_type is None else device_type) in region.enabled
 
 
 def is_autocast_cpu_enabled() -> bool:
-    """Return `is_autocast_enabled("cpu")`."""
+    """Return `is_autocast_enabled("cpu")`.
+
+    Returns:
+        Python bool.
+    """
     return is_autocast_enabled("cpu")
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Return whether the current region caches casts of weights."""
+    """Return whether the current region caches casts of weights.
+
+    Returns:
+        Python bool; True outside of regions.
+    """
     region = state().autocast
     return region is None or region.caching
 
@@ -191,6 +240,9 @@ def custom_fwd(
         fwd: The method to decorate.
         device_type: Device type whose autocast setting is stored.
         cast_inputs: If autocast is active, cast floating-point tensors to this dtype and run the body without autocast.
+
+    Returns:
+        The decorated method, or a decorator if `fwd` is None.
     """
     device_type = _check_device_type(device_type)
     if fwd is None:
@@ -212,7 +264,15 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
-    """Decorate the `backward` of an `autograd.Function` whose `forward` has `custom_fwd`."""
+    """Decorate the `backward` of an `autograd.Function` whose `forward` has `custom_fwd`.
+
+    Args:
+        bwd: The method to decorate.
+        device_type: Device type whose autocast setting is restored.
+
+    Returns:
+        The decorated method, or a decorator if `bwd` is None.
+    """
     device_type = _check_device_type(device_type)
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)

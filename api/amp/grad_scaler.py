@@ -47,6 +47,9 @@ class GradScaler:
         backoff_factor: Factor of the scale after a step with non-finite gradients; below 1.
         growth_interval: Finite steps in a row before the scale grows.
         enabled: False makes `scale` return its argument and `step` call the optimizer's; the other methods do nothing.
+
+    Raises:
+        ScalerError: If `growth_factor` is not above 1, or `backoff_factor` not below 1.
     """
 
     def __init__(
@@ -74,6 +77,12 @@ class GradScaler:
         Args:
             outputs: A tensor, or nested lists, tuples and iterables of tensors. 0-d half-precision tensors become
                 float32.
+
+        Returns:
+            The scaled tensor, or containers of scaled tensors; a generator for an iterable that is no list or tuple.
+
+        Raises:
+            ScalerError: If `outputs` contains neither tensors nor iterables.
         """
         if not self._enabled:
             return outputs
@@ -98,6 +107,9 @@ class GradScaler:
 
     def unscale_(self, optimizer: Any) -> None:
         """Divide the gradients of the optimizer's parameters by the scale, in place, for example before clipping.
+
+        Args:
+            optimizer: Optimizer whose parameters have gradients.
 
         Raises:
             ScalerError: If called twice since `update`, after `step`, or with float16 gradients.
@@ -126,6 +138,11 @@ class GradScaler:
         """Unscale the gradients if `unscale_` did not, and call `optimizer.step(*args, **kwargs)` if all are finite.
 
         Waits for the device.
+
+        Args:
+            optimizer: Optimizer whose parameters have gradients.
+            *args: Positional arguments of `optimizer.step`.
+            **kwargs: Keyword arguments of `optimizer.step`, except `closure`.
 
         Returns:
             The result of `optimizer.step`, or None if the step was skipped.
@@ -178,41 +195,77 @@ class GradScaler:
         self._states.clear()
 
     def get_scale(self) -> float:
-        """Return the scale; 1 if disabled."""
+        """Return the scale; 1 if disabled.
+
+        Returns:
+            Python float.
+        """
         if not self._enabled:
             return 1.0
         return _round_to_float32(self._init_scale) if self._scale is None else self._scale
 
     def get_growth_factor(self) -> float:
-        """Return the factor by which the scale grows."""
+        """Return the factor by which the scale grows.
+
+        Returns:
+            Python float.
+        """
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Set the factor by which the scale grows."""
+        """Set the factor by which the scale grows.
+
+        Args:
+            new_factor: Number above 1.
+        """
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
-        """Return the factor of the scale after a step with non-finite gradients."""
+        """Return the factor of the scale after a step with non-finite gradients.
+
+        Returns:
+            Python float.
+        """
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Set the factor of the scale after a step with non-finite gradients."""
+        """Set the factor of the scale after a step with non-finite gradients.
+
+        Args:
+            new_factor: Number below 1.
+        """
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
-        """Return the number of finite steps in a row before the scale grows."""
+        """Return the number of finite steps in a row before the scale grows.
+
+        Returns:
+            Python int.
+        """
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
-        """Set the number of finite steps in a row before the scale grows."""
+        """Set the number of finite steps in a row before the scale grows.
+
+        Args:
+            new_interval: Number of steps.
+        """
         self._growth_interval = new_interval
 
     def is_enabled(self) -> bool:
-        """Return whether scaling is enabled."""
+        """Return whether scaling is enabled.
+
+        Returns:
+            Python bool.
+        """
         return self._enabled
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the scale and its options under PyTorch's names; empty if disabled. Call it after `update`."""
+        """Return the scale and its options under PyTorch's names; empty if disabled. Call it after `update`.
+
+        Returns:
+            Dict of numbers.
+        """
         if not self._enabled:
             return {}
         return {
@@ -222,6 +275,9 @@ class GradScaler:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore what `state_dict` returned.
+
+        Args:
+            state_dict: Result of `state_dict`.
 
         Raises:
             ScalerError: If `state_dict` is empty, that is, comes from a disabled scaler.

@@ -52,6 +52,10 @@ class set_detect_anomaly:
     """Switch anomaly detection on or off for this thread.
 
     As a context manager, restore the previous setting at the end.
+
+    Args:
+        mode: Whether to detect anomalies.
+        check_nan: Check gradients for NaN; False only stores the stacks.
     """
 
     def __init__(self, mode: bool, check_nan: bool = True):

@@ -37,7 +37,11 @@ class FunctionCtx:
         self.freed = False
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Save tensors for `backward`, together with their versions, so that in-place changes are detected."""
+        """Save tensors for `backward`, together with their versions, so that in-place changes are detected.
+
+        Args:
+            *tensors: Inputs, outputs or intermediate tensors; None is allowed.
+        """
         self._saved = tensors
         self._versions = tuple(0 if t is None else t.storage.version for t in tensors)
 
@@ -59,15 +63,27 @@ class FunctionCtx:
         return self._saved
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Declare which inputs `forward` modified in place."""
+        """Declare which inputs `forward` modified in place.
+
+        Args:
+            *tensors: Inputs of `forward`.
+        """
         self.dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Declare which outputs have no gradient."""
+        """Declare which outputs have no gradient.
+
+        Args:
+            *tensors: Outputs of `forward`.
+        """
         self.non_differentiable.update(id(t) for t in tensors)
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Choose whether `backward` gets zeros (True, the default) or None for outputs without a gradient."""
+        """Choose whether `backward` gets zeros (True, the default) or None for outputs without a gradient.
+
+        Args:
+            value: True for zeros, False for None.
+        """
         self.materialize = value
 
     materialize = True
@@ -89,7 +105,13 @@ class Function:
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """Save in `ctx` what `backward` needs. If a subclass defines this method, its `forward` takes no `ctx`."""
+        """Save in `ctx` what `backward` needs. If a subclass defines this method, its `forward` takes no `ctx`.
+
+        Args:
+            ctx: The `FunctionCtx` of the call.
+            inputs: Arguments of `apply`.
+            output: Result of `forward`.
+        """
         raise NotImplementedError("a Function that defines setup_context does so with (ctx, inputs, output)")
 
     @staticmethod
@@ -98,7 +120,18 @@ class Function:
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
-        """Call `forward`, and record `backward` if an argument requires grad."""
+        """Call `forward`, and record `backward` if an argument requires grad.
+
+        Args:
+            *args: Arguments of `forward`. Tensors inside lists or dicts are not differentiated.
+
+        Returns:
+            Result of `forward`: a tensor, or a tuple of tensors.
+
+        Raises:
+            GradientError: From backward, if `backward` does not return one gradient for each argument, or a gradient's
+                shape does not fit.
+        """
         ctx = FunctionCtx()
         refresh_views(*args)
         recorded = state().grad
@@ -195,6 +228,12 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
 
     Without the decorator, autograd would differentiate the ops inside `backward`. That is wrong if it treats a value as
     constant that depends on the inputs.
+
+    Args:
+        backward: Static method `backward(ctx, *grads)`.
+
+    Returns:
+        The decorated function.
     """
 
     @functools.wraps(backward)

@@ -155,6 +155,9 @@ def jacobian(
     Returns:
         For one output and one input, a tensor of shape `(*output.shape, *input.shape)`. If `func` returns a tuple, a
         tuple with an entry per output; if `inputs` is a tuple, each entry is a tuple with a tensor per input.
+
+    Raises:
+        GradientError: With `strict`, if an output does not depend on an input.
     """
     leaves = _make_leaves(inputs, create_graph)
     result = func(*leaves)
@@ -201,6 +204,9 @@ def hessian(
 
     Returns:
         A tensor of shape `(*input.shape, *input.shape)`; a tuple of tuples if there are several inputs.
+
+    Raises:
+        GradientError: If `func` does not return one tensor of one element.
     """
     blocks = jacobian(_gradient_function(func, strict), _as_tensor_tuple(inputs, "inputs"), create_graph, strict)
     return blocks[0][0] if isinstance(inputs, Tensor) else blocks

@@ -100,19 +100,30 @@ def _run_in_context(generator: Generator[Any, Any, Any], context: Callable[[], A
 
 
 class no_grad(_GradMode):
-    """Do not record ops for backward. Use as `with no_grad():` or `@no_grad()`."""
+    """Do not record ops for backward. Use as `with no_grad():` or `@no_grad()`.
+
+    Args:
+        function: Function to decorate, when the class is used as `@no_grad`.
+    """
 
     mode = False
 
 
 class enable_grad(_GradMode):
-    """Record ops for backward, even inside `no_grad`."""
+    """Record ops for backward, even inside `no_grad`.
+
+    Args:
+        function: Function to decorate, when the class is used as `@enable_grad`.
+    """
 
 
 class inference_mode(_GradMode):
     """Like `no_grad`; in addition, `is_inference_mode_enabled()` is True. `inference_mode(False)` is `enable_grad`.
 
     Unlike PyTorch's, tensors created inside are ordinary ones: they may be saved for backward later.
+
+    Args:
+        mode: False records ops, as `enable_grad` does.
     """
 
     mode = False
@@ -128,6 +139,9 @@ class set_grad_enabled(_GradMode):
     """Switch gradient recording on or off.
 
     Works as a function call, as a context manager that restores the previous mode, and as a decorator.
+
+    Args:
+        mode: Whether ops are recorded.
     """
 
     def __init__(self, mode: bool):

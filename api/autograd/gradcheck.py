@@ -55,6 +55,10 @@ def gradcheck(
         fast_mode: Compare one random projection for each pair of input and output (the default here, unlike in
             PyTorch), not whole Jacobians.
         check_undefined_grad: Also check that outputs may have no gradient.
+        **_: Further arguments of PyTorch's function; ignored.
+
+    Returns:
+        True; False if the derivatives differ and `raise_exception` is False.
 
     Raises:
         GradcheckError: The derivatives differ, and `raise_exception` is set.
@@ -87,9 +91,24 @@ def gradgradcheck(
     """Check second derivatives: run `gradcheck` on the function that computes the gradients of `func`.
 
     Args:
-        func: See `gradcheck`, as for the other arguments.
+        func: Function of `inputs` that returns a tensor or several.
         inputs: Arguments of `func`.
         grad_outputs: Gradients of the differentiable outputs, one each; random ones by default.
+        eps: Step of the differences.
+        atol: Absolute tolerance of Jacobian entries.
+        rtol: Relative tolerance of Jacobian entries.
+        raise_exception: Raise where the derivatives differ; otherwise return False.
+        nondet_tol: Largest allowed difference between two backward passes.
+        fast_mode: Compare one random projection for each pair of input and output, not whole Jacobians.
+        **_: Further arguments of PyTorch's function; ignored.
+
+    Returns:
+        True; False if the derivatives differ and `raise_exception` is False. A gradient that is constant counts as
+        correct.
+
+    Raises:
+        GradcheckError: The derivatives differ, and `raise_exception` is set.
+        ArgumentError: An input that requires grad is not float64.
     """
     input_list = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     outputs = _outputs(func(*input_list))

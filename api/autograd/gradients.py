@@ -117,6 +117,8 @@ def grad(
 
     Raises:
         GradientError: If an input does not require grad, or is unused and neither option allows it.
+        ArgumentError: If the number of `grad_outputs` differs, or `materialize_grads` and `allow_unused=False` are
+            combined.
 
     Example:
         >>> x = wg.tensor([1.0, 2.0], requires_grad=True)

@@ -62,19 +62,46 @@ class profile:
         return self._profile.events()
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """Return the events summed by name (and input shape or stack, if asked for)."""
+        """Return the events summed by name (and input shape or stack, if asked for).
+
+        Args:
+            group_by_input_shape: Separate events with different input shapes.
+            group_by_stack_n: Separate events by this number of innermost frames.
+
+        Returns:
+            `EventList` of `FunctionEventAvg`.
+        """
         return self.function_events.key_averages(group_by_input_shape, group_by_stack_n)
 
     def total_average(self) -> FunctionEventAvg:
-        """Return the sum of all events."""
+        """Return the sum of all events.
+
+        Returns:
+            `FunctionEventAvg`.
+        """
         return self.function_events.total_average()
 
     def table(self, *args: Any, **kwargs: Any) -> str:
-        """Return the summed events as a text table; see `EventList.table` for the arguments."""
+        """Return the summed events as a text table; see `EventList.table` for the arguments.
+
+        Args:
+            *args: Arguments of `EventList.table`.
+            **kwargs: Arguments of `EventList.table`.
+
+        Returns:
+            Text.
+        """
         return self.function_events.table(*args, **kwargs)
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write the trace as JSON for Perfetto or chrome://tracing."""
+        """Write the trace as JSON for Perfetto or chrome://tracing.
+
+        Args:
+            path: File; `.gz` at the end compresses it.
+
+        Raises:
+            ArgumentError: If nothing was recorded.
+        """
         self.function_events  # noqa: B018  (raises an error if disabled)
         self._profile.export_chrome_trace(path)
 

@@ -66,17 +66,28 @@ globals().update({name: getattr(_default, name) for name in _standard.__all__ if
 
 
 def get_sharing_strategy() -> str:
-    """Return `file_descriptor`, the only sharing strategy."""
+    """Return `file_descriptor`, the only sharing strategy.
+
+    Returns:
+        Text.
+    """
     return "file_descriptor"
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """Return the names that `set_sharing_strategy` accepts."""
+    """Return the names that `set_sharing_strategy` accepts.
+
+    Returns:
+        Set of names.
+    """
     return set(_STRATEGIES)
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
     """Accept a strategy of PyTorch, and change nothing: memory is always shared by file descriptors, which cannot leak.
+
+    Args:
+        new_strategy: `file_descriptor` or `file_system`.
 
     Raises:
         ArgumentError: The strategy is unknown.

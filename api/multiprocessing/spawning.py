@@ -24,7 +24,13 @@ _MAX_TRACEBACK_BYTES = 32 * 1024  # in UTF-8. A pipe buffers 64 KiB: sending mus
 
 
 class ProcessException(WorkerError):
-    """A process failed. `error_index` is its index, `error_pid` its process id."""
+    """A process failed. `error_index` is its index, `error_pid` its process id.
+
+    Args:
+        msg: Message.
+        error_index: Index of the process.
+        error_pid: Its process id.
+    """
 
     def __init__(self, msg: str, error_index: int, error_pid: int):
         super().__init__(msg)
@@ -41,7 +47,15 @@ class ProcessRaisedException(ProcessException):
 
 
 class ProcessExitedException(ProcessException):
-    """A process ended by a signal (`signal_name`) or with an `exit_code` other than 0."""
+    """A process ended by a signal (`signal_name`) or with an `exit_code` other than 0.
+
+    Args:
+        msg: Message.
+        error_index: Index of the process.
+        error_pid: Its process id.
+        exit_code: Exit code; negative for a signal.
+        signal_name: Name of the signal, such as `SIGKILL`, or None.
+    """
 
     def __init__(self, msg: str, error_index: int, error_pid: int, exit_code: int, signal_name: str | None = None):
         super().__init__(msg, error_index, error_pid)
@@ -77,7 +91,12 @@ def _run(fn: Callable[..., Any], index: int, args: tuple[Any, ...], errors: Any)
 
 
 class ProcessContext:
-    """Processes that run one function. `join` waits for them, and raises the error of the first that fails."""
+    """Processes that run one function. `join` waits for them, and raises the error of the first that fails.
+
+    Args:
+        processes: The processes, started.
+        errors: One connection per process, which delivers the traceback of its exception.
+    """
 
     def __init__(self, processes: list[Any], errors: list[Any]):
         self.processes = processes
@@ -85,14 +104,25 @@ class ProcessContext:
         self.sentinels = {child.sentinel: i for i, child in enumerate(processes)}
 
     def pids(self) -> list[int]:
-        """Return the process ids."""
+        """Return the process ids.
+
+        Returns:
+            List of ints.
+        """
         return [int(child.pid) for child in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """Wait until a process ends, for at most `timeout` seconds. Return whether all processes have ended.
+        """Wait until a process ends.
 
         If one fails, the others get `grace_period` seconds to end by themselves, and are then terminated. Those that
         still run after another `grace_period` (30 s by default) are killed.
+
+        Args:
+            timeout: Seconds to wait; None: no limit.
+            grace_period: Seconds; None: terminate the others at once.
+
+        Returns:
+            Whether all processes have ended.
 
         Raises:
             ProcessRaisedException: A process raised an exception; the message has its traceback.
@@ -172,6 +202,13 @@ def start_processes(
         join: Wait until all have ended and return None; errors are raised as by `ProcessContext.join`.
         daemon: Whether the processes are terminated when this one exits (`multiprocessing.Process.daemon`).
         start_method: `spawn`, `fork` or `forkserver`, as in `multiprocessing`.
+
+    Returns:
+        None, or a `ProcessContext` if `join` is False.
+
+    Raises:
+        ProcessRaisedException: If `join`, and a process raised an exception.
+        ProcessExitedException: If `join`, and a process ended by a signal or with a nonzero exit code.
     """
     context: Any = get_context(start_method)
     processes, receivers = [], []
@@ -198,7 +235,23 @@ def spawn(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:
-    """Call `start_processes` with the start method `spawn`."""
+    """Call `start_processes` with the start method `spawn`.
+
+    Args:
+        fn: A function at the top level of a module, so that a new process can import it.
+        args: Further arguments. `cpu` tensors among them are shared with every process.
+        nprocs: The number of processes.
+        join: Wait until all have ended and return None.
+        daemon: Whether the processes are terminated when this one exits.
+        start_method: `spawn`; another name only warns.
+
+    Returns:
+        None, or a `ProcessContext` if `join` is False.
+
+    Raises:
+        ProcessRaisedException: If `join`, and a process raised an exception.
+        ProcessExitedException: If `join`, and a process ended by a signal or with a nonzero exit code.
+    """
     if start_method != "spawn":
         warnings.warn(
             f"spawn starts processes by 'spawn', not by {start_method!r}; for another method call start_processes()",

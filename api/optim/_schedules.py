@@ -133,6 +133,9 @@ class LRScheduler:
 
         Args:
             epoch: Go to this epoch instead. Deprecated.
+
+        Raises:
+            ArgumentError: If the optimizer got or lost parameter groups after the schedule was created.
         """
         if self._step_count == 1:
             self._check_order()
@@ -183,25 +186,52 @@ class LRScheduler:
             )
 
     def get_lr(self) -> list[Any]:
-        """Compute the rate of every group for `last_epoch`, from the rates of the epoch before. `step` calls this."""
+        """Compute the rate of every group for `last_epoch`, from the rates of the epoch before. `step` calls this.
+
+        Returns:
+            One number per group.
+        """
         raise NotImplementedError(f"{type(self).__name__} defines no get_lr()")
 
     def get_last_lr(self) -> list[Any]:
-        """Return the rates that the last step set, one per group."""
+        """Return the rates that the last step set, one per group.
+
+        Returns:
+            One number, or tensor, per group.
+        """
         return self._last_lr
 
     def current_rates(self) -> list[Any]:
-        """Return the rate that every group has now."""
+        """Return the rate that every group has now.
+
+        Returns:
+            One number, or tensor, per group.
+        """
         return group_values(self.optimizer, "lr")
 
     def scaled_rates(self, factor: float) -> list[Any]:
-        """Return the rate of every group times `factor`."""
+        """Return the rate of every group times `factor`.
+
+        Args:
+            factor: Number.
+
+        Returns:
+            One number, or tensor, per group.
+        """
         return [group["lr"] * factor for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all attributes except the optimizer."""
+        """Return all attributes except the optimizer.
+
+        Returns:
+            Dict from attribute names to values.
+        """
         return {name: value for name, value in vars(self).items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned. Load the optimizer's own state_dict after the schedules are created."""
+        """Restore what `state_dict` returned. Load the optimizer's own state_dict after the schedules are created.
+
+        Args:
+            state_dict: Result of `state_dict`.
+        """
         vars(self).update(state_dict)

@@ -118,6 +118,9 @@ class CyclicLR(_MomentumScheduler):
 
         Args:
             x: The cycle's number from 1 on, or the step in mode `"exp_range"` and with `scale_mode="iterations"`.
+
+        Returns:
+            Number, 1 for the full height.
         """
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
@@ -145,12 +148,20 @@ class CyclicLR(_MomentumScheduler):
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all attributes except the optimizer. Of a callable `scale_fn`, only its attributes are saved."""
+        """Return all attributes except the optimizer. Of a callable `scale_fn`, only its attributes are saved.
+
+        Returns:
+            Dict from attribute names to values.
+        """
         custom = self._scale_fn_custom
         return {**super().state_dict(), "_scale_fn_custom": None if custom is None else saved_callable(custom)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
+        """Restore what `state_dict` returned.
+
+        Args:
+            state_dict: Result of `state_dict`.
+        """
         super().load_state_dict({name: value for name, value in state_dict.items() if name != "_scale_fn_custom"})
         restore_callable(self._scale_fn_custom, state_dict["_scale_fn_custom"])
 

@@ -437,7 +437,14 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
 
     def step(self, epoch: float | None = None) -> None:
-        """Advance by one epoch, or go to `epoch`, which may be a fraction such as `epoch + batch / num_batches`."""
+        """Advance by one epoch, or go to `epoch`, which may be a fraction such as `epoch + batch / num_batches`.
+
+        Args:
+            epoch: The epoch to go to; None: the next one.
+
+        Raises:
+            ArgumentError: If `epoch` is negative.
+        """
         if epoch is None and self.last_epoch >= 0:
             epoch = self.last_epoch + 1
             self.T_cur += 1

@@ -39,12 +39,20 @@ class _CompositeScheduler(LRScheduler):
                 raise ArgumentError(f"{title}: schedulers[{position}] belongs to another optimizer")
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all attributes except the optimizer, with a list of the schedules' own states."""
+        """Return all attributes except the optimizer, with a list of the schedules' own states.
+
+        Returns:
+            Dict from attribute names to values.
+        """
         own_state = {name: value for name, value in vars(self).items() if name not in ("optimizer", "_schedulers")}
         return {**own_state, "_schedulers": [scheduler.state_dict() for scheduler in self._schedulers]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
+        """Restore what `state_dict` returned.
+
+        Args:
+            state_dict: Result of `state_dict`.
+        """
         vars(self).update({name: value for name, value in state_dict.items() if name != "_schedulers"})
         for scheduler, saved in zip(self._schedulers, state_dict["_schedulers"], strict=True):
             scheduler.load_state_dict(saved)
@@ -58,6 +66,10 @@ class SequentialLR(_CompositeScheduler):
         schedulers: The schedules, in order.
         milestones: Epochs at which the next schedule begins, one fewer than schedules.
         last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+
+    Raises:
+        ArgumentError: If the schedules belong to another optimizer, need a metric, or do not match the milestones in
+            number.
     """
 
     def __init__(
@@ -83,7 +95,11 @@ class SequentialLR(_CompositeScheduler):
         self._last_lr = first_scheduler.get_last_lr()
 
     def recursive_undo(self, sched: Any = None) -> None:
-        """Take back the epoch count of the last step, in all schedules or in `sched`."""
+        """Take back the epoch count of the last step, in all schedules or in `sched`.
+
+        Args:
+            sched: A schedule; None: this one.
+        """
         sched = self if sched is None else sched
         if hasattr(sched, "_schedulers"):
             for scheduler in sched._schedulers:
@@ -109,6 +125,9 @@ class ChainedScheduler(_CompositeScheduler):
     Args:
         schedulers: Schedules of one optimizer, in order.
         optimizer: That optimizer; None takes it from the first schedule.
+
+    Raises:
+        ArgumentError: If the schedules belong to several optimizers, or one needs a metric.
     """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None):
@@ -142,6 +161,10 @@ class ReduceLROnPlateau(LRScheduler):
         cooldown: Epochs after a reduction that are not counted as bad.
         min_lr: Lower bound of the rate; one number, or a list with one per group.
         eps: Smallest change of the rate; smaller reductions are skipped.
+
+    Raises:
+        ArgumentError: If `factor` is not below 1, `mode` or `threshold_mode` is unknown, or `min_lr` has a wrong
+            length.
     """
 
     def __init__(
@@ -229,6 +252,10 @@ class ReduceLROnPlateau(LRScheduler):
                 set_group_option(group, "lr", new_lr)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
+        """Restore what `state_dict` returned.
+
+        Args:
+            state_dict: Result of `state_dict`.
+        """
         super().load_state_dict(state_dict)
         self._init_is_better(self.mode, self.threshold, self.threshold_mode)

@@ -123,6 +123,23 @@ class AdamW(Adam):
 
     Each step multiplies the parameter by `1 - lr * weight_decay` before Adam's update. The other options are `Adam`'s.
 
+    Args:
+        params: Parameters or parameter groups.
+        lr: Learning rate; a number or a one-element tensor.
+        betas: Decay rates of the two running means, in [0, 1).
+        eps: Added to the denominator.
+        weight_decay: Fraction of the parameter that each step subtracts, per unit of `lr`.
+        amsgrad: Divide by the running maximum of `exp_avg_sq`.
+        maximize: Ascend instead of descend.
+        foreach: Accepted for compatibility.
+        capturable: Accepted for compatibility.
+        differentiable: Must be False.
+        fused: Accepted for compatibility; updates are always fused.
+
+    Raises:
+        ArgumentError: If an option is out of range.
+        NotSupported: For `differentiable=True`.
+
     Example:
         >>> w = wg.tensor([1.0], requires_grad=True)
         >>> optimizer = wg.optim.AdamW([w], lr=0.1, weight_decay=0.0)
@@ -148,6 +165,21 @@ class Adamax(_AdamBase):
 
     The denominator is the decayed running maximum of |g|, `exp_inf = max(beta2 * exp_inf, |g| + eps)`, in place of the
     root of the mean square. The options are `Adam`'s.
+
+    Args:
+        params: Parameters or parameter groups.
+        lr: Learning rate; a number or a one-element tensor.
+        betas: Decay rates of the running mean and of the running maximum, in [0, 1).
+        eps: Added to |g|.
+        weight_decay: L2 penalty: `weight_decay * param` is added to the gradient.
+        foreach: Accepted for compatibility.
+        maximize: Ascend instead of descend.
+        differentiable: Must be False.
+        capturable: Accepted for compatibility.
+
+    Raises:
+        ArgumentError: If an option is out of range.
+        NotSupported: For `differentiable=True`.
 
     Example:
         >>> w = wg.tensor([1.0], requires_grad=True)
@@ -194,8 +226,21 @@ class NAdam(_AdamBase):
     `Adam`'s.
 
     Args:
+        params: Parameters or parameter groups.
+        lr: Learning rate; a number or a one-element tensor.
+        betas: Decay rates of the two running means, in [0, 1).
+        eps: Added to the denominator.
+        weight_decay: L2 penalty, or the decay of the parameter itself.
         momentum_decay: Speed at which the momentum weight grows towards beta1.
         decoupled_weight_decay: Shrink the parameter itself, as `AdamW` does.
+        foreach: Accepted for compatibility.
+        maximize: Ascend instead of descend.
+        capturable: Accepted for compatibility.
+        differentiable: Must be False.
+
+    Raises:
+        ArgumentError: If an option is out of range.
+        NotSupported: For `differentiable=True`.
 
     Example:
         >>> w = wg.tensor([1.0], requires_grad=True)
@@ -257,6 +302,22 @@ class RAdam(_AdamBase):
 
     In early steps, while the variance of the adaptive rate is too large (rho_t <= 5), the update is momentum without
     the denominator. Later, it is Adam's times a rectification factor. The options are `Adam`'s.
+
+    Args:
+        params: Parameters or parameter groups.
+        lr: Learning rate; a number or a one-element tensor.
+        betas: Decay rates of the two running means, in [0, 1).
+        eps: Added to the denominator.
+        weight_decay: L2 penalty: `weight_decay * param` is added to the gradient.
+        decoupled_weight_decay: Shrink the parameter itself, as `AdamW` does.
+        foreach: Accepted for compatibility.
+        maximize: Ascend instead of descend.
+        capturable: Accepted for compatibility.
+        differentiable: Must be False.
+
+    Raises:
+        ArgumentError: If an option is out of range.
+        NotSupported: For `differentiable=True`.
 
     Example:
         >>> w = wg.tensor([1.0], requires_grad=True)

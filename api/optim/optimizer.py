@@ -57,12 +57,26 @@ def _add_hook(hooks: OrderedDict[int, Any], hook: Any, prepend: bool = False) ->
 
 
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> Handle:
-    """Call `hook(optimizer, args, kwargs)` before each step of every optimizer. Return a handle that removes it."""
+    """Call `hook(optimizer, args, kwargs)` before each step of every optimizer.
+
+    Args:
+        hook: Function; its result, if not None, replaces (args, kwargs) of the step.
+
+    Returns:
+        Handle, whose `remove()` unregisters the hook.
+    """
     return _add_hook(_global_pre_hooks, hook)
 
 
 def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> Handle:
-    """Call `hook(optimizer, args, kwargs)` after each step of every optimizer. Return a handle that removes it."""
+    """Call `hook(optimizer, args, kwargs)` after each step of every optimizer.
+
+    Args:
+        hook: Function; its result is ignored.
+
+    Returns:
+        Handle, whose `remove()` unregisters the hook.
+    """
     return _add_hook(_global_post_hooks, hook)
 
 
@@ -220,7 +234,11 @@ class Optimizer:
         self.param_groups.append(param_group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Set the gradients of all parameters to None, which frees their memory, or fill them with zeros."""
+        """Clear the gradients of all parameters.
+
+        Args:
+            set_to_none: Set `grad` to None, which frees its memory. False fills it with zeros.
+        """
         self._zeros_grads = not set_to_none
         for group in self.param_groups:
             for param in group["params"]:
@@ -352,13 +370,27 @@ class Optimizer:
             )
 
     def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
-        """Fill the empty `state` of a parameter."""
+        """Fill the empty `state` of a parameter.
+
+        Args:
+            param: The parameter.
+            state: Dict to fill.
+            group: The parameter's group.
+        """
 
     def count_step(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
         """Count a step in each state and return one key per parameter.
 
         Parameters with equal keys are updated by one kernel launch; `kernel_arguments` receives the key. By default the
         key is the state's `step`, which this method increments.
+
+        Args:
+            group: The parameter group.
+            params: Parameters of the group that have gradients.
+            states: Their states.
+
+        Returns:
+            One key per parameter.
         """
         for state in states:
             state["step"] += 1
@@ -379,27 +411,74 @@ class Optimizer:
     # hooks
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Call `hook(optimizer, args, kwargs)` before a step; it may return replaced (args, kwargs)."""
+        """Call `hook(optimizer, args, kwargs)` before a step.
+
+        Args:
+            hook: Function; its result, if not None, replaces (args, kwargs) of the step. `step` raises `DomainError` if
+                it is no pair.
+
+        Returns:
+            Handle, whose `remove()` unregisters the hook.
+        """
         return _add_hook(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Call `hook(optimizer, args, kwargs)` after a step."""
+        """Call `hook(optimizer, args, kwargs)` after a step.
+
+        Args:
+            hook: Function; its result is ignored.
+
+        Returns:
+            Handle, whose `remove()` unregisters the hook.
+        """
         return _add_hook(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Call `hook(optimizer)` before `state_dict`."""
+        """Call `hook(optimizer)` before `state_dict`.
+
+        Args:
+            hook: Function; its result is ignored.
+            prepend: Call it before the other hooks.
+
+        Returns:
+            Handle, whose `remove()` unregisters the hook.
+        """
         return _add_hook(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Call `hook(optimizer, state_dict)` after `state_dict`; it may return a replacement."""
+        """Call `hook(optimizer, state_dict)` after `state_dict`.
+
+        Args:
+            hook: Function; its result, if not None, replaces the state dict.
+            prepend: Call it before the other hooks.
+
+        Returns:
+            Handle, whose `remove()` unregisters the hook.
+        """
         return _add_hook(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Call `hook(optimizer, state_dict)` before loading; it may return a replacement to load."""
+        """Call `hook(optimizer, state_dict)` before loading.
+
+        Args:
+            hook: Function; its result, if not None, is loaded instead. `state_dict` is a shallow copy.
+            prepend: Call it before the other hooks.
+
+        Returns:
+            Handle, whose `remove()` unregisters the hook.
+        """
         return _add_hook(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Call `hook(optimizer)` after loading."""
+        """Call `hook(optimizer)` after loading.
+
+        Args:
+            hook: Function; its result is ignored.
+            prepend: Call it before the other hooks.
+
+        Returns:
+            Handle, whose `remove()` unregisters the hook.
+        """
         return _add_hook(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
     # saving
@@ -408,6 +487,9 @@ class Optimizer:
         """Return state and options in PyTorch's layout, with parameters numbered in order over all groups.
 
         State tensors are not copied. Step counts become 0-d float32 tensors on the host.
+
+        Returns:
+            Dict with `state`, a dict from parameter numbers to states, and `param_groups`, a list of dicts.
         """
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
@@ -437,6 +519,9 @@ class Optimizer:
 
         Tensors are moved to the device of their parameter and cast to its dtype. They may come from NumPy or another
         library; step counts may be numbers or tensors.
+
+        Args:
+            state_dict: Dict with `state` and `param_groups`, as `state_dict` returns it.
 
         Raises:
             ArgumentError: If the number of groups, or of parameters in a group, differs.

@@ -38,7 +38,17 @@ def _check_decay(decay: float) -> float:
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
-    """Return a function that updates lists of averages in place: `decay * average + (1 - decay) * current`."""
+    """Return a function that updates lists of averages in place: `decay * average + (1 - decay) * current`.
+
+    Args:
+        decay: Weight of the average, from 0 to 1.
+
+    Returns:
+        Function of (averages, current tensors, ignored argument), which returns None.
+
+    Raises:
+        ArgumentError: If `decay` is not between 0 and 1.
+    """
     decay_rate = _check_decay(decay)
 
     @no_grad()
@@ -52,6 +62,9 @@ def get_swa_multi_avg_fn() -> Callable[..., None]:
     """Return a function that updates lists of equally weighted averages in place.
 
     The averages are of `num_averaged` models, and then of one more.
+
+    Returns:
+        Function of (averages, current tensors, num_averaged), which returns None.
     """
 
     @no_grad()
@@ -62,7 +75,17 @@ def get_swa_multi_avg_fn() -> Callable[..., None]:
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable[..., Any]:
-    """Return a function of two tensors: `decay * average + (1 - decay) * current`."""
+    """Return a function of two tensors: `decay * average + (1 - decay) * current`.
+
+    Args:
+        decay: Weight of the average, from 0 to 1.
+
+    Returns:
+        Function of (average, current tensor, ignored argument).
+
+    Raises:
+        ArgumentError: If `decay` is not between 0 and 1.
+    """
     decay_rate = _check_decay(decay)
 
     @no_grad()
@@ -73,7 +96,11 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[..., Any]:
 
 
 def get_swa_avg_fn() -> Callable[..., Any]:
-    """Return a function of (average, current, num_averaged): the mean of `num_averaged + 1` tensors."""
+    """Return a function of (average, current, num_averaged): the mean of `num_averaged + 1` tensors.
+
+    Returns:
+        The function.
+    """
 
     @no_grad()
     def swa_update(averaged_param: Any, current_param: Any, num_averaged: Any) -> Any:
@@ -137,7 +164,11 @@ class AveragedModel(Module):
 
     @no_grad()
     def update_parameters(self, model: Module) -> None:
-        """Include the current parameters of `model` in the average."""
+        """Include the current parameters of `model` in the average.
+
+        Args:
+            model: Model with as many parameters and buffers as the averaged one.
+        """
         use_buffers = self.use_buffers
         own_tensors: list[Any] = [*self.module.parameters(), *(self.module.buffers() if use_buffers else ())]
         model_tensors: list[Any] = [*model.parameters(), *(model.buffers() if use_buffers else ())]
@@ -206,6 +237,10 @@ class SWALR(LRScheduler):
         anneal_epochs: Epochs of the transition.
         anneal_strategy: `"cos"` or `"linear"`.
         last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+
+    Raises:
+        ArgumentError: If `swa_lr` has a wrong length, `anneal_strategy` is unknown, or `anneal_epochs` is not an int
+            from 0 on.
     """
 
     def __init__(
@@ -231,14 +266,25 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def anneal_func(self, t: float) -> float:
-        """Return the fraction of the transition, 0 to 1, that is complete at the fraction `t` of its time."""
+        """Return the fraction of the transition, 0 to 1, that is complete at the fraction `t` of its time.
+
+        Args:
+            t: Fraction of the transition's time, from 0 to 1.
+
+        Returns:
+            Number from 0 to 1.
+        """
         return t if self._anneal_strategy == "linear" else (1.0 - math.cos(math.pi * t)) / 2.0
 
     def _annealed_fraction(self, epoch: int) -> float:
         return self.anneal_func(max(0.0, min(1.0, epoch / max(1, self.anneal_epochs))))
 
     def get_lr(self) -> list[float]:
-        """Compute the rates of this epoch from those of the last one."""
+        """Compute the rates of this epoch from those of the last one.
+
+        Returns:
+            One number per group.
+        """
         epoch = max(1, self.last_epoch) if self.anneal_epochs == 0 else self.last_epoch
         previous_fraction, fraction = self._annealed_fraction(epoch - 1), self._annealed_fraction(epoch)
         rates = []
@@ -253,5 +299,14 @@ class SWALR(LRScheduler):
         return rates
 
     def rate(self, base: float, group: int, epoch: int) -> float:
-        """Return the rate of one group in the current epoch."""
+        """Return the rate of one group in the current epoch.
+
+        Args:
+            base: Ignored.
+            group: Position of the group.
+            epoch: Ignored.
+
+        Returns:
+            Number.
+        """
         return self.get_lr()[group]

@@ -19,19 +19,34 @@ _HOST_MEMORY_DEVICES = ("cpu", "interpreter")  # devices whose memory is the hos
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Start and end, in microseconds since the start of the profile."""
+    """Start and end, in microseconds since the start of the profile.
+
+    Args:
+        start: Microseconds.
+        end: Microseconds.
+    """
 
     start: float
     end: float
 
     def elapsed_us(self) -> float:
-        """Return the length in microseconds."""
+        """Return the length in microseconds.
+
+        Returns:
+            Microseconds.
+        """
         return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel that ran. duration: microseconds; 0 if the device reported no time."""
+    """A kernel that ran.
+
+    Args:
+        name: Name of the kernel.
+        device: Name of the device.
+        duration: Microseconds; 0 if the device reported no time.
+    """
 
     name: str
     device: str
@@ -99,8 +114,23 @@ class _Times:
 class FunctionEvent(_Times):
     """One activity of the host (`op`, `launch`, `backward`, `annotation`, `copy`, `compile`), or one kernel.
 
-    Times are in microseconds. device_time_total is the time of the kernels launched inside. launch: the number of the
-    launch, for a kernel and for the event that launched it.
+    Times are in microseconds. `device_time_total` is the time of the kernels launched inside.
+
+    Args:
+        name: Name of the op, the range or the kernel.
+        category: One of the names above, or `kernel`.
+        thread: Identifier of the host's thread.
+        time_range: Start and end.
+        input_shapes: Shapes of the operands, if they were recorded.
+        stack: Python frames, innermost first, if they were recorded.
+        device: Name of the device; empty if there is none.
+        stream: Number of the stream.
+        launch: Number of the launch, for a kernel and for the event that launched it.
+        memory: Bytes by which memory in use grew.
+        kernels: Kernels that the event itself launched.
+        cpu_parent: The event that this one is nested in.
+        cpu_children: Events nested in this one.
+        count: 1, so that sums and single events have the same attributes.
     """
 
     name: str
@@ -164,6 +194,9 @@ class FunctionEvent(_Times):
         Args:
             host: Count devices that use host memory; else all other devices.
             self_only: Leave out nested events.
+
+        Returns:
+            Bytes.
         """
         usage = self.memory if (self.device in _HOST_MEMORY_DEVICES) == host and self.device else 0
         nested = sum(child.memory_usage(host, False) for child in self.cpu_children)
@@ -172,7 +205,24 @@ class FunctionEvent(_Times):
 
 @dataclass(eq=False)
 class FunctionEventAvg(_Times):
-    """The sum of events with the same key. Times are in microseconds, memory in bytes."""
+    """The sum of events with the same key. Times are in microseconds, memory in bytes.
+
+    Args:
+        key: Name of the events.
+        count: Number of events.
+        is_kernel: Whether they are kernels.
+        is_user_annotation: Whether they are named ranges.
+        input_shapes: Their input shapes, if events were grouped by them.
+        stack: Their innermost frames, if events were grouped by them.
+        cpu_time_total: Host time, including nested events.
+        self_cpu_time_total: Host time without nested events.
+        device_time_total: Time of the kernels launched in the events and in nested events.
+        self_device_time_total: Time of the kernels that the events launched themselves.
+        cpu_memory_usage: Growth of host memory, including nested events.
+        self_cpu_memory_usage: Growth of host memory without nested events.
+        device_memory_usage: Growth of other devices' memory, including nested events.
+        self_device_memory_usage: Growth of other devices' memory without nested events.
+    """
 
     key: str
     count: int = 0
@@ -190,7 +240,11 @@ class FunctionEventAvg(_Times):
     self_device_memory_usage: int = 0
 
     def add(self, event: FunctionEvent) -> None:
-        """Add one event's times and memory."""
+        """Add one event's times and memory.
+
+        Args:
+            event: The event.
+        """
         self.count += 1
         for name in ("cpu_time_total", "self_cpu_time_total", "device_time_total", "self_device_time_total"):
             setattr(self, name, getattr(self, name) + getattr(event, name))
@@ -259,7 +313,15 @@ class EventList(list[Any]):
         return sum(event.self_cpu_time_total for event in self)
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """Sum the events that have the same name and, optionally, the same input shapes or innermost frames."""
+        """Sum the events that have the same name and, optionally, the same input shapes or innermost frames.
+
+        Args:
+            group_by_input_shape: Separate events with different input shapes.
+            group_by_stack_n: Separate events by this number of innermost frames.
+
+        Returns:
+            `EventList` of `FunctionEventAvg`.
+        """
         averages: dict[Any, FunctionEventAvg] = {}
         for event in self:
             shapes = event.input_shapes if group_by_input_shape else ()
@@ -271,7 +333,11 @@ class EventList(list[Any]):
         return EventList(averages.values())
 
     def total_average(self) -> FunctionEventAvg:
-        """Return the sum of all events."""
+        """Return the sum of all events.
+
+        Returns:
+            `FunctionEventAvg`.
+        """
         total = FunctionEventAvg("Total")
         for event in self:
             total.add(event)
@@ -294,6 +360,9 @@ class EventList(list[Any]):
             top_level_events_only: Leave out nested events.
             time_unit: `s`, `ms` or `us`; None: chosen for each time.
 
+        Returns:
+            Text of several lines.
+
         Raises:
             ArgumentError: `sort_by` or `time_unit` is unknown.
         """
@@ -305,7 +374,15 @@ class EventList(list[Any]):
         return EventList([e for e in self if not top_level_only or e.cpu_parent is None]).key_averages()
 
     def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
-        """Write one line per stack with the microseconds spent in it, as flame graph scripts read it."""
+        """Write one line per stack with the microseconds spent in it, as flame graph scripts read it.
+
+        Args:
+            path: File.
+            metric: `self_cpu_time_total` or `self_device_time_total`.
+
+        Raises:
+            ArgumentError: If `metric` is unknown, or no stacks were recorded.
+        """
         if metric not in ("self_cpu_time_total", "self_cuda_time_total", "self_device_time_total"):
             raise ArgumentError(
                 f"export_stacks: metric is self_cpu_time_total or self_device_time_total, not {metric!r}"

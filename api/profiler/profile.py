@@ -46,7 +46,11 @@ class ProfilerAction(enum.Enum):
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """Return the activities that a profile records by default."""
+    """Return the activities that a profile records by default.
+
+    Returns:
+        Set of two activities.
+    """
     return {ProfilerActivity.CPU, ProfilerActivity.CUDA}
 
 
@@ -62,6 +66,9 @@ def schedule(
         repeat: The number of cycles; 0: no limit.
         skip_first: Steps before the first cycle.
         skip_first_wait: If not 0, the first cycle has no waiting steps.
+
+    Returns:
+        Function from a step number to a `ProfilerAction`.
 
     Raises:
         ArgumentError: A number is negative, or `active` is 0.
@@ -101,6 +108,9 @@ def tensorboard_trace_handler(
         dir_name: The folder.
         worker_name: The start of the file name; None: host name and process id. The time is appended.
         use_gzip: Compress the file.
+
+    Returns:
+        Function of a `profile`.
     """
 
     def write(prof: profile) -> None:
@@ -243,7 +253,14 @@ class profile:
     # results
 
     def events(self) -> EventList:
-        """Return the host events by start time, then the kernels. Times are in microseconds since the start."""
+        """Return the host events by start time, then the kernels. Times are in microseconds since the start.
+
+        Returns:
+            `EventList` of `FunctionEvent`.
+
+        Raises:
+            ArgumentError: If nothing was recorded yet.
+        """
         if not self._recordings:
             raise ArgumentError("profile: nothing was recorded yet; end it, or a cycle of its schedule, first")
         if self._events is None:
@@ -265,23 +282,62 @@ class profile:
         return [e for e in recording.launches if (includes_host if e.device in _HOST_DEVICES else includes_devices)]
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """Return sums of events by name (`EventList.key_averages`). Print them with `.table(...)`."""
+        """Return sums of events by name (`EventList.key_averages`). Print them with `.table(...)`.
+
+        Args:
+            group_by_input_shape: Separate events with different input shapes.
+            group_by_stack_n: Separate events by this number of innermost frames.
+
+        Returns:
+            `EventList` of `FunctionEventAvg`.
+
+        Raises:
+            ArgumentError: If nothing was recorded yet.
+        """
         return self.events().key_averages(group_by_input_shape, group_by_stack_n)
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write the trace as JSON for Perfetto or chrome://tracing, compressed if the name ends in `.gz`."""
+        """Write the trace as JSON for Perfetto or chrome://tracing, compressed if the name ends in `.gz`.
+
+        Args:
+            path: File.
+
+        Raises:
+            ArgumentError: If nothing was recorded yet.
+        """
         chrome.write(path, chrome.trace(self.events(), self._recordings, self._metadata))
 
     def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
-        """Write the stacks with the time spent in each (`EventList.export_stacks`)."""
+        """Write the stacks with the time spent in each (`EventList.export_stacks`).
+
+        Args:
+            path: File.
+            metric: `self_cpu_time_total` or `self_device_time_total`.
+
+        Raises:
+            ArgumentError: If `metric` is unknown, or no stacks were recorded.
+        """
         self.events().export_stacks(path, metric)
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Add a text to the trace."""
+        """Add a text to the trace.
+
+        Args:
+            key: Name in the trace.
+            value: Text.
+        """
         self._metadata[key] = str(value)
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """Add JSON text to the trace. Raises `ArgumentError` if it is not valid JSON."""
+        """Add JSON text to the trace.
+
+        Args:
+            key: Name in the trace.
+            value: JSON text.
+
+        Raises:
+            ArgumentError: If `value` is not valid JSON.
+        """
         import json
 
         try:

@@ -25,7 +25,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 class record_function:
     """A named range in profiles: a context manager or a decorator. Without an active profile it does nothing.
 
-    args: a text that the trace shows with the range.
+    Args:
+        name: Name of the range.
+        args: Text that the trace shows with the range.
     """
 
     def __init__(self, name: str, args: str | None = None):

@@ -31,13 +31,24 @@ class CheckpointError(GradientError):
 
 
 def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-    """Return two null contexts, for the first and the second run."""
+    """Return two null contexts, for the first and the second run.
+
+    Returns:
+        Two context managers.
+    """
     return nullcontext(), nullcontext()
 
 
 @contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """Do nothing (for compatibility): the second run always runs to its end."""
+    """Do nothing (for compatibility): the second run always runs to its end.
+
+    Args:
+        enable: Ignored.
+
+    Returns:
+        Context manager.
+    """
     yield
 
 
@@ -67,9 +78,13 @@ def checkpoint(
         preserve_rng_state: Make dropout and similar functions draw the same numbers in the second run.
         kwargs: Keyword arguments of `function`.
 
+    Returns:
+        The result of `function`.
+
     Raises:
         CheckpointError: In backward, if the second run differs from the first.
         VersionError: In backward, if an argument was written in place.
+        ArgumentError: If `determinism_check` is unknown, or keyword arguments or `context_fn` are used with reentry.
     """
     if use_reentrant is None:
         warnings.warn(
@@ -97,7 +112,21 @@ def checkpoint(
 def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
-    """Call modules or functions in sequence, in `segments` parts. All parts but the last are checkpointed."""
+    """Call modules or functions in sequence, in `segments` parts. All parts but the last are checkpointed.
+
+    Args:
+        functions: A `Sequential`, or a list of functions of one argument.
+        segments: Number of parts.
+        input: Argument of the first function.
+        use_reentrant: See `checkpoint`; None warns and means True.
+        **kwargs: `preserve_rng_state`, see `checkpoint`.
+
+    Returns:
+        The result of the last function.
+
+    Raises:
+        ArgumentError: If there are fewer functions than segments, or another keyword argument is passed.
+    """
     if use_reentrant is None:
         warnings.warn(
             "checkpoint_sequential: pass use_reentrant; False is recommended, and True is what leaving it out means",

@@ -127,6 +127,13 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None 
     Containers are collated recursively and keep their type. As in PyTorch, a tuple becomes a list, unless it is a
     named tuple.
 
+    Args:
+        batch: Nonempty list of samples.
+        collate_fn_map: Functions by sample type; None: no functions, so that only containers can be collated.
+
+    Returns:
+        Batch.
+
     Raises:
         ShapeError: Samples are sequences of different lengths.
         ArgumentError: There is no function for the type of the samples.
@@ -183,6 +190,12 @@ def default_collate(batch: list[Any]) -> Any:
     Strings and bytes stay a list. Mappings and sequences are collated recursively. Arrays and numbers become tensors on
     the default device, in a loader's worker on `cpu`.
 
+    Args:
+        batch: Nonempty list of samples.
+
+    Returns:
+        Batch.
+
     Raises:
         ShapeError: Samples differ in shape or length.
         ArgumentError: Samples have another type.
@@ -191,7 +204,14 @@ def default_collate(batch: list[Any]) -> Any:
 
 
 def default_convert(data: Any) -> Any:
-    """Convert the arrays and NumPy scalars of a sample to tensors. All else, also Python numbers, stays as it is."""
+    """Convert the arrays and NumPy scalars of a sample to tensors. All else, also Python numbers, stays as it is.
+
+    Args:
+        data: A sample: an array, a tensor, or mappings and sequences of them.
+
+    Returns:
+        The sample with tensors; a tuple becomes a list.
+    """
     if isinstance(data, Tensor):
         return data
     if isinstance(data, (np.ndarray, np.generic)):

@@ -64,6 +64,9 @@ class DataLoader:
         persistent_workers: Keep the workers for the next epoch.
         pin_memory_device: The device to lock memory for; "": the first.
         in_order: Yield batches in order; False yields each batch as soon as it is ready.
+
+    Raises:
+        ArgumentError: If options exclude each other, or a number is out of range.
     """
 
     __initialized = False
@@ -217,6 +220,12 @@ class DataLoader:
 
         Earlier samples are skipped if samples have indices; those of an iterable data set are made again and dropped.
         The default generator is not changed, so its own state can be restored before or after.
+
+        Args:
+            state: Result of `state_dict`.
+
+        Raises:
+            ArgumentError: If `state` is no such result, or belongs to a loader with another number of generators.
         """
         if not isinstance(state, dict) or not {"yielded", "generators", "default"} <= set(state):
             raise ArgumentError("DataLoader.load_state_dict: takes what state_dict() gave")

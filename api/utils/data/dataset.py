@@ -47,7 +47,14 @@ class IterableDataset(Dataset, Iterable[Any]):
 
 
 class TensorDataset(Dataset):
-    """Sample i is the tuple of row i of every tensor. Raises `ShapeError` unless all have the same number of rows."""
+    """Sample i is the tuple of row i of every tensor.
+
+    Args:
+        *tensors: Tensors with the same number of rows.
+
+    Raises:
+        ShapeError: If the numbers of rows differ, or a tensor has no dimension.
+    """
 
     def __init__(self, *tensors: Tensor):
         sizes = {t.meta.shape[0] if t.meta.ndim else None for t in tensors}
@@ -66,7 +73,15 @@ class TensorDataset(Dataset):
 
 
 class StackDataset(Dataset):
-    """Data sets in parallel: sample i is the tuple of their samples i, or a dict if they are keyword arguments."""
+    """Data sets in parallel: sample i is the tuple of their samples i, or a dict if they are keyword arguments.
+
+    Args:
+        *args: Data sets, for samples that are tuples.
+        **kwargs: Data sets, for samples that are dicts.
+
+    Raises:
+        ArgumentError: If both or neither are passed, or lengths differ.
+    """
 
     datasets: Any
 
@@ -110,7 +125,15 @@ def _fetch_samples(dataset: Any, indices: list[Any]) -> list[Any]:
 
 
 class Subset(Dataset):
-    """A subset of another data set. A subclass that defines `__getitem__` must define `__getitems__` too."""
+    """A subset of another data set. A subclass that defines `__getitem__` must define `__getitems__` too.
+
+    Args:
+        dataset: The data set.
+        indices: Indices of the samples.
+
+    Raises:
+        NotSupported: If a subclass defines `__getitem__` but not `__getitems__`.
+    """
 
     def __init__(self, dataset: Any, indices: Sequence[int]):
         self.dataset = dataset
@@ -136,7 +159,14 @@ class Subset(Dataset):
 
 
 class ConcatDataset(Dataset):
-    """The concatenation of data sets."""
+    """The concatenation of data sets.
+
+    Args:
+        datasets: Data sets with a length.
+
+    Raises:
+        ArgumentError: If there is no data set, or one is an `IterableDataset`.
+    """
 
     def __init__(self, datasets: Iterable[Any]):
         self.datasets = list(datasets)
@@ -159,7 +189,11 @@ class ConcatDataset(Dataset):
 
 
 class ChainDataset(IterableDataset):
-    """The concatenation of iterable data sets."""
+    """The concatenation of iterable data sets.
+
+    Args:
+        datasets: Data sets, each an `IterableDataset`; iteration raises `ArgumentError` for another one.
+    """
 
     def __init__(self, datasets: Iterable[Any]):
         self.datasets = datasets
@@ -186,6 +220,9 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | 
         lengths: The lengths of the subsets, or fractions that add up to 1. Fractions of the length are rounded down;
             the remaining samples go to the first subsets, one each.
         generator: Draws the order; None: the default generator.
+
+    Returns:
+        One `Subset` per length.
 
     Raises:
         ArgumentError: The lengths do not add up to the number of samples.

@@ -17,7 +17,19 @@ class DistributedSampler(Sampler):
 
     The order depends on `seed` and the epoch: call `set_epoch` before every epoch, or all epochs have the same order.
     All ranks get the same number of samples: the order is padded with its first samples or, with `drop_last`, cut.
-    There are no process groups, so `num_replicas` and `rank` are required; `NotSupported` is raised without them.
+    There are no process groups, so `num_replicas` and `rank` are required.
+
+    Args:
+        dataset: The data set, or any object with a length.
+        num_replicas: Number of processes.
+        rank: Number of this process, from 0 on.
+        shuffle: Draw a random order; False keeps the samples' order.
+        seed: Seed of the order, equal on all ranks.
+        drop_last: Cut the order to a multiple of `num_replicas` instead of padding it.
+
+    Raises:
+        NotSupported: If `num_replicas` or `rank` is None.
+        ArgumentError: If `rank` is out of range.
     """
 
     def __init__(
@@ -59,13 +71,25 @@ class DistributedSampler(Sampler):
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch whose order the next iteration draws."""
+        """Set the epoch whose order the next iteration draws.
+
+        Args:
+            epoch: Number of the epoch.
+        """
         self.epoch = epoch
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the epoch, which a `DataLoader` saves with its position."""
+        """Return the epoch, which a `DataLoader` saves with its position.
+
+        Returns:
+            `{"epoch": int}`.
+        """
         return {"epoch": self.epoch}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Set the epoch from a `state_dict`."""
+        """Set the epoch from a `state_dict`.
+
+        Args:
+            state: Result of `state_dict`.
+        """
         self.epoch = int(state["epoch"])

@@ -34,7 +34,11 @@ def _permutation(count: int, generator: Generator | None) -> list[int]:
 
 
 class Sampler:
-    """The base of samplers: define `__iter__()`, which yields indices, and `__len__()` if it is known."""
+    """The base of samplers: define `__iter__()`, which yields indices, and `__len__()` if it is known.
+
+    Args:
+        data_source: Ignored.
+    """
 
     def __init__(self, data_source: Any = None):
         pass
@@ -47,7 +51,11 @@ class Sampler:
 
 
 class SequentialSampler(Sampler):
-    """All indices in order: 0, 1, 2, …."""
+    """All indices in order: 0, 1, 2, ….
+
+    Args:
+        data_source: The data set, or any object with a length.
+    """
 
     def __init__(self, data_source: Any):
         self.data_source = data_source
@@ -64,6 +72,15 @@ class RandomSampler(Sampler):
 
     Without a generator, the default generator draws one seed for the whole order when iteration begins. So other
     random draws during the iteration do not change the order.
+
+    Args:
+        data_source: The data set, or any object with a length.
+        replacement: Draw each sample independently.
+        num_samples: Number of samples to draw; None: as many as the data set has.
+        generator: Source of random numbers; None: the default generator.
+
+    Raises:
+        ArgumentError: If `replacement` is not a bool, or the number of samples is not a positive int.
     """
 
     def __init__(
@@ -109,7 +126,12 @@ class RandomSampler(Sampler):
 
 
 class SubsetRandomSampler(Sampler):
-    """The given indices in random order."""
+    """The elements of `indices` in random order.
+
+    Args:
+        indices: Sequence of indices.
+        generator: Source of random numbers; None: the default generator.
+    """
 
     def __init__(self, indices: Sequence[int], generator: Generator | None = None):
         self.indices = indices
@@ -126,8 +148,16 @@ class SubsetRandomSampler(Sampler):
 class WeightedRandomSampler(Sampler):
     """Draws `num_samples` indices from 0 to len(weights) - 1, with probabilities proportional to `weights`.
 
-    weights: nonnegative numbers, stored as float64. Without `replacement`, no index is drawn twice, and `ArgumentError`
-    is raised if there are too few of them.
+    Args:
+        weights: Nonnegative numbers, stored as float64.
+        num_samples: Number of indices to draw.
+        replacement: Whether an index may be drawn several times.
+        generator: Source of random numbers; None: the default generator.
+
+    Raises:
+        ArgumentError: If `num_samples` is not a positive int, or `replacement` is not a bool. Iteration raises it if
+            there are too few positive weights to draw without replacement.
+        ShapeError: If `weights` is not 1-D.
     """
 
     def __init__(
@@ -157,7 +187,16 @@ class WeightedRandomSampler(Sampler):
 
 
 class BatchSampler(Sampler):
-    """Groups the indices of another sampler into lists of `batch_size`. `drop_last` leaves out a shorter last one."""
+    """Groups the indices of another sampler into lists of `batch_size`.
+
+    Args:
+        sampler: Iterable of indices.
+        batch_size: Indices per list.
+        drop_last: Leave out a shorter last list.
+
+    Raises:
+        ArgumentError: If `batch_size` is not a positive int, or `drop_last` is not a bool.
+    """
 
     def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool):
         _check_positive(batch_size, "BatchSampler: batch_size")

@@ -40,7 +40,14 @@ _INLINE = 2048  # larger pickles of a batch go into the slot too
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """The current worker: `id` of `num_workers`, the `seed` of its random numbers, and its copy of the `dataset`."""
+    """The current worker of a `DataLoader`.
+
+    Args:
+        id: Number of the worker, from 0 on.
+        num_workers: Number of workers.
+        seed: Seed of the worker's random numbers.
+        dataset: The worker's copy of the data set.
+    """
 
     id: int
     num_workers: int
@@ -52,7 +59,11 @@ _info: WorkerInfo | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Return the current `DataLoader` worker; None in any other process."""
+    """Return the current `DataLoader` worker; None in any other process.
+
+    Returns:
+        `WorkerInfo` or None.
+    """
     return _info
 
 
