@@ -45,6 +45,15 @@ class Generator:
     """A stream of random numbers: a seed, and an offset that every call advances.
 
     One generator works for every device; `device` is accepted for compatibility with PyTorch and only stored.
+
+    Args:
+        device: Device that the attribute `device` names.
+
+    Example:
+        >>> generator = wg.Generator().manual_seed(3)
+        >>> x = wg.rand(2, generator=generator)
+        >>> wg.equal(x, wg.rand(2, generator=generator.manual_seed(3)))
+        True
     """
 
     __slots__ = ("_seed", "device", "offset")
@@ -55,7 +64,21 @@ class Generator:
         self.offset = 0
 
     def manual_seed(self, seed: int) -> Generator:
-        """Set the seed, a 64-bit integer (negative ones wrap), and reset the offset. Returns the generator."""
+        """Set the seed and reset the offset.
+
+        Args:
+            seed: 64-bit integer; negative ones wrap.
+
+        Returns:
+            This generator.
+
+        Raises:
+            ArgumentError: If `seed` is not an int, or does not fit 64 bits.
+
+        Example:
+            >>> wg.Generator().manual_seed(3).initial_seed()
+            3
+        """
         if isinstance(seed, bool) or not hasattr(seed, "__index__"):
             raise ArgumentError(f"manual_seed: takes an int, not {type(seed).__name__}")
         number = seed.__index__()
@@ -66,34 +89,78 @@ class Generator:
         return self
 
     def seed(self) -> int:
-        """Seed from the operating system's randomness, and return the seed."""
+        """Seed from the operating system's randomness, and return the seed.
+
+        Returns:
+            Python int.
+        """
         self.manual_seed(int.from_bytes(os.urandom(8), "little"))
         return self._seed
 
     def initial_seed(self) -> int:
-        """Return the seed."""
+        """Return the seed.
+
+        Returns:
+            Python int.
+        """
         return self._seed
 
     def take(self, draws: int) -> tuple[int, int]:
-        """Return seed and offset for a call that draws `draws` times for each element, and advance the offset."""
+        """Return seed and offset for a call that draws `draws` times for each element, and advance the offset.
+
+        Args:
+            draws: Number of random values that the call draws for each element.
+
+        Returns:
+            Two ints.
+        """
         offset = self.offset
         self.offset = (offset + draws) & _UINT64_MAX
         return self._seed, offset
 
     def get_state(self) -> Tensor:
-        """Return seed and offset as a uint8 tensor of 16 bytes, little-endian."""
+        """Return seed and offset as a uint8 tensor of 16 bytes, little-endian.
+
+        Returns:
+            uint8 tensor of shape `(16,)` on `cpu`.
+
+        Example:
+            >>> wg.Generator().manual_seed(3).get_state()
+            tensor([3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], dtype=weftgrad.uint8)
+        """
         state = np.frombuffer(struct.pack("<QQ", self._seed, self.offset), np.uint8)
         return host_data.from_host(state, dtypes.uint8, to_device("cpu"))
 
     def set_state(self, state: Tensor) -> None:
-        """Restore a state that `get_state` returned."""
+        """Restore a state that `get_state` returned.
+
+        Args:
+            state: State that `get_state` returned.
+
+        Raises:
+            ArgumentError: If `state` does not have 16 elements.
+
+        Example:
+            >>> generator = wg.Generator()
+            >>> generator.set_state(wg.Generator().manual_seed(3).get_state())
+            >>> generator
+            Generator(seed=3, offset=0)
+        """
         data = host_data.host_array(state).astype(np.uint8).tobytes()
         if len(data) != 16:
             raise ArgumentError(f"set_state: a state has 16 bytes, this one {len(data)}")
         self._seed, self.offset = struct.unpack("<QQ", data)
 
     def clone_state(self) -> Generator:
-        """Return a new generator with the same state."""
+        """Return a new generator with the same state.
+
+        Returns:
+            `Generator`.
+
+        Example:
+            >>> wg.Generator().manual_seed(3).clone_state()
+            Generator(seed=3, offset=0)
+        """
         clone = Generator(self.device)
         clone._seed, clone.offset = self._seed, self.offset
         return clone
@@ -129,7 +196,17 @@ def manual_seed(seed: int) -> Generator:
 
 
 def seed() -> int:
-    """Seed the default generator from the operating system's randomness, and return the seed."""
+    """Seed the default generator from the operating system's randomness, and return the seed.
+
+    Returns:
+        Python int.
+
+    Example:
+        >>> with wg.random.fork_rng():
+        ...     wg.seed() == wg.initial_seed()
+        ...
+        True
+    """
     return default_generator.seed()
 
 
@@ -168,13 +245,38 @@ def set_rng_state(new_state: Tensor) -> None:
 
     Args:
         new_state: State that `get_rng_state` returned.
+
+    Raises:
+        ArgumentError: If the state does not have 16 elements.
+
+    Example:
+        >>> state = wg.get_rng_state()
+        >>> x = wg.rand(2)
+        >>> wg.set_rng_state(state)
+        >>> wg.equal(x, wg.rand(2))
+        True
     """
     default_generator.set_state(new_state)
 
 
 @contextmanager
 def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
-    """Restore the state of the default generator when the `with` block ends."""
+    """Restore the state of the default generator when the `with` block ends.
+
+    Args:
+        devices: Ignored: all devices share one generator.
+        enabled: False changes nothing.
+
+    Returns:
+        Context manager.
+
+    Example:
+        >>> with wg.random.fork_rng():
+        ...     x = wg.rand(2)
+        ...
+        >>> wg.equal(x, wg.rand(2))
+        True
+    """
     saved_state = default_generator._seed, default_generator.offset
     try:
         yield
@@ -370,7 +472,30 @@ def randint(
     *args: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
-    """Sample integers from [low, high): `randint(high, size)` or `randint(low, high, size)`; int64 by default."""
+    """Sample integers from [low, high): `randint(high, size)` or `randint(low, high, size)`.
+
+    Args:
+        *args: `high` and `size`, or `low`, `high` and `size`.
+        generator: Source of random numbers; None: the default generator.
+        out: Tensor to write the result to.
+        dtype: Dtype of the result; None: int64, or that of `out`.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result; None: the default device.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+        **named: `low=`, `high=` and `size=`.
+
+    Returns:
+        Tensor of shape `size`.
+
+    Raises:
+        ArgumentError: If an argument is missing or unknown, or `low` is not below `high`.
+
+    Example:
+        >>> x = wg.randint(3, 6, (2, 4))
+        >>> bool(((x >= 3) & (x < 6)).all())
+        True
+    """
     from_low = len(args) == 3 or "low" in named or len(args) + ("high" in named) + ("size" in named) == 3
     names = ("low", "high", "size") if from_low else ("high", "size")
     positional_names = [name for name in names if name not in named]
@@ -391,7 +516,31 @@ def randint_like(
     input: Tensor, *bounds: int, generator: Generator | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, **named: int,
 ) -> Tensor:  # fmt: skip
-    """Sample integers from [0, high) or [low, high), with the shape and dtype of `input`."""
+    """Sample integers from [0, high) or [low, high), with the shape and dtype of `input`.
+
+    Args:
+        input: Tensor whose shape the result has.
+        *bounds: `high`, or `low` and `high`.
+        generator: Source of random numbers; None: the default generator.
+        dtype: Dtype of the result; None: that of `input`.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result; None: that of `input`.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+        memory_format: Accepted for compatibility with PyTorch.
+        **named: `low=` and `high=`.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Raises:
+        ArgumentError: If `high` is missing, or `low` is not below it.
+
+    Example:
+        >>> wg.randint_like(wg.zeros(2, 3), 1)
+        tensor([[0., 0., 0.],
+                [0., 0., 0.]])
+    """
     only_tensors("randint_like", input)
     positional_names = [name for name in ("low", "high") if name not in named][-max(len(bounds), 1) :]
     arguments = dict(zip(positional_names, bounds, strict=False)) | named
@@ -452,9 +601,21 @@ def normal(
         size: Shape of the result; needed if mean and std are numbers.
         generator: Generator to use instead of the default one.
         out: Tensor to write the result to.
+        dtype: Dtype of the result for numbers `mean` and `std`; None: the default dtype.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result; None: the default device.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+
+    Returns:
+        Tensor of shape `size`, or of the shape that `mean` and `std` broadcast to.
 
     Raises:
         ArgumentError: `std` is negative, or `size` is missing.
+
+    Example:
+        >>> wg.normal(wg.tensor([1.0, 2.0]), 0.0)
+        tensor([1., 2.])
     """
     if not isinstance(std, Tensor) and std < 0:
         raise ArgumentError(f"normal: std must not be negative, got {std}")
@@ -580,7 +741,26 @@ class _Methods(TensorBase):
     def uniform_(
         self, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None, **named: float
     ) -> Tensor:
-        """Fill with samples of the uniform distribution over [from, to)."""
+        """Fill with samples of the uniform distribution over [from, to).
+
+        Args:
+            from_: Lower bound, included.
+            to: Upper bound, excluded.
+            generator: Source of random numbers; None: the default generator.
+            **named: `from=`: the lower bound.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            ArgumentError: If the lower bound is above the upper one.
+            UnsupportedDType: If the dtype is not floating.
+
+        Example:
+            >>> x = wg.empty(3).uniform_(2, 3)
+            >>> bool(((x >= 2) & (x < 3)).all())
+            True
+        """
         low, high = float(named.pop("from", from_)), float(to)
         if named:
             raise ArgumentError(f"uniform_() got an unexpected keyword argument {next(iter(named))!r}")
@@ -590,7 +770,24 @@ class _Methods(TensorBase):
         return _fill_random("uniform_fill", self, (low, high, _uniform_levels(self.meta.dtype)), generator, True)
 
     def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-        """Fill with samples of the normal distribution."""
+        """Fill with samples of the normal distribution.
+
+        Args:
+            mean: Mean.
+            std: Standard deviation.
+            generator: Source of random numbers; None: the default generator.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            ArgumentError: If `std` is negative.
+            UnsupportedDType: If the dtype is not floating.
+
+        Example:
+            >>> wg.empty(2).normal_(1.5, 0.0)
+            tensor([1.5000, 1.5000])
+        """
         if std < 0:
             raise ArgumentError(f"normal_: std must not be negative, got {std}")
         return _fill_random(
@@ -598,13 +795,44 @@ class _Methods(TensorBase):
         )
 
     def bernoulli_(self, p: Tensor | float = 0.5, *, generator: Generator | None = None) -> Tensor:
-        """Fill with 1 with probability `p`, else 0; `p` may be a tensor of probabilities."""
+        """Fill with 1 with probability `p`, else 0.
+
+        Args:
+            p: Number, or a tensor of probabilities that expands to this tensor's shape.
+            generator: Source of random numbers; None: the default generator.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            ArgumentError: If the number `p` is not between 0 and 1.
+
+        Example:
+            >>> wg.empty(2).bernoulli_(wg.tensor([0.0, 1.0]))
+            tensor([0., 1.])
+        """
         if isinstance(p, Tensor):
             return self.copy_(bernoulli(p.expand(self.meta.shape), generator=generator))
         return _fill_random("bernoulli_fill", self, (_probability(p, "bernoulli_"),), generator, True)
 
     def exponential_(self, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-        """Fill with samples of the exponential distribution with mean 1 / lambd."""
+        """Fill with samples of the exponential distribution with mean 1 / lambd.
+
+        Args:
+            lambd: Rate, above 0.
+            generator: Source of random numbers; None: the default generator.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            ArgumentError: If `lambd` is not positive.
+            UnsupportedDType: If the dtype is not floating.
+
+        Example:
+            >>> bool((wg.empty(3).exponential_() >= 0).all())
+            True
+        """
         if not lambd > 0:
             raise ArgumentError(f"exponential_: lambd must be positive, got {lambd}")
         return _fill_random(
@@ -615,6 +843,21 @@ class _Methods(TensorBase):
         """Fill with integers from [from, to).
 
         `random_(to)` starts at 0; `random_()` uses all values of the dtype from 0 on.
+
+        Args:
+            from_: Lower bound, included.
+            to: Upper bound, excluded.
+            generator: Source of random numbers; None: the default generator.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            ArgumentError: If `from_` is not below `to`.
+
+        Example:
+            >>> wg.empty(2).random_(3, 4)
+            tensor([3., 3.])
         """
         dtype = self.meta.dtype
         low, high = (0, from_) if to is None and from_ else (from_, to)

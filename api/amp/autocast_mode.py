@@ -42,6 +42,10 @@ def is_autocast_available(device_type: str) -> bool:
 
     Returns:
         Python bool.
+
+    Example:
+        >>> wg.amp.is_autocast_available('cpu')
+        True
     """
     return device_type in _DEVICE_TYPES
 
@@ -57,6 +61,10 @@ def get_autocast_dtype(device_type: str) -> DType:
 
     Raises:
         UnknownDevice: If there is no such device type.
+
+    Example:
+        >>> wg.get_autocast_dtype('cpu')
+        weftgrad.bfloat16
     """
     device_type = _check_device_type(device_type)
     region = state().autocast
@@ -74,6 +82,9 @@ def set_autocast_dtype(device_type: str, dtype: DType) -> None:
     Raises:
         ArgumentError: For another dtype.
         UnknownDevice: If there is no such device type.
+
+    Example:
+        >>> wg.set_autocast_dtype('cpu', wg.bfloat16)
     """
     if dtype not in (float16, bfloat16):
         raise ArgumentError(f"set_autocast_dtype: float16 or bfloat16, not {dtype!r}")
@@ -85,6 +96,10 @@ def get_autocast_cpu_dtype() -> DType:
 
     Returns:
         float16 or bfloat16.
+
+    Example:
+        >>> wg.get_autocast_cpu_dtype()
+        weftgrad.bfloat16
     """
     return get_autocast_dtype("cpu")
 
@@ -94,6 +109,10 @@ def get_autocast_gpu_dtype() -> DType:
 
     Returns:
         float16 or bfloat16.
+
+    Example:
+        >>> wg.get_autocast_gpu_dtype()
+        weftgrad.float16
     """
     return get_autocast_dtype("cuda")
 
@@ -106,6 +125,12 @@ def is_autocast_enabled(device_type: str | None = None) -> bool:
 
     Returns:
         Python bool.
+
+    Example:
+        >>> with wg.autocast('cpu'):
+        ...     wg.is_autocast_enabled('cpu')
+        ...
+        True
     """
     region = state().autocast
     return region is not None and _check_device_type("cuda" if device_type is None else device_type) in region.enabled
@@ -116,6 +141,10 @@ def is_autocast_cpu_enabled() -> bool:
 
     Returns:
         Python bool.
+
+    Example:
+        >>> wg.is_autocast_cpu_enabled()
+        False
     """
     return is_autocast_enabled("cpu")
 
@@ -125,13 +154,21 @@ def is_autocast_cache_enabled() -> bool:
 
     Returns:
         Python bool; True outside of regions.
+
+    Example:
+        >>> wg.is_autocast_cache_enabled()
+        True
     """
     region = state().autocast
     return region is None or region.caching
 
 
 def clear_autocast_cache() -> None:
-    """Clear the cached casts of weights of this thread's regions."""
+    """Clear the cached casts of weights of this thread's regions.
+
+    Example:
+        >>> wg.clear_autocast_cache()
+    """
     region = state().autocast
     if region is not None:
         region.cache.clear()
@@ -162,6 +199,12 @@ class autocast:
     Raises:
         ArgumentError: If `device_type` is not a string.
         UnknownDevice: If there is no such device type.
+
+    Example:
+        >>> with wg.autocast('cpu'):
+        ...     (wg.ones(2, 2, device='cpu') @ wg.ones(2, 2, device='cpu')).dtype
+        ...
+        weftgrad.bfloat16
     """
 
     def __init__(
@@ -243,6 +286,21 @@ def custom_fwd(
 
     Returns:
         The decorated method, or a decorator if `fwd` is None.
+
+    Example:
+        >>> from weftgrad.amp import custom_bwd, custom_fwd
+        >>> class Double(wg.autograd.Function):
+        ...     @staticmethod
+        ...     @custom_fwd(device_type='cpu')
+        ...     def forward(ctx, x):
+        ...         return x * 2
+        ...     @staticmethod
+        ...     @custom_bwd(device_type='cpu')
+        ...     def backward(ctx, grad):
+        ...         return grad * 2
+        ...
+        >>> Double.apply(wg.tensor(3.0))
+        tensor(6.)
     """
     device_type = _check_device_type(device_type)
     if fwd is None:
@@ -272,6 +330,11 @@ def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Ca
 
     Returns:
         The decorated method, or a decorator if `bwd` is None.
+
+    Example:
+        >>> from weftgrad.amp import custom_bwd
+        >>> callable(custom_bwd(device_type='cpu'))
+        True
     """
     device_type = _check_device_type(device_type)
     if bwd is None:

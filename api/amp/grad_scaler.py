@@ -50,6 +50,16 @@ class GradScaler:
 
     Raises:
         ScalerError: If `growth_factor` is not above 1, or `backoff_factor` not below 1.
+
+    Example:
+        >>> weight = wg.tensor([1.0], requires_grad=True)
+        >>> optimizer = wg.optim.SGD([weight], lr=0.5)
+        >>> scaler = wg.amp.GradScaler('cpu')
+        >>> scaler.scale(weight.sum()).backward()
+        >>> scaler.step(optimizer)
+        >>> scaler.update()
+        >>> weight
+        tensor([0.5000], requires_grad=True)
     """
 
     def __init__(
@@ -83,6 +93,10 @@ class GradScaler:
 
         Raises:
             ScalerError: If `outputs` contains neither tensors nor iterables.
+
+        Example:
+            >>> wg.amp.GradScaler('cpu', init_scale=4.0).scale(wg.tensor([1.5]))
+            tensor([6.])
         """
         if not self._enabled:
             return outputs
@@ -199,6 +213,10 @@ class GradScaler:
 
         Returns:
             Python float.
+
+        Example:
+            >>> wg.amp.GradScaler('cpu').get_scale()
+            65536.0
         """
         if not self._enabled:
             return 1.0

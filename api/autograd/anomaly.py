@@ -19,6 +19,16 @@ class detect_anomaly(Mode):
 
     Args:
         check_nan: Check gradients for NaN; False only stores the stacks.
+
+    Example:
+        >>> x = wg.zeros(1, requires_grad=True)
+        >>> try:
+        ...     with wg.autograd.detect_anomaly():
+        ...         (x / x).sum().backward()
+        ... except RuntimeError as error:
+        ...     print(type(error).__name__)
+        ...
+        AnomalyError
     """
 
     def __init__(self, check_nan: bool = True):
@@ -56,6 +66,11 @@ class set_detect_anomaly:
     Args:
         mode: Whether to detect anomalies.
         check_nan: Check gradients for NaN; False only stores the stacks.
+
+    Example:
+        >>> with wg.autograd.set_detect_anomaly(True):
+        ...     wg.ones(1, requires_grad=True).sum().backward()
+        ...
     """
 
     def __init__(self, mode: bool, check_nan: bool = True):

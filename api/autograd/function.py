@@ -26,6 +26,22 @@ class FunctionCtx:
     Attributes:
         needs_input_grad: Per argument of `forward`, whether it requires grad.
         materialize: Whether `backward` gets zeros in place of missing gradients.
+
+    Example:
+        >>> class Square(wg.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         ctx.save_for_backward(x)
+        ...         return x * x
+        ...     @staticmethod
+        ...     def backward(ctx, grad):
+        ...         (x,) = ctx.saved_tensors
+        ...         return 2 * x * grad
+        ...
+        >>> x = wg.tensor(3.0, requires_grad=True)
+        >>> Square.apply(x).backward()
+        >>> x.grad
+        tensor(6.)
     """
 
     def __init__(self) -> None:
@@ -97,6 +113,20 @@ class Function:
 
     Define static methods `forward(ctx, ...)` and `backward(ctx, *grads)`, and call `apply`. Alternatively, define
     `forward(...)` without a context and `setup_context(ctx, inputs, output)`, which saves what `backward` needs.
+
+    Example:
+        >>> class Double(wg.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         return x * 2
+        ...     @staticmethod
+        ...     def backward(ctx, grad):
+        ...         return grad * 2
+        ...
+        >>> x = wg.tensor([1.0, 3.0], requires_grad=True)
+        >>> Double.apply(x).sum().backward()
+        >>> x.grad
+        tensor([2., 2.])
     """
 
     @staticmethod
@@ -234,6 +264,21 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
 
     Returns:
         The decorated function.
+
+    Example:
+        >>> from weftgrad.autograd.function import once_differentiable
+        >>> class Double(wg.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         return x * 2
+        ...     @staticmethod
+        ...     @once_differentiable
+        ...     def backward(ctx, grad):
+        ...         return grad * 2
+        ...
+        >>> x = wg.tensor(1.0, requires_grad=True)
+        >>> wg.autograd.grad(Double.apply(x), x)
+        (tensor(2.),)
     """
 
     @functools.wraps(backward)

@@ -98,6 +98,10 @@ def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
 
     Raises:
         GradientError: If `v` has other shapes than the outputs.
+
+    Example:
+        >>> wg.autograd.functional.vjp(lambda x: x * x, wg.tensor([1.0, 2.0]), wg.tensor([1.0, 10.0]))
+        (tensor([1., 4.]), tensor([ 2., 40.]))
     """
     leaves = _make_leaves(inputs, create_graph)
     result = func(*leaves)
@@ -125,6 +129,10 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
 
     Raises:
         GradientError: If `v` has other shapes than the inputs.
+
+    Example:
+        >>> wg.autograd.functional.jvp(lambda x: x * x, wg.tensor([1.0, 2.0]), wg.tensor([1.0, 10.0]))
+        (tensor([1., 4.]), tensor([ 2., 40.]))
     """
     leaves = _make_leaves(inputs, create_graph)
     direction = _vectors(v, leaves, "jvp")
@@ -158,6 +166,11 @@ def jacobian(
 
     Raises:
         GradientError: With `strict`, if an output does not depend on an input.
+
+    Example:
+        >>> wg.autograd.functional.jacobian(lambda x: x * x, wg.tensor([1.0, 2.0]))
+        tensor([[2., 0.],
+                [0., 4.]])
     """
     leaves = _make_leaves(inputs, create_graph)
     result = func(*leaves)
@@ -207,6 +220,11 @@ def hessian(
 
     Raises:
         GradientError: If `func` does not return one tensor of one element.
+
+    Example:
+        >>> wg.autograd.functional.hessian(lambda x: (x**3).sum(), wg.tensor([1.0, 2.0]))
+        tensor([[ 6.,  0.],
+                [ 0., 12.]])
     """
     blocks = jacobian(_gradient_function(func, strict), _as_tensor_tuple(inputs, "inputs"), create_graph, strict)
     return blocks[0][0] if isinstance(inputs, Tensor) else blocks

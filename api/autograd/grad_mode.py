@@ -104,6 +104,14 @@ class no_grad(_GradMode):
 
     Args:
         function: Function to decorate, when the class is used as `@no_grad`.
+        function: Function to decorate, when the class is used as `@no_grad`.
+
+    Example:
+        >>> x = wg.ones(1, requires_grad=True)
+        >>> with wg.no_grad():
+        ...     (x * 2).requires_grad
+        ...
+        False
     """
 
     mode = False
@@ -114,6 +122,14 @@ class enable_grad(_GradMode):
 
     Args:
         function: Function to decorate, when the class is used as `@enable_grad`.
+        function: Function to decorate, when the class is used as `@enable_grad`.
+
+    Example:
+        >>> x = wg.ones(1, requires_grad=True)
+        >>> with wg.no_grad(), wg.enable_grad():
+        ...     (x * 2).requires_grad
+        ...
+        True
     """
 
 
@@ -124,6 +140,13 @@ class inference_mode(_GradMode):
 
     Args:
         mode: False records ops, as `enable_grad` does.
+
+    Example:
+        >>> x = wg.ones(1, requires_grad=True)
+        >>> with wg.inference_mode():
+        ...     (x * 2).requires_grad
+        ...
+        False
     """
 
     mode = False
@@ -142,6 +165,13 @@ class set_grad_enabled(_GradMode):
 
     Args:
         mode: Whether ops are recorded.
+
+    Example:
+        >>> x = wg.ones(1, requires_grad=True)
+        >>> with wg.set_grad_enabled(False):
+        ...     (x * 2).requires_grad
+        ...
+        False
     """
 
     def __init__(self, mode: bool):

@@ -26,7 +26,13 @@ Array = np.ndarray[Any, Any]
 
 
 class GradcheckError(GradientError, AssertionError):
-    """A gradient disagrees with finite differences. The message names the op, the operand and the worst entry."""
+    """A gradient disagrees with finite differences. The message names the op, the operand and the worst entry.
+
+    Example:
+        >>> from weftgrad.autograd import GradcheckError
+        >>> issubclass(GradcheckError, AssertionError)
+        True
+    """
 
 
 def gradcheck(
@@ -63,6 +69,11 @@ def gradcheck(
     Raises:
         GradcheckError: The derivatives differ, and `raise_exception` is set.
         ArgumentError: No input requires grad, or one that does is not float64.
+
+    Example:
+        >>> x = wg.tensor([1.0, 2.0], dtype=wg.float64, requires_grad=True)
+        >>> wg.autograd.gradcheck(lambda x: x.sin(), [x])
+        True
     """
     input_list = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     check = _Check(func, input_list, eps, atol, rtol, nondet_tol, fast_mode)
@@ -109,6 +120,11 @@ def gradgradcheck(
     Raises:
         GradcheckError: The derivatives differ, and `raise_exception` is set.
         ArgumentError: An input that requires grad is not float64.
+
+    Example:
+        >>> x = wg.tensor([1.0, 2.0], dtype=wg.float64, requires_grad=True)
+        >>> wg.autograd.gradgradcheck(lambda x: x.sin(), [x])
+        True
     """
     input_list = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     outputs = _outputs(func(*input_list))

@@ -29,6 +29,13 @@ class profile:
 
     Raises:
         ArgumentError: If another profile is active, or if results are read before the block has ended.
+
+    Example:
+        >>> with wg.autograd.profiler.profile() as prof:
+        ...     result = wg.ones(2) + 1
+        ...
+        >>> 'add' in [event.key for event in prof.key_averages()]
+        True
     """
 
     def __init__(

@@ -21,4 +21,8 @@ class Variable(metaclass=_IsTensor):
     """`Variable(data, requires_grad=False)` returns a leaf that shares the memory of `data`.
 
     Every tensor is an instance.
+
+    Example:
+        >>> wg.autograd.Variable(wg.tensor([1.0]), requires_grad=True)
+        tensor([1.], requires_grad=True)
     """

@@ -67,61 +67,111 @@ class _OfDtype(type):
 
 
 class FloatTensor(metaclass=_OfDtype):
-    """A float32 tensor on the host."""
+    """A float32 tensor on the host.
+
+    Example:
+        >>> wg.FloatTensor([1, 2])
+        tensor([1., 2.])
+    """
 
     dtype = dtypes.float32
 
 
 class DoubleTensor(metaclass=_OfDtype):
-    """A float64 tensor on the host."""
+    """A float64 tensor on the host.
+
+    Example:
+        >>> wg.DoubleTensor([1, 2])
+        tensor([1., 2.], dtype=weftgrad.float64)
+    """
 
     dtype = dtypes.float64
 
 
 class HalfTensor(metaclass=_OfDtype):
-    """A float16 tensor on the host."""
+    """A float16 tensor on the host.
+
+    Example:
+        >>> wg.HalfTensor([1, 2])
+        tensor([1., 2.], dtype=weftgrad.float16)
+    """
 
     dtype = dtypes.float16
 
 
 class BFloat16Tensor(metaclass=_OfDtype):
-    """A bfloat16 tensor on the host."""
+    """A bfloat16 tensor on the host.
+
+    Example:
+        >>> wg.BFloat16Tensor([1, 2])
+        tensor([1., 2.], dtype=weftgrad.bfloat16)
+    """
 
     dtype = dtypes.bfloat16
 
 
 class ByteTensor(metaclass=_OfDtype):
-    """A uint8 tensor on the host."""
+    """A uint8 tensor on the host.
+
+    Example:
+        >>> wg.ByteTensor([1, 2])
+        tensor([1, 2], dtype=weftgrad.uint8)
+    """
 
     dtype = dtypes.uint8
 
 
 class CharTensor(metaclass=_OfDtype):
-    """An int8 tensor on the host."""
+    """An int8 tensor on the host.
+
+    Example:
+        >>> wg.CharTensor([1, 2])
+        tensor([1, 2], dtype=weftgrad.int8)
+    """
 
     dtype = dtypes.int8
 
 
 class ShortTensor(metaclass=_OfDtype):
-    """An int16 tensor on the host."""
+    """An int16 tensor on the host.
+
+    Example:
+        >>> wg.ShortTensor([1, 2])
+        tensor([1, 2], dtype=weftgrad.int16)
+    """
 
     dtype = dtypes.int16
 
 
 class IntTensor(metaclass=_OfDtype):
-    """An int32 tensor on the host."""
+    """An int32 tensor on the host.
+
+    Example:
+        >>> wg.IntTensor([1, 2])
+        tensor([1, 2], dtype=weftgrad.int32)
+    """
 
     dtype = dtypes.int32
 
 
 class LongTensor(metaclass=_OfDtype):
-    """An int64 tensor on the host."""
+    """An int64 tensor on the host.
+
+    Example:
+        >>> wg.LongTensor([1, 2])
+        tensor([1, 2])
+    """
 
     dtype = dtypes.int64
 
 
 class BoolTensor(metaclass=_OfDtype):
-    """A bool tensor on the host."""
+    """A bool tensor on the host.
+
+    Example:
+        >>> wg.BoolTensor([True, False])
+        tensor([ True, False])
+    """
 
     dtype = dtypes.bool_
 

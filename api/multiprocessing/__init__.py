@@ -70,6 +70,10 @@ def get_sharing_strategy() -> str:
 
     Returns:
         Text.
+
+    Example:
+        >>> wg.multiprocessing.get_sharing_strategy()
+        'file_descriptor'
     """
     return "file_descriptor"
 
@@ -79,6 +83,10 @@ def get_all_sharing_strategies() -> set[str]:
 
     Returns:
         Set of names.
+
+    Example:
+        >>> sorted(wg.multiprocessing.get_all_sharing_strategies())
+        ['file_descriptor', 'file_system']
     """
     return set(_STRATEGIES)
 
@@ -91,6 +99,9 @@ def set_sharing_strategy(new_strategy: str) -> None:
 
     Raises:
         ArgumentError: The strategy is unknown.
+
+    Example:
+        >>> wg.multiprocessing.set_sharing_strategy('file_system')
     """
     if new_strategy not in _STRATEGIES:
         from ..runtime.errors import ArgumentError

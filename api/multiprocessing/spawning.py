@@ -209,6 +209,9 @@ def start_processes(
     Raises:
         ProcessRaisedException: If `join`, and a process raised an exception.
         ProcessExitedException: If `join`, and a process ended by a signal or with a nonzero exit code.
+
+    Example:
+        >>> wg.multiprocessing.start_processes(print, nprocs=0)
     """
     context: Any = get_context(start_method)
     processes, receivers = [], []
@@ -251,6 +254,9 @@ def spawn(
     Raises:
         ProcessRaisedException: If `join`, and a process raised an exception.
         ProcessExitedException: If `join`, and a process ended by a signal or with a nonzero exit code.
+
+    Example:
+        >>> wg.multiprocessing.spawn(print, nprocs=0)
     """
     if start_method != "spawn":
         warnings.warn(

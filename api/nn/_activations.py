@@ -541,6 +541,10 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
 
     Returns:
         Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.nn.functional.softmax(wg.tensor([0.0, 0.0]), 0)
+        tensor([0.5000, 0.5000])
     """
     return _softmax(_cast(input, dtype), _implicit_dim(input, dim, "softmax", _stacklevel))
 
@@ -599,6 +603,10 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
 
     Returns:
         Tensor of the shape of `logits`, whose elements along `dim` sum to 1.
+
+    Example:
+        >>> wg.nn.functional.gumbel_softmax(wg.zeros(2, 3), hard=True).shape
+        weftgrad.Size([2, 3])
     """
     if eps != 1e-10:
         warnings.warn("gumbel_softmax: eps is deprecated and has no effect", stacklevel=2)

@@ -104,6 +104,13 @@ def multi_head_attention_forward(
     Raises:
         AttentionShapeError: If shapes do not fit. It is also an `AssertionError`, as in PyTorch.
         DomainError: If `is_causal` is passed without `attn_mask`.
+
+    Example:
+        >>> x, weight = wg.ones(3, 1, 2), wg.eye(2)
+        >>> output, weights = wg.nn.functional.multi_head_attention_forward(
+        ...     x, x, x, 2, 1, wg.ones(6, 2), None, None, None, False, 0.0, weight, None)
+        >>> output.shape, weights.shape
+        (weftgrad.Size([3, 1, 2]), weftgrad.Size([1, 3, 3]))
     """
     separate = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
     heads = Heads(embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn,

@@ -81,6 +81,14 @@ def register_module_forward_pre_hook(hook: Callable[..., Any]) -> Handle:
 
     Raises:
         ArgumentError: If `hook` is not callable.
+
+    Example:
+        >>> from weftgrad import nn
+        >>> from weftgrad.nn.modules.module import register_module_forward_pre_hook
+        >>> handle = register_module_forward_pre_hook(lambda module, args: print(type(module).__name__))
+        >>> output = nn.Identity()(wg.ones(1))
+        Identity
+        >>> handle.remove()
     """
     return _global_forward_pre.add(hook)
 
@@ -100,6 +108,14 @@ def register_module_forward_hook(
 
     Raises:
         ArgumentError: If `hook` is not callable.
+
+    Example:
+        >>> from weftgrad import nn
+        >>> from weftgrad.nn.modules.module import register_module_forward_hook
+        >>> handle = register_module_forward_hook(lambda module, args, output: output * 2)
+        >>> nn.Identity()(wg.ones(1))
+        tensor([2.])
+        >>> handle.remove()
     """
     return _global_forward.add(hook, False, with_kwargs, always_call)
 
@@ -115,6 +131,14 @@ def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Handle:
 
     Raises:
         ArgumentError: If `hook` is not callable.
+
+    Example:
+        >>> from weftgrad import nn
+        >>> from weftgrad.nn.modules.module import register_module_full_backward_pre_hook
+        >>> handle = register_module_full_backward_pre_hook(lambda module, grad_output: print(grad_output))
+        >>> nn.ReLU()(wg.ones(2, requires_grad=True)).sum().backward()
+        (tensor([1., 1.]),)
+        >>> handle.remove()
     """
     return _global_backward_pre.add(hook)
 
@@ -130,6 +154,17 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> Handle:
 
     Raises:
         ArgumentError: If `hook` is not callable.
+
+    Example:
+        >>> from weftgrad import nn
+        >>> from weftgrad.nn.modules.module import register_module_full_backward_hook
+        >>> def show(module, grad_input, grad_output):
+        ...     print(grad_input)
+        ...
+        >>> handle = register_module_full_backward_hook(show)
+        >>> nn.ReLU()(wg.ones(2, requires_grad=True)).sum().backward()
+        (tensor([1., 1.]),)
+        >>> handle.remove()
     """
     return _global_backward.add(hook)
 
@@ -193,6 +228,12 @@ class Hooks:
         Raises:
             ArgumentError: If `hook` is not callable. The call of the module raises it if a hook with `with_kwargs`
                 returns neither None nor (args, kwargs).
+
+        Example:
+            >>> layer = wg.nn.ReLU()
+            >>> handle = layer.register_forward_pre_hook(lambda module, args: -args[0])
+            >>> layer(wg.tensor([-1.0, 2.0]))
+            tensor([1., 0.])
         """
         return self._forward_pre_hooks.add(hook, prepend, with_kwargs)
 
@@ -212,6 +253,12 @@ class Hooks:
 
         Raises:
             ArgumentError: If `hook` is not callable.
+
+        Example:
+            >>> layer = wg.nn.ReLU()
+            >>> handle = layer.register_forward_hook(lambda module, args, output: output + 1)
+            >>> layer(wg.tensor([-1.0, 2.0]))
+            tensor([1., 3.])
         """
         return self._forward_hooks.add(hook, prepend, with_kwargs, always_call)
 
@@ -227,6 +274,14 @@ class Hooks:
 
         Raises:
             ArgumentError: If `hook` is not callable.
+
+        Example:
+            >>> layer = wg.nn.ReLU()
+            >>> handle = layer.register_full_backward_pre_hook(lambda module, grad_output: (grad_output[0] * 10,))
+            >>> x = wg.tensor([-1.0, 2.0], requires_grad=True)
+            >>> layer(x).sum().backward()
+            >>> x.grad
+            tensor([ 0., 10.])
         """
         return self._backward_pre_hooks.add(hook, prepend)
 
@@ -247,6 +302,12 @@ class Hooks:
         Raises:
             ArgumentError: If `hook` is not callable.
             GradientError: From the call of the module, if it wrote an argument in place.
+
+        Example:
+            >>> layer = wg.nn.ReLU()
+            >>> handle = layer.register_full_backward_hook(lambda module, grad_input, grad_output: print(grad_input))
+            >>> layer(wg.tensor([-1.0, 2.0], requires_grad=True)).sum().backward()
+            (tensor([0., 1.]),)
         """
         return self._backward_hooks.add(hook, prepend)
 

@@ -35,6 +35,12 @@ class IncompatibleKeys(NamedTuple):
     Attributes:
         missing_keys: Paths of the module's entries that the state dict lacks.
         unexpected_keys: Paths in the state dict that the module has no entry for.
+
+    Example:
+        >>> wg.nn.ReLU().load_state_dict({})
+        <All keys matched successfully>
+        >>> wg.nn.ReLU().load_state_dict({'bias': wg.ones(1)}, strict=False).unexpected_keys
+        ['bias']
     """
 
     missing_keys: list[str]
@@ -195,6 +201,10 @@ class State:
 
         Returns:
             Dict from paths such as `0.weight` to tensors.
+
+        Example:
+            >>> list(wg.nn.Sequential(wg.nn.Linear(2, 3), wg.nn.ReLU()).state_dict())
+            ['0.weight', '0.bias']
         """
         if args:  # PyTorch's former positional form
             warnings.warn("state_dict: pass destination, prefix and keep_vars by name", FutureWarning, stacklevel=2)
@@ -308,6 +318,13 @@ class State:
         Raises:
             StateDictError: A `RuntimeError` and a `ValueError` that lists every missing, unexpected and wrongly shaped
                 entry. Nothing is copied then, except what load post-hooks of submodules have already seen.
+
+        Example:
+            >>> layer = wg.nn.Linear(1, 1)
+            >>> layer.load_state_dict({'weight': wg.tensor([[2.0]]), 'bias': wg.tensor([1.0])})
+            <All keys matched successfully>
+            >>> layer(wg.tensor([3.0])).item()
+            7.0
         """
         if not isinstance(state_dict, Mapping):
             raise ArgumentError(f"load_state_dict: takes a mapping, not {type(state_dict).__name__}")

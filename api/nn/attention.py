@@ -65,6 +65,11 @@ def scaled_dot_product_attention(
         ShapeError: If shapes do not fit.
         DomainError: If both attn_mask and is_causal are passed, or dropout_p is above 1.
         IndexOutOfRange: If `attn_mask` has fewer than 2 dimensions, or an operand no heads with `enable_gqa`.
+
+    Example:
+        >>> query, key = wg.zeros(1, 2), wg.zeros(2, 2)
+        >>> wg.nn.functional.scaled_dot_product_attention(query, key, wg.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        tensor([[2., 3.]])
     """
     only_tensors(_OP_NAME, query, key, value, *(() if attn_mask is None else (attn_mask,)))
     query, key, value, attn_mask = autocast_operands(_attention, query, key, value, attn_mask)

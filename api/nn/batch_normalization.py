@@ -228,6 +228,12 @@ class SyncBatchNorm(_BatchNorm):
 
         Returns:
             `module`, or the new `SyncBatchNorm` if `module` is a batch norm itself.
+
+        Example:
+            >>> wg.nn.SyncBatchNorm.convert_sync_batchnorm(wg.nn.Sequential(wg.nn.BatchNorm1d(2)))
+            Sequential(
+              (0): SyncBatchNorm(2, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
+            )
         """
         converted = module
         if isinstance(module, _BatchNorm):

@@ -70,6 +70,10 @@ class _ModuleSequence(Module):
 
         Raises:
             ArgumentError: If `module` is not a `Module`.
+
+        Example:
+            >>> wg.nn.Sequential(wg.nn.ReLU()).append(wg.nn.Tanh())[1]
+            Tanh()
         """
         self.register_module(str(len(self)), module)
         return self
@@ -85,6 +89,10 @@ class _ModuleSequence(Module):
 
         Raises:
             ArgumentError: If `modules` is not iterable, or an element is not a `Module`.
+
+        Example:
+            >>> len(wg.nn.ModuleList([wg.nn.ReLU()]).extend([wg.nn.Tanh(), wg.nn.ReLU()]))
+            3
         """
         if not isinstance(modules, Iterable):
             raise ArgumentError(f"extend: takes an iterable of modules, not {type(modules).__name__}")
@@ -101,6 +109,12 @@ class _ModuleSequence(Module):
 
         Returns:
             None for a `ModuleList`; the container for a `Sequential`.
+
+        Example:
+            >>> layers = wg.nn.ModuleList([wg.nn.ReLU()])
+            >>> layers.insert(0, wg.nn.Tanh())
+            >>> layers[0]
+            Tanh()
         """
         children: list[Any] = list(self._modules.values())
         children.insert(index, module)
@@ -118,6 +132,10 @@ class _ModuleSequence(Module):
 
         Raises:
             IndexError: If there is no module at that position.
+
+        Example:
+            >>> wg.nn.Sequential(wg.nn.ReLU(), wg.nn.Tanh()).pop()
+            Tanh()
         """
         module: Module = self[key]
         del self[key]
@@ -160,6 +178,10 @@ class Sequential(_ModuleSequence):
         Raises:
             ArgumentError: If `module` is not a `Module`.
             IndexError: If `index` is out of range.
+
+        Example:
+            >>> wg.nn.Sequential(wg.nn.ReLU()).insert(0, wg.nn.Tanh())[0]
+            Tanh()
         """
         if not isinstance(module, Module):
             raise ArgumentError(f"insert: takes a Module, not {type(module).__name__}")
@@ -179,6 +201,10 @@ class Sequential(_ModuleSequence):
 
         Raises:
             ArgumentError: If `sequential` is not iterable, or an element is not a `Module`.
+
+        Example:
+            >>> len(wg.nn.Sequential(wg.nn.ReLU()).extend(wg.nn.Sequential(wg.nn.Tanh())))
+            2
         """
         return super().extend(sequential)
 
@@ -295,6 +321,10 @@ class ModuleDict(Module):
 
         Returns:
             View of the names.
+
+        Example:
+            >>> list(wg.nn.ModuleDict({'act': wg.nn.ReLU()}).keys())
+            ['act']
         """
         return self._modules.keys()
 
@@ -303,6 +333,10 @@ class ModuleDict(Module):
 
         Returns:
             View of the modules.
+
+        Example:
+            >>> list(wg.nn.ModuleDict({'act': wg.nn.ReLU()}).values())
+            [ReLU()]
         """
         return self._modules.values()
 
@@ -311,6 +345,10 @@ class ModuleDict(Module):
 
         Returns:
             View of the pairs.
+
+        Example:
+            >>> list(wg.nn.ModuleDict({'act': wg.nn.ReLU()}).items())
+            [('act', ReLU())]
         """
         return self._modules.items()
 
@@ -323,6 +361,12 @@ class ModuleDict(Module):
         Raises:
             ArgumentError: If `modules` is neither a mapping nor pairs, or a value is not a `Module`.
             NameConflict: If a name is not a string.
+
+        Example:
+            >>> layers = wg.nn.ModuleDict({'act': wg.nn.ReLU()})
+            >>> layers.update({'act': wg.nn.Tanh()})
+            >>> layers['act']
+            Tanh()
         """
         for name, module in named_entries(modules, "ModuleDict.update"):
             self[name] = module
@@ -338,6 +382,10 @@ class ModuleDict(Module):
 
         Raises:
             KeyError: If there is no such module.
+
+        Example:
+            >>> wg.nn.ModuleDict({'act': wg.nn.ReLU()}).pop('act')
+            ReLU()
         """
         return self._modules.pop(key)
 

@@ -119,6 +119,12 @@ class Embedding(_EmbeddingTable):
         Raises:
             ShapeError: If `embeddings` is not a matrix.
             NotSupported: If `sparse`.
+
+        Example:
+            >>> layer = wg.nn.Embedding.from_pretrained(wg.tensor([[1.0, 2.0], [3.0, 4.0]]))
+            >>> layer(wg.tensor([1, 0]))
+            tensor([[3., 4.],
+                    [1., 2.]])
         """
         rows, features = _table_shape(embeddings, "Embedding")
         return cls(
@@ -196,6 +202,11 @@ class EmbeddingBag(_EmbeddingTable):
         Raises:
             ShapeError: If `embeddings` is not a matrix.
             NotSupported: If `sparse`.
+
+        Example:
+            >>> bag = wg.nn.EmbeddingBag.from_pretrained(wg.tensor([[1.0, 2.0], [3.0, 4.0]]))
+            >>> bag(wg.tensor([[0, 1]]))
+            tensor([[2., 3.]])
         """
         rows, features = _table_shape(embeddings, "EmbeddingBag")
         bag = cls(

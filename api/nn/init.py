@@ -71,6 +71,10 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
     Raises:
         ArgumentError: For another nonlinearity.
+
+    Example:
+        >>> wg.nn.init.calculate_gain('leaky_relu', 0.0) == 2 ** 0.5
+        True
     """
     if nonlinearity in (
         "linear",
@@ -390,6 +394,10 @@ def kaiming_normal_(
     Raises:
         ShapeError: If the weight has fewer than 2 dimensions.
         ArgumentError: If `mode` or `nonlinearity` is unknown.
+
+    Example:
+        >>> wg.nn.init.kaiming_normal_(wg.empty(3, 5), nonlinearity='relu').shape
+        weftgrad.Size([3, 5])
     """
     if _warn_if_empty(tensor):
         return tensor

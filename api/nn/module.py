@@ -53,6 +53,17 @@ class Module(Hooks, State):
 
     Attributes:
         training: Whether the module is in training mode; dropout and batch normalization depend on it.
+
+    Example:
+        >>> class Scale(wg.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.factor = wg.nn.Parameter(wg.tensor(2.0))
+        ...     def forward(self, x):
+        ...         return x * self.factor
+        ...
+        >>> Scale()(wg.tensor([1.0, 3.0])).tolist()
+        [2.0, 6.0]
     """
 
     training: bool
@@ -148,6 +159,12 @@ class Module(Hooks, State):
             NameConflict: If the name contains a dot or an attribute of this name exists.
             ArgumentError: If `param` is not a `Parameter`.
             GradientError: If `param` is not a leaf.
+
+        Example:
+            >>> layer = wg.nn.Module()
+            >>> layer.register_parameter('bias', wg.nn.Parameter(wg.zeros(2)))
+            >>> [name for name, _ in layer.named_parameters()]
+            ['bias']
         """
         self._check_name(name, "parameter", self.__dict__.get("_parameters"))
         if param is not None and not isinstance(param, Parameter):
@@ -167,6 +184,12 @@ class Module(Hooks, State):
         Raises:
             NameConflict: If the name contains a dot or an attribute of this name exists.
             ArgumentError: If `tensor` is not a tensor.
+
+        Example:
+            >>> layer = wg.nn.Module()
+            >>> layer.register_buffer('mean', wg.zeros(2))
+            >>> layer.mean
+            tensor([0., 0.])
         """
         self._check_name(name, "buffer", self.__dict__.get("_buffers"))
         if tensor is not None and not isinstance(tensor, Tensor):
@@ -185,6 +208,12 @@ class Module(Hooks, State):
         Raises:
             ArgumentError: If `module` is neither a `Module` nor None, or `name` is not a string.
             NameConflict: If the name is empty or contains a dot, or an attribute of this name exists.
+
+        Example:
+            >>> model = wg.nn.Module()
+            >>> model.register_module('act', wg.nn.ReLU())
+            >>> model.act
+            ReLU()
         """
         if module is not None and not isinstance(module, Module):
             raise ArgumentError(f"{name!r} must be a Module or None, not {type(module).__name__}")
@@ -217,6 +246,10 @@ class Module(Hooks, State):
 
         Yields:
             Pairs of path and module; a module comes before its submodules.
+
+        Example:
+            >>> [path for path, _ in wg.nn.Sequential(wg.nn.ReLU(), wg.nn.Sequential(wg.nn.Tanh())).named_modules()]
+            ['', '0', '1', '1.0']
         """
         memo = set() if memo is None else memo
         if self in memo:
@@ -236,6 +269,10 @@ class Module(Hooks, State):
 
         Returns:
             Iterator of modules; a module comes before its submodules.
+
+        Example:
+            >>> [type(m).__name__ for m in wg.nn.Sequential(wg.nn.ReLU(), wg.nn.Tanh()).modules()]
+            ['Sequential', 'ReLU', 'Tanh']
         """
         return (module for _, module in self.named_modules(remove_duplicate=remove_duplicate))
 
@@ -244,6 +281,10 @@ class Module(Hooks, State):
 
         Yields:
             Pairs of name and module.
+
+        Example:
+            >>> [name for name, _ in wg.nn.Sequential(wg.nn.ReLU(), wg.nn.Tanh()).named_children()]
+            ['0', '1']
         """
         visited: set[Module] = set()
         for name, child in self._modules.items():
@@ -256,6 +297,10 @@ class Module(Hooks, State):
 
         Returns:
             Iterator of modules.
+
+        Example:
+            >>> list(wg.nn.Sequential(wg.nn.ReLU(), wg.nn.Tanh()).children())
+            [ReLU(), Tanh()]
         """
         return (child for _, child in self.named_children())
 
@@ -287,6 +332,10 @@ class Module(Hooks, State):
 
         Returns:
             Iterator of pairs of path and parameter.
+
+        Example:
+            >>> [(path, tuple(p.shape)) for path, p in wg.nn.Sequential(wg.nn.Linear(2, 3)).named_parameters()]
+            [('0.weight', (3, 2)), ('0.bias', (3,))]
         """
         return self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
 
@@ -298,6 +347,10 @@ class Module(Hooks, State):
 
         Returns:
             Iterator of parameters.
+
+        Example:
+            >>> [tuple(p.shape) for p in wg.nn.Linear(2, 3).parameters()]
+            [(3, 2), (3,)]
         """
         return (tensor for _, tensor in self.named_parameters(recurse=recurse))
 
@@ -313,6 +366,10 @@ class Module(Hooks, State):
 
         Returns:
             Iterator of pairs of path and buffer.
+
+        Example:
+            >>> [path for path, _ in wg.nn.BatchNorm1d(2).named_buffers()]
+            ['running_mean', 'running_var', 'num_batches_tracked']
         """
         return self._named_members(lambda m: m._buffers.items(), prefix, recurse, remove_duplicate)
 
@@ -324,6 +381,10 @@ class Module(Hooks, State):
 
         Returns:
             Iterator of tensors.
+
+        Example:
+            >>> [tuple(b.shape) for b in wg.nn.BatchNorm1d(2).buffers()]
+            [(2,), (2,), ()]
         """
         return (tensor for _, tensor in self.named_buffers(recurse=recurse))
 
@@ -338,6 +399,10 @@ class Module(Hooks, State):
 
         Raises:
             NoSuchMember: If there is none.
+
+        Example:
+            >>> wg.nn.Sequential(wg.nn.ReLU(), wg.nn.Sequential(wg.nn.Tanh())).get_submodule('1.0')
+            Tanh()
         """
         module: Any = self
         for name in target.split(".") if target else ():
@@ -358,6 +423,12 @@ class Module(Hooks, State):
         Raises:
             NoSuchMember: If the path does not exist, or names something that is not a module.
             ArgumentError: If `target` is empty, or `module` is not a `Module`.
+
+        Example:
+            >>> model = wg.nn.Sequential(wg.nn.ReLU())
+            >>> model.set_submodule('0', wg.nn.Tanh())
+            >>> model[0]
+            Tanh()
         """
         path, _, name = target.rpartition(".")
         if not name:
@@ -381,6 +452,10 @@ class Module(Hooks, State):
 
         Raises:
             NoSuchMember: If there is none.
+
+        Example:
+            >>> wg.nn.Sequential(wg.nn.Linear(2, 3)).get_parameter('0.weight').shape
+            weftgrad.Size([3, 2])
         """
         return self._get(target, "parameter")
 
@@ -395,6 +470,10 @@ class Module(Hooks, State):
 
         Raises:
             NoSuchMember: If there is none.
+
+        Example:
+            >>> wg.nn.Sequential(wg.nn.BatchNorm1d(2)).get_buffer('0.running_mean')
+            tensor([0., 0.])
         """
         return self._get(target, "buffer")
 
@@ -416,6 +495,11 @@ class Module(Hooks, State):
 
         Returns:
             This module.
+
+        Example:
+            >>> model = wg.nn.Sequential(wg.nn.ReLU()).apply(lambda module: print(type(module).__name__))
+            ReLU
+            Sequential
         """
         for child in self.children():
             child.apply(fn)
@@ -460,6 +544,10 @@ class Module(Hooks, State):
 
         Raises:
             ArgumentError: If the dtype is not a floating-point one, or an argument is of another kind.
+
+        Example:
+            >>> wg.nn.Linear(2, 3).to(wg.float64).weight.dtype
+            weftgrad.float64
         """
         device, dtype = _parse_to_args(args, kwargs)
 
@@ -477,6 +565,10 @@ class Module(Hooks, State):
 
         Returns:
             This module.
+
+        Example:
+            >>> wg.nn.Linear(2, 3).to_empty(device='cpu').weight.shape
+            weftgrad.Size([3, 2])
         """
         from ..creation.factories import empty
 
@@ -490,6 +582,10 @@ class Module(Hooks, State):
 
         Returns:
             This module.
+
+        Example:
+            >>> wg.nn.Linear(2, 3).cpu().weight.device
+            device(type='cpu')
         """
         return self.to("cpu")
 
@@ -512,6 +608,10 @@ class Module(Hooks, State):
 
         Returns:
             This module.
+
+        Example:
+            >>> wg.nn.BatchNorm1d(2).type(wg.float64).num_batches_tracked.dtype
+            weftgrad.float64
         """
         return self._apply(lambda tensor: tensor.to(dtype=dtypes.parse(dst_type)))
 
@@ -520,6 +620,10 @@ class Module(Hooks, State):
 
         Returns:
             This module.
+
+        Example:
+            >>> wg.nn.Linear(2, 3, dtype=wg.float64).float().weight.dtype
+            weftgrad.float32
         """
         return self.to(dtypes.float32)
 
@@ -528,6 +632,10 @@ class Module(Hooks, State):
 
         Returns:
             This module.
+
+        Example:
+            >>> wg.nn.Linear(2, 3).double().weight.dtype
+            weftgrad.float64
         """
         return self.to(dtypes.float64)
 
@@ -536,6 +644,10 @@ class Module(Hooks, State):
 
         Returns:
             This module.
+
+        Example:
+            >>> wg.nn.Linear(2, 3).half().weight.dtype
+            weftgrad.float16
         """
         return self.to(dtypes.float16)
 
@@ -544,6 +656,10 @@ class Module(Hooks, State):
 
         Returns:
             This module.
+
+        Example:
+            >>> wg.nn.Linear(2, 3).bfloat16().weight.dtype
+            weftgrad.bfloat16
         """
         return self.to(dtypes.bfloat16)
 
@@ -552,6 +668,10 @@ class Module(Hooks, State):
 
         Returns:
             This module.
+
+        Example:
+            >>> wg.nn.Linear(2, 3).share_memory().weight.is_shared()
+            True
         """
         from ..multiprocessing.sharing import share_tensors
 
@@ -569,6 +689,10 @@ class Module(Hooks, State):
 
         Raises:
             ArgumentError: If `mode` is not a bool.
+
+        Example:
+            >>> wg.nn.Dropout().train(False).training
+            False
         """
         if not isinstance(mode, bool):
             raise ArgumentError(f"train: the mode is True or False, not {mode!r}")
@@ -582,6 +706,10 @@ class Module(Hooks, State):
 
         Returns:
             This module.
+
+        Example:
+            >>> wg.nn.Dropout().eval()(wg.ones(2))
+            tensor([1., 1.])
         """
         return self.train(False)
 
@@ -593,6 +721,10 @@ class Module(Hooks, State):
 
         Returns:
             This module.
+
+        Example:
+            >>> wg.nn.Linear(2, 3).requires_grad_(False).weight.requires_grad
+            False
         """
         for param in self.parameters():
             param.requires_grad_(requires_grad)
@@ -611,6 +743,13 @@ class Module(Hooks, State):
 
         Args:
             set_to_none: Set `grad` to None, which frees its memory. False fills it with zeros.
+
+        Example:
+            >>> layer = wg.nn.Linear(2, 1)
+            >>> layer(wg.ones(2)).backward()
+            >>> layer.zero_grad()
+            >>> print(layer.weight.grad)
+            None
         """
         for param in self.parameters():
             if set_to_none or param.grad is None:
@@ -625,6 +764,10 @@ class Module(Hooks, State):
 
         Returns:
             Text; the empty string unless a subclass overrides this method.
+
+        Example:
+            >>> wg.nn.Linear(2, 3).extra_repr()
+            'in_features=2, out_features=3, bias=True'
         """
         return ""
 

@@ -48,6 +48,12 @@ class Buffer(Tensor):
     Args:
         data: The tensor whose memory is shared; None for an empty one.
         persistent: Include it in `state_dict`.
+
+    Example:
+        >>> layer = wg.nn.Module()
+        >>> layer.mean = wg.nn.Buffer(wg.zeros(2))
+        >>> list(layer.state_dict())
+        ['mean']
     """
 
     persistent = True
@@ -108,6 +114,12 @@ class _Uninitialized:
             shape: The shape.
             device: The device; None leaves it.
             dtype: The dtype; None leaves it.
+
+        Example:
+            >>> weight = wg.nn.UninitializedParameter()
+            >>> weight.materialize((2, 3))
+            >>> type(weight).__name__, weight.shape
+            ('Parameter', weftgrad.Size([2, 3]))
         """
         from ..creation.factories import empty
 
@@ -154,6 +166,10 @@ class UninitializedParameter(_Uninitialized, Parameter):
         requires_grad: Whether gradients are computed.
         device: Device of the parameter; None: the default device.
         dtype: Dtype of the parameter; None: the default dtype.
+
+    Example:
+        >>> wg.nn.LazyLinear(3).weight
+        <UninitializedParameter>
     """
 
     materialized_class = Parameter
@@ -171,6 +187,10 @@ class UninitializedBuffer(_Uninitialized, Tensor):
         dtype: Dtype of the buffer; None: the default dtype.
         persistent: Include it in `state_dict`.
         **_: Ignored.
+
+    Example:
+        >>> wg.nn.LazyBatchNorm1d().running_mean
+        <UninitializedBuffer>
     """
 
     materialized_class = Buffer
@@ -194,5 +214,9 @@ def is_lazy(tensor: Any) -> bool:
 
     Returns:
         Python bool.
+
+    Example:
+        >>> wg.nn.parameter.is_lazy(wg.nn.LazyLinear(3).weight)
+        True
     """
     return isinstance(tensor, _Uninitialized)

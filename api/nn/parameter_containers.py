@@ -34,6 +34,11 @@ class ParameterList(Module):
 
     Args:
         values: Initial values.
+
+    Example:
+        >>> weights = wg.nn.ParameterList([wg.zeros(2), wg.zeros(3)])
+        >>> [tuple(p.shape) for p in weights.parameters()]
+        [(2,), (3,)]
     """
 
     def __init__(self, values: Iterable[Any] | None = None):
@@ -76,6 +81,10 @@ class ParameterList(Module):
 
         Returns:
             The list.
+
+        Example:
+            >>> len(wg.nn.ParameterList().append(wg.zeros(2)))
+            1
         """
         self._size += 1
         self[self._size - 1] = value
@@ -92,6 +101,10 @@ class ParameterList(Module):
 
         Raises:
             ArgumentError: If `values` is not iterable, or is a tensor, whose rows would become parameters.
+
+        Example:
+            >>> len(wg.nn.ParameterList().extend([wg.zeros(2), wg.zeros(3)]))
+            2
         """
         if not isinstance(values, Iterable) or isinstance(values, Tensor):
             raise ArgumentError(f"ParameterList.extend: takes an iterable of values, not {type(values).__name__}")
@@ -111,6 +124,11 @@ class ParameterDict(Module):
 
     Args:
         parameters: Mapping, or pairs of name and value. A plain dict's entries are added in sorted order.
+
+    Example:
+        >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2), 'right': wg.ones(2)})
+        >>> weights['right'].tolist()
+        [1.0, 1.0]
     """
 
     def __init__(self, parameters: Any = None):

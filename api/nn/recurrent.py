@@ -51,6 +51,10 @@ class RNNBase(Module):
 
     Raises:
         ArgumentError: If an argument is out of its range.
+
+    Example:
+        >>> [name for name, _ in wg.nn.modules.rnn.RNNBase('GRU', 3, 5).named_parameters()]
+        ['weight_ih_l0', 'weight_hh_l0', 'bias_ih_l0', 'bias_hh_l0']
     """
 
     def __init__(

@@ -37,6 +37,10 @@ class RNNCellBase(Module):
         num_chunks: Number of gates.
         device: Device of the parameters; None: the default device.
         dtype: Dtype of the parameters; None: the default dtype.
+
+    Example:
+        >>> wg.nn.modules.rnn.RNNCellBase(3, 5, True, 4).weight_ih.shape
+        weftgrad.Size([20, 3])
     """
 
     def __init__(

@@ -525,6 +525,12 @@ class Transformer(Module):
 
         Returns:
             Tensor of shape `(sz, sz)`.
+
+        Example:
+            >>> wg.nn.Transformer.generate_square_subsequent_mask(3)
+            tensor([[0., -inf, -inf],
+                    [0., 0., -inf],
+                    [0., 0., 0.]])
         """
         return triu(full((sz, sz), float("-inf"), dtype=dtype, device=device), 1)
 

@@ -96,6 +96,18 @@ class LRScheduler:
 
     Raises:
         MissingInitialRate: If `last_epoch` is not -1 and a group has no `initial_lr`.
+
+    Example:
+        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+        >>> class Halve(wg.optim.lr_scheduler.LRScheduler):
+        ...     def get_lr(self):
+        ...         return [rate * 0.5 ** self.last_epoch for rate in self.base_lrs]
+        ...
+        >>> schedule = Halve(optimizer)
+        >>> optimizer.step()
+        >>> schedule.step()
+        >>> schedule.get_last_lr()
+        [0.5]
     """
 
     _get_lr_called_within_step = False

@@ -70,6 +70,21 @@ class SequentialLR(_CompositeScheduler):
     Raises:
         ArgumentError: If the schedules belong to another optimizer, need a metric, or do not match the milestones in
             number.
+
+    Example:
+        >>> from weftgrad.optim import lr_scheduler
+        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+        >>> warmup = lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=10)
+        >>> decay = lr_scheduler.ExponentialLR(optimizer, gamma=0.1)
+        >>> schedule = lr_scheduler.SequentialLR(optimizer, [warmup, decay], milestones=[2])
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates.append(round(optimizer.param_groups[0]['lr'], 4))
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...
+        >>> rates
+        [0.5, 0.5, 1.0, 0.1]
     """
 
     def __init__(
@@ -128,6 +143,21 @@ class ChainedScheduler(_CompositeScheduler):
 
     Raises:
         ArgumentError: If the schedules belong to several optimizers, or one needs a metric.
+
+    Example:
+        >>> from weftgrad.optim import lr_scheduler
+        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+        >>> decay = lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+        >>> steps = lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.1)
+        >>> schedule = lr_scheduler.ChainedScheduler([decay, steps])
+        >>> rates = []
+        >>> for epoch in range(3):
+        ...     rates.append(round(optimizer.param_groups[0]['lr'], 4))
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...
+        >>> rates
+        [1.0, 0.5, 0.025]
     """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None):
@@ -165,6 +195,17 @@ class ReduceLROnPlateau(LRScheduler):
     Raises:
         ArgumentError: If `factor` is not below 1, `mode` or `threshold_mode` is unknown, or `min_lr` has a wrong
             length.
+
+    Example:
+        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = wg.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)
+        >>> rates = []
+        >>> for loss in [3.0, 2.0, 2.0, 2.0]:
+        ...     schedule.step(loss)
+        ...     rates.append(round(optimizer.param_groups[0]['lr'], 4))
+        ...
+        >>> rates
+        [1.0, 1.0, 1.0, 0.1]
     """
 
     def __init__(

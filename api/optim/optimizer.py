@@ -64,6 +64,13 @@ def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> Handle:
 
     Returns:
         Handle, whose `remove()` unregisters the hook.
+
+    Example:
+        >>> from weftgrad.optim.optimizer import register_optimizer_step_pre_hook
+        >>> handle = register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: print(type(optimizer).__name__))
+        >>> wg.optim.SGD([wg.zeros(1, requires_grad=True)]).step()
+        SGD
+        >>> handle.remove()
     """
     return _add_hook(_global_pre_hooks, hook)
 
@@ -76,6 +83,13 @@ def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> Handle:
 
     Returns:
         Handle, whose `remove()` unregisters the hook.
+
+    Example:
+        >>> from weftgrad.optim.optimizer import register_optimizer_step_post_hook
+        >>> handle = register_optimizer_step_post_hook(lambda optimizer, args, kwargs: print(type(optimizer).__name__))
+        >>> wg.optim.SGD([wg.zeros(1, requires_grad=True)]).step()
+        SGD
+        >>> handle.remove()
     """
     return _add_hook(_global_post_hooks, hook)
 
@@ -128,6 +142,11 @@ class Optimizer:
 
     Raises:
         ArgumentError: If there are no parameters, or one of them is not a leaf tensor.
+
+    Example:
+        >>> optimizer = wg.optim.SGD([{'params': [wg.zeros(1, requires_grad=True)], 'lr': 0.5}], lr=0.1)
+        >>> isinstance(optimizer, wg.optim.Optimizer), optimizer.param_groups[0]['lr']
+        (True, 0.5)
     """
 
     _optimizer_step_pre_hooks: OrderedDict[int, Any]
@@ -196,6 +215,12 @@ class Optimizer:
         Raises:
             ArgumentError: If a parameter is not a leaf tensor or is in another group already, if only some parameters
                 have names, or if a required option is missing.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=0.1)
+            >>> optimizer.add_param_group({'params': [wg.zeros(2, requires_grad=True)], 'lr': 0.5})
+            >>> [group['lr'] for group in optimizer.param_groups]
+            [0.1, 0.5]
         """
         title = type(self).__name__
         if not isinstance(param_group, dict):
@@ -238,6 +263,14 @@ class Optimizer:
 
         Args:
             set_to_none: Set `grad` to None, which frees its memory. False fills it with zeros.
+
+        Example:
+            >>> weight = wg.ones(1, requires_grad=True)
+            >>> optimizer = wg.optim.SGD([weight])
+            >>> weight.sum().backward()
+            >>> optimizer.zero_grad()
+            >>> print(weight.grad)
+            None
         """
         self._zeros_grads = not set_to_none
         for group in self.param_groups:
@@ -259,6 +292,13 @@ class Optimizer:
 
         Returns:
             The closure's result, or None without a closure.
+
+        Example:
+            >>> weight = wg.ones(1, requires_grad=True)
+            >>> weight.sum().backward()
+            >>> wg.optim.SGD([weight], lr=0.5).step()
+            >>> weight
+            tensor([0.5000], requires_grad=True)
         """
         loss = None
         if closure is not None:
@@ -490,6 +530,11 @@ class Optimizer:
 
         Returns:
             Dict with `state`, a dict from parameter numbers to states, and `param_groups`, a list of dicts.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=0.5, momentum=0.9)
+            >>> optimizer.state_dict()['param_groups'][0]['params']
+            [0]
         """
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
@@ -525,6 +570,13 @@ class Optimizer:
 
         Raises:
             ArgumentError: If the number of groups, or of parameters in a group, differs.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=0.5)
+            >>> other = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=0.1)
+            >>> other.load_state_dict(optimizer.state_dict())
+            >>> other.param_groups[0]['lr']
+            0.5
         """
         state_dict = dict(state_dict)
         for hook in self._optimizer_load_state_dict_pre_hooks.values():

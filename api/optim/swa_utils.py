@@ -48,6 +48,13 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
 
     Raises:
         ArgumentError: If `decay` is not between 0 and 1.
+
+    Example:
+        >>> from weftgrad.optim.swa_utils import get_ema_multi_avg_fn
+        >>> average = wg.tensor([0.0])
+        >>> get_ema_multi_avg_fn(0.75)([average], [wg.tensor([4.0])], 1)
+        >>> average
+        tensor([1.])
     """
     decay_rate = _check_decay(decay)
 
@@ -65,6 +72,13 @@ def get_swa_multi_avg_fn() -> Callable[..., None]:
 
     Returns:
         Function of (averages, current tensors, num_averaged), which returns None.
+
+    Example:
+        >>> from weftgrad.optim.swa_utils import get_swa_multi_avg_fn
+        >>> average = wg.tensor([1.0])
+        >>> get_swa_multi_avg_fn()([average], [wg.tensor([4.0])], 2)
+        >>> average
+        tensor([2.])
     """
 
     @no_grad()
@@ -85,6 +99,11 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[..., Any]:
 
     Raises:
         ArgumentError: If `decay` is not between 0 and 1.
+
+    Example:
+        >>> from weftgrad.optim.swa_utils import get_ema_avg_fn
+        >>> get_ema_avg_fn(0.75)(wg.tensor([0.0]), wg.tensor([4.0]))
+        tensor([1.])
     """
     decay_rate = _check_decay(decay)
 
@@ -100,6 +119,11 @@ def get_swa_avg_fn() -> Callable[..., Any]:
 
     Returns:
         The function.
+
+    Example:
+        >>> from weftgrad.optim.swa_utils import get_swa_avg_fn
+        >>> get_swa_avg_fn()(wg.tensor([1.0]), wg.tensor([4.0]), 2)
+        tensor([2.])
     """
 
     @no_grad()
@@ -137,6 +161,17 @@ class AveragedModel(Module):
 
     Raises:
         ArgumentError: If both functions are passed.
+
+    Example:
+        >>> from weftgrad.optim.swa_utils import AveragedModel
+        >>> layer = wg.nn.Linear(1, 1)
+        >>> average = AveragedModel(layer)
+        >>> for value in (1.0, 3.0):
+        ...     _ = wg.nn.init.constant_(layer.weight, value)
+        ...     average.update_parameters(layer)
+        ...
+        >>> average.module.weight.item()
+        2.0
     """
 
     def __init__(
@@ -206,6 +241,12 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
         loader: Iterable of batches. Of a list or tuple, the first element is the model's input.
         model: The model, whose training mode is restored afterwards.
         device: Device to which inputs are moved; None leaves them.
+
+    Example:
+        >>> model = wg.nn.BatchNorm1d(1)
+        >>> wg.optim.swa_utils.update_bn([wg.tensor([[0.0], [2.0]]), wg.tensor([[4.0], [6.0]])], model)
+        >>> model.running_mean
+        tensor([3.])
     """
     from ..nn.batch_normalization import _BatchNorm
 
@@ -241,6 +282,18 @@ class SWALR(LRScheduler):
     Raises:
         ArgumentError: If `swa_lr` has a wrong length, `anneal_strategy` is unknown, or `anneal_epochs` is not an int
             from 0 on.
+
+    Example:
+        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = wg.optim.swa_utils.SWALR(optimizer, 0.5, anneal_epochs=2, anneal_strategy='linear')
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates.append(round(optimizer.param_groups[0]['lr'], 4))
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...
+        >>> rates
+        [1.0, 0.75, 0.5, 0.5]
     """
 
     def __init__(

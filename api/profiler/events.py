@@ -24,6 +24,11 @@ class Interval:
     Args:
         start: Microseconds.
         end: Microseconds.
+
+    Example:
+        >>> from weftgrad.profiler.events import Interval
+        >>> Interval(2.0, 5.5).elapsed_us()
+        3.5
     """
 
     start: float
@@ -46,6 +51,11 @@ class Kernel:
         name: Name of the kernel.
         device: Name of the device.
         duration: Microseconds; 0 if the device reported no time.
+
+    Example:
+        >>> from weftgrad.profiler.events import Kernel
+        >>> Kernel('add', 'cpu', 1.5).duration
+        1.5
     """
 
     name: str
@@ -131,6 +141,13 @@ class FunctionEvent(_Times):
         cpu_parent: The event that this one is nested in.
         cpu_children: Events nested in this one.
         count: 1, so that sums and single events have the same attributes.
+
+    Example:
+        >>> with wg.profiler.profile() as prof:
+        ...     result = wg.ones(2) + 1
+        ...
+        >>> 'add' in [event.name for event in prof.events()]
+        True
     """
 
     name: str
@@ -222,6 +239,13 @@ class FunctionEventAvg(_Times):
         self_cpu_memory_usage: Growth of host memory without nested events.
         device_memory_usage: Growth of other devices' memory, including nested events.
         self_device_memory_usage: Growth of other devices' memory without nested events.
+
+    Example:
+        >>> with wg.profiler.profile() as prof:
+        ...     result = wg.ones(2) + 1 + 1
+        ...
+        >>> [row.count for row in prof.key_averages() if row.key == 'add']
+        [2]
     """
 
     key: str
@@ -305,7 +329,15 @@ def events_from_recording(recording: Recording, launches: Iterable[Launch], orig
 
 
 class EventList(list[Any]):
-    """A list of events (`FunctionEvent`) or of sums of events (`FunctionEventAvg`)."""
+    """A list of events (`FunctionEvent`) or of sums of events (`FunctionEventAvg`).
+
+    Example:
+        >>> with wg.profiler.profile() as prof:
+        ...     result = wg.ones(2) + 1
+        ...
+        >>> isinstance(prof.events(), wg.profiler.EventList)
+        True
+    """
 
     @property
     def self_cpu_time_total(self) -> float:

@@ -26,7 +26,12 @@ _HOST_DEVICES = ("cpu", "interpreter")
 
 
 class ProfilerActivity(enum.Enum):
-    """What a profile records. CPU: the host, and kernels on `cpu`. All others: kernels on other devices."""
+    """What a profile records. CPU: the host, and kernels on `cpu`. All others: kernels on other devices.
+
+    Example:
+        >>> wg.profiler.ProfilerActivity.CPU in wg.profiler.supported_activities()
+        True
+    """
 
     CPU = 0
     XPU = 1
@@ -37,7 +42,12 @@ class ProfilerActivity(enum.Enum):
 
 
 class ProfilerAction(enum.Enum):
-    """What the profiler does in a step."""
+    """What the profiler does in a step.
+
+    Example:
+        >>> wg.profiler.schedule(wait=1, warmup=1, active=1)(1)
+        <ProfilerAction.WARMUP: 1>
+    """
 
     NONE = 0
     WARMUP = 1
@@ -50,6 +60,10 @@ def supported_activities() -> set[ProfilerActivity]:
 
     Returns:
         Set of two activities.
+
+    Example:
+        >>> len(wg.profiler.supported_activities())
+        2
     """
     return {ProfilerActivity.CPU, ProfilerActivity.CUDA}
 
@@ -72,6 +86,11 @@ def schedule(
 
     Raises:
         ArgumentError: A number is negative, or `active` is 0.
+
+    Example:
+        >>> action = wg.profiler.schedule(wait=1, warmup=1, active=2)
+        >>> [action(step).name for step in range(4)]
+        ['NONE', 'WARMUP', 'RECORD', 'RECORD_AND_SAVE']
     """
     counts = {"wait": wait, "warmup": warmup, "active": active, "repeat": repeat, "skip_first": skip_first}
     if min(counts.values()) < 0 or not active:
@@ -111,6 +130,10 @@ def tensorboard_trace_handler(
 
     Returns:
         Function of a `profile`.
+
+    Example:
+        >>> callable(wg.profiler.tensorboard_trace_handler('traces'))
+        True
     """
 
     def write(prof: profile) -> None:
@@ -143,6 +166,13 @@ class profile:
 
     Raises:
         ArgumentError: Another profile is active, or an option is not supported.
+
+    Example:
+        >>> with wg.profiler.profile() as prof:
+        ...     result = wg.ones(2) + 1
+        ...
+        >>> [row.count for row in prof.key_averages() if row.key == 'add']
+        [1]
     """
 
     def __init__(

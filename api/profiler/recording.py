@@ -28,6 +28,14 @@ class record_function:
     Args:
         name: Name of the range.
         args: Text that the trace shows with the range.
+
+    Example:
+        >>> with wg.profiler.profile() as prof:
+        ...     with wg.profiler.record_function('step'):
+        ...         result = wg.ones(2) + 1
+        ...
+        >>> 'step' in [event.name for event in prof.events()]
+        True
     """
 
     def __init__(self, name: str, args: str | None = None):

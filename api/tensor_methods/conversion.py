@@ -55,7 +55,23 @@ class Conversions(TensorBase):
         return call(registry["copy"], (self,), (None,))
 
     def copy_(self, source: Any, non_blocking: bool = False) -> Tensor:
-        """Copy `source`, a tensor or a number, into this tensor; it is broadcast and converted."""
+        """Copy `source` into this tensor; it is broadcast and converted.
+
+        Args:
+            source: Tensor on any device, or a number.
+            non_blocking: Accepted for compatibility with PyTorch.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            ShapeError: If the shape of `source` does not expand to this tensor's.
+
+        Example:
+            >>> wg.zeros(2, 2).copy_(wg.tensor([1, 2]))
+            tensor([[1., 2.],
+                    [1., 2.]])
+        """
         if not isinstance(source, Tensor):
             return call_into(registry["fill"], (self, source), (), (self,), in_place=True)
         if source.meta.device is not self.meta.device:
@@ -121,7 +137,15 @@ class Conversions(TensorBase):
             device: Target device.
             dtype: Target dtype.
             copy: Whether to copy even if nothing changes; otherwise the tensor itself is returned.
-            non_blocking: Accepted for compatibility with PyTorch, as is `memory_format`.
+            non_blocking: Accepted for compatibility with PyTorch.
+            memory_format: Accepted for compatibility with PyTorch.
+
+        Returns:
+            This tensor if nothing changes and `copy` is False, else a converted copy.
+
+        Example:
+            >>> wg.tensor([1, 2]).to(wg.float32)
+            tensor([1., 2.])
         """
         for arg in args:
             if isinstance(arg, Tensor):
@@ -147,6 +171,19 @@ class Conversions(TensorBase):
         """Return the legacy type name, such as `weftgrad.FloatTensor`; with `dtype`, convert to it.
 
         `dtype` is a dtype, a legacy class, or the name of one, which may begin with `torch.`.
+
+        Args:
+            dtype: A dtype, a legacy class, or the name of one, which may begin with `torch.`; None returns the name.
+            non_blocking: Accepted for compatibility with PyTorch.
+
+        Returns:
+            Text, or a tensor of that dtype.
+
+        Example:
+            >>> wg.tensor([1.5, 2.5], device='cpu').type()
+            'weftgrad.FloatTensor'
+            >>> wg.tensor([1.5, 2.5]).type(wg.int64)
+            tensor([1, 2])
         """
         from ..creation import legacy_constructors
 
@@ -158,10 +195,10 @@ class Conversions(TensorBase):
         """Convert to the dtype of `other`.
 
         Args:
-            other: Tensor whose dtype and device the result has.
+            other: Tensor whose dtype the result has.
 
         Returns:
-            Tensor.
+            This tensor if it has the dtype already, else a converted copy on the same device.
 
         Example:
             >>> wg.tensor([1]).type_as(wg.tensor([0.5]))
@@ -182,11 +219,25 @@ class Conversions(TensorBase):
         return self.to(device="cpu")
 
     def cuda(self, device: Any = None) -> Tensor:
-        """Copy to a CUDA device (default `cuda:0`)."""
+        """Copy to a CUDA device (default `cuda:0`).
+
+        Args:
+            device: The device; None: `cuda:0`.
+
+        Returns:
+            This tensor if it is there already, else a copy.
+        """
         return self.to(device=device if device is not None else "cuda:0")
 
     def pin_memory(self, device: Any = None) -> Tensor:
-        """Return a copy in page-locked host memory, which makes copies to a CUDA device fast and asynchronous."""
+        """Return a copy in page-locked host memory, which makes copies to a CUDA device fast and asynchronous.
+
+        Args:
+            device: CUDA device; None: `cuda:0`.
+
+        Returns:
+            Tensor on `cpu`.
+        """
         return host_data.pin_memory(self, to_device("cuda:0" if device is None else device))
 
     def is_pinned(self, device: Any = None) -> builtins.bool:
@@ -354,7 +405,18 @@ class Conversions(TensorBase):
         return self.to(dtype=dtypes.bool_)
 
     def numpy(self, *, force: builtins.bool = False) -> np.ndarray[Any, Any]:
-        """Return a NumPy array that shares the memory; see `host_data.to_numpy`."""
+        """Return a NumPy array that shares the memory; see `host_data.to_numpy`.
+
+        Args:
+            force: Detach the tensor and copy it to the host first, if necessary.
+
+        Returns:
+            NumPy array of the same shape.
+
+        Example:
+            >>> wg.tensor([[1, 2], [3, 4]], device='cpu').numpy().tolist()
+            [[1, 2], [3, 4]]
+        """
         return host_data.to_numpy(self, force=force)
 
     def tolist(self) -> Any:
@@ -387,6 +449,20 @@ class Conversions(TensorBase):
         """Call the legacy constructor with this tensor's dtype and device.
 
         The arguments are data, or the sizes of an uninitialised tensor.
+
+        Args:
+            *args: Data, or the sizes of an uninitialised tensor.
+            device: Device of the result; None: that of this tensor.
+
+        Returns:
+            Tensor.
+
+        Raises:
+            ArgumentError: If `args` are neither sizes nor one sequence, or a tensor has another dtype.
+
+        Example:
+            >>> wg.tensor([0.5]).new([1, 2])
+            tensor([1., 2.])
         """
         from ..creation.legacy_constructors import build
 
@@ -584,7 +660,11 @@ class Conversions(TensorBase):
         return builtins.id(self)
 
     def record_stream(self, stream: Any) -> None:
-        """Keep the memory from being reused until the work now queued on `stream` is done."""
+        """Keep the memory from being reused until the work now queued on `stream` is done.
+
+        Args:
+            stream: The stream.
+        """
         if self.storage.block is not None:
             self.storage.block.pool.record_stream(self.storage.block, stream.record_event())
 

@@ -31,7 +31,20 @@ _hook_ids = itertools.count()
 
 
 class Handle:
-    """The handle of a hook; `remove()` removes the hook."""
+    """The handle of a hook; `remove()` removes the hook.
+
+    Args:
+        hooks: Dict of hooks.
+        key: Key of the hook in that dict.
+
+    Example:
+        >>> x = wg.ones(1, requires_grad=True)
+        >>> handle = x.register_hook(lambda grad: grad * 10)
+        >>> handle.remove()
+        >>> x.sum().backward()
+        >>> x.grad
+        tensor([1.])
+    """
 
     def __init__(self, hooks: dict[int, Any], key: int):
         self._hooks = hooks
@@ -183,7 +196,15 @@ class _Methods(TensorBase):
         return bool(self.meta.contiguous)
 
     def data_ptr(self) -> int:
-        """Return the address of the first element on `cpu`; on other devices, its offset in the buffer."""
+        """Return the address of the first element on `cpu`; on other devices, its offset in the buffer.
+
+        Returns:
+            Python int.
+
+        Example:
+            >>> wg.arange(4, device='cpu')[1:].data_ptr() > 0
+            True
+        """
         driver: Any = self.meta.device.driver
         if not self.meta.numel or driver.host_view(self.storage) is None:
             return int(self.start)
@@ -205,7 +226,15 @@ class _Methods(TensorBase):
         return bool(self.meta.dtype.is_floating_point)
 
     def is_complex(self) -> bool:
-        """Return False: there are no complex dtypes."""
+        """Return False: there are no complex dtypes.
+
+        Returns:
+            False.
+
+        Example:
+            >>> wg.ones(2).is_complex()
+            False
+        """
         return False
 
     @property
@@ -234,7 +263,15 @@ class _Methods(TensorBase):
         return bool(self.meta.device.type == "cuda")
 
     def get_device(self) -> int:
-        """Return the index of the device, -1 for `cpu`."""
+        """Return the index of the device, -1 for `cpu`.
+
+        Returns:
+            Python int.
+
+        Example:
+            >>> wg.ones(2, device='cpu').get_device()
+            -1
+        """
         return -1 if self.meta.device.index is None else int(self.meta.device.index)
 
     @property
@@ -269,9 +306,17 @@ class _Methods(TensorBase):
             *shape: The shape as ints or one sequence, with at most one -1; or a single dtype. If that has another
                 element size, the last dimension grows or shrinks.
 
+        Returns:
+            A view of this tensor.
+
         Raises:
             ShapeError: The strides do not allow a view.
             GradientError: The dtype changes and the tensor requires grad.
+
+        Example:
+            >>> wg.arange(6).view(2, -1)
+            tensor([[0, 1, 2],
+                    [3, 4, 5]])
         """
         if len(shape) == 1 and isinstance(shape[0], DType):
             return views.view_as_dtype(self, shape[0])
@@ -293,7 +338,21 @@ class _Methods(TensorBase):
         return call(registry["view"], (self,), (other.meta.shape,))
 
     def sum_to_size(self, *size: Any) -> Tensor:
-        """Sum over the dimensions along which `size` broadcasts to this shape. Raises `ShapeError` if it does not."""
+        """Sum over the dimensions along which `size` broadcasts to this shape.
+
+        Args:
+            *size: The shape, as ints or as one sequence.
+
+        Returns:
+            Tensor of shape `size`.
+
+        Raises:
+            ShapeError: If `size` does not broadcast to this shape.
+
+        Example:
+            >>> wg.ones(2, 3).sum_to_size(1, 3)
+            tensor([[2., 2., 2.]])
+        """
         target_shape = _sizes(size)
         padded = (1,) * (self.meta.ndim - len(target_shape)) + target_shape
         if len(target_shape) > self.meta.ndim or any(
@@ -334,7 +393,22 @@ class _Methods(TensorBase):
         return views.reshape(self, other.meta.shape)
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-        """Merge dimensions `start_dim` to `end_dim` into one."""
+        """Merge dimensions `start_dim` to `end_dim` into one.
+
+        Args:
+            start_dim: First dimension.
+            end_dim: Last dimension, included.
+
+        Returns:
+            A view where strides allow it, else a copy; shape `(1,)` for a tensor without dimensions.
+
+        Raises:
+            ShapeError: If `start_dim` comes after `end_dim`.
+
+        Example:
+            >>> wg.ones(2, 3, 4).flatten(1).shape
+            weftgrad.Size([2, 12])
+        """
         if not self.meta.ndim:
             return views.reshape(self, (1,))
         a, b = (normalize_dim(d, self.meta.ndim, "flatten") for d in (start_dim, end_dim))
@@ -415,9 +489,23 @@ class _Methods(TensorBase):
         return call(registry["expand"], (self,), (other.meta.shape,))
 
     def as_strided(self, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
-        """Return a view with any shape, strides and offset (in elements).
+        """Return a view with any shape, strides and offset.
 
-        Raises `ShapeError` if it leaves the storage.
+        Args:
+            size: The shape.
+            stride: Distance between neighbours in each dimension, in elements, not negative.
+            storage_offset: Position of the first element in the storage, in elements; None: that of this tensor.
+
+        Returns:
+            A view of this tensor's storage.
+
+        Raises:
+            ShapeError: If the view leaves the storage, or a stride is negative.
+
+        Example:
+            >>> wg.arange(4).as_strided((2, 2), (1, 2))
+            tensor([[0, 2],
+                    [1, 3]])
         """
         itemsize = self.meta.dtype.itemsize
         current_offset = (self.start - self.storage.start) // itemsize
@@ -561,9 +649,19 @@ class _Methods(TensorBase):
 
         Args:
             gradient: Gradient of this tensor; 1 by default, for a tensor of one element.
-            retain_graph: Whether to keep saved tensors for another backward.
+            retain_graph: Whether to keep saved tensors for another backward; None: as `create_graph`.
             create_graph: Whether to record the computation of the gradients.
             inputs: Tensors to compute gradients for, instead of all leaves.
+
+        Raises:
+            GradientError: If this tensor does not require grad, has several elements and no `gradient`, or the graph
+                was freed.
+
+        Example:
+            >>> x = wg.tensor([1.0, 2.0], requires_grad=True)
+            >>> (x * x).sum().backward()
+            >>> x.grad
+            tensor([2., 4.])
         """
         if inputs is not None:
             leaves: list[Any] = [inputs] if isinstance(inputs, Tensor) else list(inputs)
@@ -575,12 +673,28 @@ class _Methods(TensorBase):
         autograd.backward(self, gradient, retain_graph, create_graph)
 
     def detach(self) -> Tensor:
-        """Return a tensor without history that shares this memory."""
+        """Return a tensor without history that shares this memory.
+
+        Returns:
+            Tensor that does not require grad.
+
+        Example:
+            >>> wg.ones(2, requires_grad=True).detach()
+            tensor([1., 1.])
+        """
         out = Tensor(self.storage, self.meta, self.start)
         return out
 
     def detach_(self) -> Tensor:
-        """Drop this tensor's history in place; a view is no longer a view of its base."""
+        """Drop this tensor's history in place; a view is no longer a view of its base.
+
+        Returns:
+            This tensor.
+
+        Example:
+            >>> (wg.ones(2, requires_grad=True) * 2).detach_()
+            tensor([2., 2.])
+        """
         self.node = None
         self.needs = False
         if self.extra is not None:
@@ -597,7 +711,24 @@ class _Methods(TensorBase):
         self.storage, self.meta, self.start = value.storage, value.meta, value.start
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Handle:
-        """Call `hook(grad)` when the gradient of this tensor is computed; its result, if any, replaces the gradient."""
+        """Call `hook(grad)` when the gradient of this tensor is computed.
+
+        Args:
+            hook: Function; its result, if not None, replaces the gradient.
+
+        Returns:
+            Handle, whose `remove()` removes the hook.
+
+        Raises:
+            GradientError: If the tensor does not require grad.
+
+        Example:
+            >>> x = wg.ones(2, requires_grad=True)
+            >>> handle = x.register_hook(lambda grad: grad * 10)
+            >>> x.sum().backward()
+            >>> x.grad
+            tensor([10., 10.])
+        """
         refresh_views(self)
         if not self.needs:
             raise GradientError("register_hook: the tensor does not require grad")
@@ -614,7 +745,20 @@ class _Methods(TensorBase):
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Handle:
         """Call `hook(tensor)` whenever a backward has added to this leaf's `grad`, for example for an optimizer step.
 
-        The hook must return None. Raises `GradientError` for tensors that are not leaves or do not require grad.
+        Args:
+            hook: Function that returns None.
+
+        Returns:
+            Handle, whose `remove()` removes the hook.
+
+        Raises:
+            GradientError: If the tensor is not a leaf or does not require grad.
+
+        Example:
+            >>> x = wg.ones(2, requires_grad=True)
+            >>> handle = x.register_post_accumulate_grad_hook(lambda tensor: print(tensor.grad))
+            >>> x.sum().backward()
+            tensor([1., 1.])
         """
         refresh_views(self)
         if not self.needs or self.node is not None:
@@ -626,7 +770,18 @@ class _Methods(TensorBase):
         return Handle(extra.stored, key)
 
     def retain_grad(self) -> None:
-        """Store the gradient of this non-leaf tensor in `grad`. Raises `GradientError` if it does not require grad."""
+        """Store the gradient of this non-leaf tensor in `grad`.
+
+        Raises:
+            GradientError: If the tensor does not require grad.
+
+        Example:
+            >>> y = wg.ones(2, requires_grad=True) * 2
+            >>> y.retain_grad()
+            >>> y.sum().backward()
+            >>> y.grad
+            tensor([1., 1.])
+        """
         refresh_views(self)
         if not self.needs:
             raise GradientError("retain_grad: the tensor does not require grad, so none will be there to keep")

@@ -42,6 +42,12 @@ def set_printoptions(
 
     Raises:
         ArgumentError: The profile is unknown.
+
+    Example:
+        >>> wg.set_printoptions(precision=2)
+        >>> wg.tensor([0.12345])
+        tensor([0.12])
+        >>> wg.set_printoptions(profile='default')
     """
     if profile is not None:
         if profile not in _PROFILES:

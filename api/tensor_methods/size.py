@@ -8,12 +8,25 @@ __all__ = ["Size"]
 
 
 class Size(tuple[int, ...]):
-    """A shape: a tuple of ints with the method `numel`."""
+    """A shape: a tuple of ints with the method `numel`.
+
+    Example:
+        >>> wg.ones(2, 3).shape
+        weftgrad.Size([2, 3])
+    """
 
     __slots__ = ()
 
     def numel(self) -> int:
-        """Return the product of the sizes."""
+        """Return the product of the sizes.
+
+        Returns:
+            Python int.
+
+        Example:
+            >>> wg.Size([2, 3]).numel()
+            6
+        """
         count = 1
         for n in self:
             count *= n

@@ -35,6 +35,10 @@ def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManag
 
     Returns:
         Two context managers.
+
+    Example:
+        >>> len(wg.utils.checkpoint.noop_context_fn())
+        2
     """
     return nullcontext(), nullcontext()
 
@@ -48,6 +52,12 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
     Returns:
         Context manager.
+
+    Example:
+        >>> with wg.utils.checkpoint.set_checkpoint_early_stop(False):
+        ...     print('unchanged')
+        ...
+        unchanged
     """
     yield
 
@@ -85,6 +95,12 @@ def checkpoint(
         CheckpointError: In backward, if the second run differs from the first.
         VersionError: In backward, if an argument was written in place.
         ArgumentError: If `determinism_check` is unknown, or keyword arguments or `context_fn` are used with reentry.
+
+    Example:
+        >>> x = wg.tensor([1.0, 2.0], requires_grad=True)
+        >>> wg.utils.checkpoint.checkpoint(lambda x: x.exp().log(), x, use_reentrant=False).sum().backward()
+        >>> x.grad
+        tensor([1., 1.])
     """
     if use_reentrant is None:
         warnings.warn(
@@ -126,6 +142,12 @@ def checkpoint_sequential(
 
     Raises:
         ArgumentError: If there are fewer functions than segments, or another keyword argument is passed.
+
+    Example:
+        >>> from weftgrad import nn
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+        >>> wg.utils.checkpoint.checkpoint_sequential(model, 2, wg.ones(4, 2), use_reentrant=False).shape
+        weftgrad.Size([4, 1])
     """
     if use_reentrant is None:
         warnings.warn(

@@ -52,6 +52,10 @@ def get_total_norm(
 
     Raises:
         GradientError: If the norm is not finite and `error_if_nonfinite`.
+
+    Example:
+        >>> wg.nn.utils.get_total_norm([wg.tensor([3.0]), wg.tensor([4.0])])
+        tensor(5.)
     """
     tensor_list: list[Any] = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     order = float(norm_type)
@@ -84,6 +88,13 @@ def clip_grads_with_norm_(
         max_norm: Largest norm.
         total_norm: Norm of the gradients, a tensor of shape `()`; see `get_total_norm`.
         foreach: Accepted for compatibility.
+
+    Example:
+        >>> weight = wg.ones(2, requires_grad=True)
+        >>> weight.grad = wg.tensor([3.0, 4.0])
+        >>> wg.nn.utils.clip_grads_with_norm_(weight, 1.0, wg.tensor(5.0))
+        >>> weight.grad
+        tensor([0.6000, 0.8000])
     """
     _scale(_grads(_parameters(parameters, "clip_grads_with_norm_")), max_norm, total_norm)
 
@@ -123,6 +134,14 @@ def clip_grad_norm_(
 
     Raises:
         GradientError: If the norm is not finite and `error_if_nonfinite`.
+
+    Example:
+        >>> weight = wg.ones(2, requires_grad=True)
+        >>> weight.grad = wg.tensor([3.0, 4.0])
+        >>> wg.nn.utils.clip_grad_norm_([weight], max_norm=1.0)
+        tensor(5.)
+        >>> weight.grad
+        tensor([0.6000, 0.8000])
     """
     grads = _grads(_parameters(parameters, "clip_grad_norm_"))
     total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
@@ -160,6 +179,13 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
         parameters: Parameters whose gradients are clamped.
         clip_value: Largest absolute value of an element.
         foreach: Accepted for compatibility.
+
+    Example:
+        >>> weight = wg.ones(2, requires_grad=True)
+        >>> weight.grad = wg.tensor([-3.0, 0.5])
+        >>> wg.nn.utils.clip_grad_value_(weight, 1.0)
+        >>> weight.grad
+        tensor([-1.0000,  0.5000])
     """
     limit = float(clip_value)
     with no_grad():

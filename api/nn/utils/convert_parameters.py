@@ -23,6 +23,10 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
     Raises:
         DeviceError: If the parameters are on several devices.
+
+    Example:
+        >>> wg.nn.utils.parameters_to_vector([wg.tensor([[1.0, 2.0]]), wg.tensor([3.0])])
+        tensor([1., 2., 3.])
     """
     params = list(parameters)
     devices = {p.meta.device for p in params}
@@ -40,6 +44,12 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
 
     Raises:
         ArgumentError: If `vec` is not a tensor, or its length differs.
+
+    Example:
+        >>> weight = wg.zeros(1, 2)
+        >>> wg.nn.utils.vector_to_parameters(wg.tensor([1.0, 2.0]), [weight])
+        >>> weight
+        tensor([[1., 2.]])
     """
     if not isinstance(vec, Tensor):
         raise ArgumentError(f"vector_to_parameters: takes a tensor, not {type(vec).__name__}")

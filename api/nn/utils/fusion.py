@@ -31,6 +31,12 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
 
     Raises:
         ArgumentError: Unless both are in evaluation mode and `bn` has running statistics.
+
+    Example:
+        >>> conv, norm = wg.nn.Conv2d(3, 8, 3).eval(), wg.nn.BatchNorm2d(8).eval()
+        >>> x = wg.ones(1, 3, 5, 5)
+        >>> wg.allclose(wg.nn.utils.fuse_conv_bn_eval(conv, norm)(x), norm(conv(x)), atol=1e-5)
+        True
     """
     _check_foldable("fuse_conv_bn_eval", conv, bn)
     fused = copy.deepcopy(conv)
@@ -53,6 +59,12 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
     Raises:
         ArgumentError: Unless both are in evaluation mode, `bn` has running statistics, and it normalizes
             `linear.out_features` features or one.
+
+    Example:
+        >>> linear, norm = wg.nn.Linear(3, 8).eval(), wg.nn.BatchNorm1d(8).eval()
+        >>> x = wg.ones(4, 3)
+        >>> wg.allclose(wg.nn.utils.fuse_linear_bn_eval(linear, norm)(x), norm(linear(x)), atol=1e-5)
+        True
     """
     _check_foldable("fuse_linear_bn_eval", linear, bn)
     if bn.num_features not in (1, linear.out_features):
@@ -90,6 +102,12 @@ def fuse_conv_bn_weights(
 
     Returns:
         (weight, bias), which need gradients if the originals did.
+
+    Example:
+        >>> from weftgrad.nn.utils import fuse_conv_bn_weights
+        >>> weight, bias = fuse_conv_bn_weights(wg.ones(1, 1, 1), None, wg.tensor([2.0]), wg.tensor([4.0]), 0.0)
+        >>> weight.tolist(), bias.tolist()
+        ([[[0.5]]], [-1.0])
     """
     shape = [1] * conv_w.meta.ndim
     shape[1 if transpose else 0] = -1
@@ -112,6 +130,12 @@ def fuse_linear_bn_weights(
 
     Returns:
         (weight, bias), which need gradients if the originals did.
+
+    Example:
+        >>> from weftgrad.nn.utils import fuse_linear_bn_weights
+        >>> weight, bias = fuse_linear_bn_weights(wg.ones(1, 1), None, wg.tensor([2.0]), wg.tensor([4.0]), 0.0)
+        >>> weight.tolist(), bias.tolist()
+        ([[0.5]], [-1.0])
     """
     return _fold_batch_norm(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, [-1, 1])
 

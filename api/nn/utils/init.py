@@ -27,6 +27,10 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
 
     Raises:
         DomainError: For a class without a `device` argument. It is also a `RuntimeError` and a `ValueError`.
+
+    Example:
+        >>> wg.nn.utils.skip_init(wg.nn.Linear, 2, 3).weight.shape
+        weftgrad.Size([3, 2])
     """
     if not (isinstance(module_cls, type) and issubclass(module_cls, Module)):
         raise DomainError(f"skip_init: takes a class of modules, not {module_cls!r}")

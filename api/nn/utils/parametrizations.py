@@ -46,6 +46,12 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
     Raises:
         ArgumentError: If the module has no parameter or buffer `name`.
+
+    Example:
+        >>> from weftgrad.nn.utils import parametrizations
+        >>> layer = parametrizations.weight_norm(wg.nn.Linear(2, 3))
+        >>> layer.parametrizations.weight.original0.shape
+        weftgrad.Size([3, 1])
     """
     register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
@@ -118,6 +124,12 @@ def spectral_norm(
     Raises:
         ArgumentError: If the module has no tensor `name`, or `n_power_iterations` is not positive.
         IndexOutOfRange: If the tensor has no dimension `dim`.
+
+    Example:
+        >>> from weftgrad.nn.utils import parametrizations
+        >>> layer = parametrizations.spectral_norm(wg.nn.Linear(2, 2))
+        >>> [name for name, _ in layer.named_parameters()]
+        ['bias', 'parametrizations.weight.original']
     """
     weight = _get_tensor(module, name, "spectral_norm")
     parametrization = _SpectralNorm(weight, n_power_iterations, default_output_dim(module, dim), eps)
@@ -142,6 +154,12 @@ def orthogonal(
 
     Raises:
         ArgumentError: If the parameter has fewer than 2 dimensions, or the map is unknown.
+
+    Example:
+        >>> from weftgrad.nn.utils import parametrizations
+        >>> weight = parametrizations.orthogonal(wg.nn.Linear(2, 3)).weight
+        >>> wg.allclose(weight.T @ weight, wg.eye(2), atol=1e-5)
+        True
     """
     weight = _get_tensor(module, name, "orthogonal")
     if weight.meta.ndim < 2:

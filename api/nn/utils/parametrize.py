@@ -38,7 +38,16 @@ class _Cache:
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """Compute each parametrized tensor only once inside the context, when it is first read."""
+    """Compute each parametrized tensor only once inside the context, when it is first read.
+
+    Example:
+        >>> from weftgrad.nn.utils import parametrizations, parametrize
+        >>> layer = parametrizations.weight_norm(wg.nn.Linear(2, 3))
+        >>> with parametrize.cached():
+        ...     layer.weight is layer.weight
+        ...
+        True
+    """
     _Cache.depth += 1
     try:
         yield
@@ -61,6 +70,12 @@ class ParametrizationList(ModuleList):
 
     Raises:
         ArgumentError: If dtype or shape changes without `unsafe`.
+
+    Example:
+        >>> from weftgrad.nn.utils.parametrize import ParametrizationList
+        >>> weights = ParametrizationList([wg.nn.ReLU()], wg.nn.Parameter(wg.tensor([-1.0, 2.0])))
+        >>> weights().tolist(), weights.original.tolist()
+        ([0.0, 2.0], [-1.0, 2.0])
     """
 
     def __init__(self, modules: Sequence[Module], original: Any, unsafe: bool = False):
@@ -145,6 +160,16 @@ def register_parametrization(
 
     Raises:
         ArgumentError: If there is no such tensor, or dtype or shape changes without `unsafe`.
+
+    Example:
+        >>> from weftgrad.nn.utils import parametrize
+        >>> class Symmetric(wg.nn.Module):
+        ...     def forward(self, X):
+        ...         return X.triu() + X.triu(1).T
+        ...
+        >>> layer = parametrize.register_parametrization(wg.nn.Linear(2, 2), 'weight', Symmetric())
+        >>> wg.equal(layer.weight, layer.weight.T)
+        True
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
@@ -179,6 +204,12 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 
     Returns:
         Python bool.
+
+    Example:
+        >>> from weftgrad.nn.utils import parametrizations, parametrize
+        >>> layer = parametrizations.weight_norm(wg.nn.Linear(2, 3))
+        >>> parametrize.is_parametrized(layer, 'weight'), parametrize.is_parametrized(layer, 'bias')
+        (True, False)
     """
     parametrizations = getattr(module, "parametrizations", None)
     if not isinstance(parametrizations, ModuleDict):
@@ -199,6 +230,12 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
 
     Raises:
         ArgumentError: If the tensor is not parametrized, or has several originals and `leave_parametrized` is False.
+
+    Example:
+        >>> from weftgrad.nn.utils import parametrizations, parametrize
+        >>> layer = parametrizations.weight_norm(wg.nn.Linear(2, 3))
+        >>> [name for name, _ in parametrize.remove_parametrizations(layer, 'weight').named_parameters()]
+        ['bias', 'weight']
     """
     if not is_parametrized(module, tensor_name):
         raise ArgumentError(f"{type(module).__name__} has no parametrization of {tensor_name!r}")
@@ -235,6 +272,12 @@ def type_before_parametrizations(module: Module) -> type:
 
     Returns:
         The class, such as `Linear`.
+
+    Example:
+        >>> from weftgrad.nn.utils import parametrizations, parametrize
+        >>> layer = parametrizations.weight_norm(wg.nn.Linear(2, 3))
+        >>> type(layer).__name__, parametrize.type_before_parametrizations(layer).__name__
+        ('ParametrizedLinear', 'Linear')
     """
     return module.__class__.__bases__[0] if is_parametrized(module) else type(module)
 
@@ -251,6 +294,13 @@ def transfer_parametrizations_and_params(
 
     Returns:
         `to_module`.
+
+    Example:
+        >>> from weftgrad.nn.utils import parametrizations, parametrize
+        >>> source = parametrizations.weight_norm(wg.nn.Linear(2, 3))
+        >>> target = parametrize.transfer_parametrizations_and_params(source, wg.nn.Linear(2, 3))
+        >>> wg.equal(source.weight, target.weight)
+        True
     """
     if not is_parametrized(from_module):
         return to_module

@@ -49,6 +49,11 @@ class PackedSequence(_Fields):
 
     Raises:
         ArgumentError: If `batch_sizes` is not on the host. It is also a `ValueError`.
+
+    Example:
+        >>> packed = wg.nn.utils.rnn.pack_sequence([wg.tensor([1, 2, 3]), wg.tensor([4])])
+        >>> packed.data, packed.batch_sizes
+        (tensor([1, 4, 2, 3]), tensor([2, 1, 1]))
     """
 
     def __new__(
@@ -204,6 +209,10 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
 
     Returns:
         int64 vector r with `r[permutation[i]] == i`, or None.
+
+    Example:
+        >>> wg.nn.utils.rnn.invert_permutation(wg.tensor([2, 0, 1]))
+        tensor([1, 2, 0])
     """
     if permutation is None:
         return None
@@ -261,6 +270,11 @@ def pack_padded_sequence(
             of order. It is also a `RuntimeError`.
         IndexOutOfRange: If `input` has fewer than 2 dimensions.
         ArgumentError: If a length is not a whole number.
+
+    Example:
+        >>> padded = wg.tensor([[1, 2, 3], [4, 0, 0]])
+        >>> wg.nn.utils.rnn.pack_padded_sequence(padded, [3, 1], batch_first=True).data
+        tensor([1, 4, 2, 3])
     """
     caller = "pack_padded_sequence"
     _check_at_least_2d(caller, input)
@@ -315,6 +329,12 @@ def pad_packed_sequence(
     Raises:
         ShapeError: If `total_length` is too short. It is also a `ValueError`.
         ArgumentError: If `sequence` is not a `PackedSequence`.
+
+    Example:
+        >>> packed = wg.nn.utils.rnn.pack_sequence([wg.tensor([1, 2, 3]), wg.tensor([4])])
+        >>> wg.nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
+        (tensor([[1, 2, 3],
+                [4, 0, 0]]), tensor([3, 1]))
     """
     caller = "pad_packed_sequence"
     if not isinstance(sequence, PackedSequence):
@@ -352,6 +372,11 @@ def pad_sequence(
 
     Raises:
         ShapeError: If there are no sequences, or trailing dimensions differ. It is also a `RuntimeError`.
+
+    Example:
+        >>> wg.nn.utils.rnn.pad_sequence([wg.tensor([1, 2, 3]), wg.tensor([4])], batch_first=True)
+        tensor([[1, 2, 3],
+                [4, 0, 0]])
     """
     caller = "pad_sequence"
     sequence_list = _as_sequence_list(caller, sequences)
@@ -409,6 +434,10 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = F
         IndexOutOfRange: If the batch has fewer than 2 dimensions.
         ShapeError: If there are more lengths than sequences.
         ArgumentError: If a length is not a whole number.
+
+    Example:
+        >>> wg.nn.utils.rnn.unpad_sequence(wg.tensor([[1, 2, 3], [4, 0, 0]]), [3, 1], batch_first=True)
+        [tensor([1, 2, 3]), tensor([4])]
     """
     caller = "unpad_sequence"
     _check_at_least_2d(caller, padded_sequences)
@@ -434,6 +463,10 @@ def pack_sequence(sequences: Any, enforce_sorted: bool = True) -> PackedSequence
 
     Raises:
         ShapeError: If there are no sequences, one is empty, lengths increase, or trailing dimensions differ.
+
+    Example:
+        >>> wg.nn.utils.rnn.pack_sequence([wg.tensor([1, 2, 3]), wg.tensor([4])]).data
+        tensor([1, 4, 2, 3])
     """
     sequence_list = _as_sequence_list("pack_sequence", sequences)
     lengths = [sequence.meta.shape[0] if sequence.meta.ndim else 0 for sequence in sequence_list]
@@ -448,6 +481,11 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
 
     Returns:
         One tensor for each sequence.
+
+    Example:
+        >>> packed = wg.nn.utils.rnn.pack_sequence([wg.tensor([1, 2, 3]), wg.tensor([4])])
+        >>> wg.nn.utils.rnn.unpack_sequence(packed)
+        [tensor([1, 2, 3]), tensor([4])]
     """
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

@@ -118,6 +118,11 @@ def spectral_norm(
     Raises:
         ArgumentError: If `n_power_iterations` is not positive, or the module has no parameter `name`.
         DomainError: If the parameter has this hook already, or no shape yet.
+
+    Example:
+        >>> layer = wg.nn.utils.spectral_norm(wg.nn.Linear(2, 3))
+        >>> [name for name, _ in layer.named_buffers()]
+        ['weight_u', 'weight_v']
     """
     SpectralNorm.apply(module, name, n_power_iterations, default_output_dim(module, dim), eps)
     return module
@@ -135,6 +140,11 @@ def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
 
     Raises:
         ArgumentError: If `name` has no such hook.
+
+    Example:
+        >>> layer = wg.nn.utils.spectral_norm(wg.nn.Linear(2, 3))
+        >>> [name for name, _ in wg.nn.utils.remove_spectral_norm(layer).named_parameters()]
+        ['bias', 'weight']
     """
     for key, hook in list(module._forward_pre_hooks.items()):
         if isinstance(hook, SpectralNorm) and hook.name == name:

@@ -90,6 +90,11 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     Raises:
         ArgumentError: If the module has no parameter `name`.
         DomainError: If the parameter has this hook already, or no shape yet.
+
+    Example:
+        >>> layer = wg.nn.utils.weight_norm(wg.nn.Linear(2, 3))
+        >>> [(name, tuple(p.shape)) for name, p in layer.named_parameters()]
+        [('bias', (3,)), ('weight_g', (3, 1)), ('weight_v', (3, 2))]
     """
     WeightNorm.apply(module, name, dim)
     return module
@@ -107,6 +112,11 @@ def remove_weight_norm(module: Module, name: str = "weight") -> Module:
 
     Raises:
         ArgumentError: If `name` has no such hook.
+
+    Example:
+        >>> layer = wg.nn.utils.weight_norm(wg.nn.Linear(2, 3))
+        >>> [name for name, _ in wg.nn.utils.remove_weight_norm(layer).named_parameters()]
+        ['bias', 'weight']
     """
     for key, hook in list(module._forward_pre_hooks.items()):
         if isinstance(hook, WeightNorm) and hook.name == name:

@@ -18,17 +18,44 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Return True if there is an accelerator."""
+    """Return True if there is an accelerator.
+
+    Returns:
+        Python bool.
+
+    Example:
+        >>> wg.accelerator.is_available() == (wg.accelerator.device_count() > 0)
+        True
+    """
     return bool(accelerators())
 
 
 def device_count() -> int:
-    """Return the number of accelerators of the type of `current_accelerator`."""
+    """Return the number of accelerators of the type of `current_accelerator`.
+
+    Returns:
+        Python int; 0 without an accelerator.
+
+    Example:
+        >>> wg.accelerator.device_count() >= 0
+        True
+    """
     return len(accelerators())
 
 
 def current_accelerator(check_available: bool = False) -> Device | None:
-    """Return the current accelerator, or None. It is always available, whatever `check_available` says."""
+    """Return the current accelerator, or None. It is always available, whatever `check_available` says.
+
+    Args:
+        check_available: Ignored.
+
+    Returns:
+        `Device` or None.
+
+    Example:
+        >>> (wg.accelerator.current_accelerator() is None) == (not wg.accelerator.is_available())
+        True
+    """
     present = accelerators()
     return current_of_type(present[0].type) if present else None
 
@@ -46,12 +73,37 @@ def _resolve_device(device: Any) -> Device:
 
 
 def current_device_index() -> int:
-    """Return the index of `current_accelerator` among the devices of its type."""
+    """Return the index of `current_accelerator` among the devices of its type.
+
+    Returns:
+        Python int.
+
+    Raises:
+        DeviceError: If there is no accelerator.
+
+    Example:
+        >>> if wg.accelerator.is_available():
+        ...     index = wg.accelerator.current_device_index()
+        ...
+    """
     return int(_resolve_device(None).index or 0)
 
 
 def set_device_index(device: Any) -> None:
-    """Set the device that a bare type name such as `"cuda"` refers to. `device` is an index, a name or a device."""
+    """Set the device that a bare type name such as `"cuda"` refers to.
+
+    Args:
+        device: An index, a name or a `Device`.
+
+    Raises:
+        ArgumentError: If `device` is `cpu`.
+        DeviceError: If there is no accelerator.
+
+    Example:
+        >>> if wg.accelerator.is_available():
+        ...     wg.accelerator.set_device_index(0)
+        ...
+    """
     set_current_of_type(_resolve_device(device))
 
 
@@ -59,47 +111,165 @@ set_device_idx = set_device_index
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait for all work on the accelerator."""
+    """Wait for all work on the accelerator.
+
+    Args:
+        device: An index, a name or a `Device`; None: the current accelerator.
+
+    Raises:
+        DeviceError: If there is no accelerator.
+
+    Example:
+        >>> if wg.accelerator.is_available():
+        ...     wg.accelerator.synchronize()
+        ...
+    """
     streams.synchronize(_resolve_device(device))
 
 
 def current_stream(device: Any = None) -> streams.Stream:
-    """Return the current stream of this thread on the accelerator."""
+    """Return the current stream of this thread on the accelerator.
+
+    Args:
+        device: An index, a name or a `Device`; None: the current accelerator.
+
+    Returns:
+        `Stream`.
+
+    Raises:
+        DeviceError: If there is no accelerator.
+
+    Example:
+        >>> if wg.accelerator.is_available():
+        ...     stream = wg.accelerator.current_stream()
+        ...
+    """
     return streams.current_stream(_resolve_device(device))
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
-    """Return counters of the accelerator's memory pools; see `weftgrad.memory_stats`."""
+    """Return counters of the accelerator's memory pools; see `weftgrad.memory_stats`.
+
+    Args:
+        device: An index, a name or a `Device`; None: the current accelerator.
+
+    Returns:
+        Dict from names to numbers.
+
+    Raises:
+        DeviceError: If there is no accelerator.
+
+    Example:
+        >>> if wg.accelerator.is_available():
+        ...     stats = wg.accelerator.memory_stats()
+        ...
+    """
     return streams.memory_stats(_resolve_device(device))
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Return the bytes in use by tensors."""
+    """Return the bytes in use by tensors.
+
+    Args:
+        device: An index, a name or a `Device`; None: the current accelerator.
+
+    Returns:
+        Python int.
+
+    Raises:
+        DeviceError: If there is no accelerator.
+
+    Example:
+        >>> if wg.accelerator.is_available():
+        ...     used = wg.accelerator.memory_allocated()
+        ...
+    """
     return streams.memory_allocated(_resolve_device(device))
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """Return the peak of bytes in use since the last `reset_peak_memory_stats`."""
+    """Return the peak of bytes in use since the last `reset_peak_memory_stats`.
+
+    Args:
+        device: An index, a name or a `Device`; None: the current accelerator.
+
+    Returns:
+        Python int.
+
+    Raises:
+        DeviceError: If there is no accelerator.
+
+    Example:
+        >>> if wg.accelerator.is_available():
+        ...     peak = wg.accelerator.max_memory_allocated()
+        ...
+    """
     return streams.max_memory_allocated(_resolve_device(device))
 
 
 def memory_reserved(device: Any = None) -> int:
-    """Return the bytes reserved from the driver."""
+    """Return the bytes reserved from the driver.
+
+    Args:
+        device: An index, a name or a `Device`; None: the current accelerator.
+
+    Returns:
+        Python int.
+
+    Raises:
+        DeviceError: If there is no accelerator.
+
+    Example:
+        >>> if wg.accelerator.is_available():
+        ...     reserved = wg.accelerator.memory_reserved()
+        ...
+    """
     return streams.memory_reserved(_resolve_device(device))
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    """Return the peak of bytes reserved from the driver."""
+    """Return the peak of bytes reserved from the driver.
+
+    Args:
+        device: An index, a name or a `Device`; None: the current accelerator.
+
+    Returns:
+        Python int.
+
+    Raises:
+        DeviceError: If there is no accelerator.
+
+    Example:
+        >>> if wg.accelerator.is_available():
+        ...     peak = wg.accelerator.max_memory_reserved()
+        ...
+    """
     return streams.max_memory_reserved(_resolve_device(device))
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Reset the peaks of the memory statistics."""
+    """Reset the peaks of the memory statistics.
+
+    Args:
+        device: An index, a name or a `Device`; None: the current accelerator.
+
+    Raises:
+        DeviceError: If there is no accelerator.
+
+    Example:
+        >>> if wg.accelerator.is_available():
+        ...     wg.accelerator.reset_peak_memory_stats()
+        ...
+    """
     streams.reset_peak_memory_stats(_resolve_device(device))
 
 
 def empty_cache() -> None:
-    """Return the cached memory of all accelerators to their drivers."""
+    """Return the cached memory of all accelerators to their drivers.
+
+    Example:
+        >>> wg.accelerator.empty_cache()
+    """
     for device in accelerators():
         if device._driver is not None:
             streams.empty_cache(device)

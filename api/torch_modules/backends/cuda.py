@@ -8,7 +8,15 @@ __all__ = ["is_built", "matmul"]
 
 
 def is_built() -> bool:
-    """Return True: the CUDA backend is always included. `cuda.is_available` tells whether there is a GPU."""
+    """Return True: the CUDA backend is always included. `cuda.is_available` tells whether there is a GPU.
+
+    Returns:
+        True.
+
+    Example:
+        >>> wg.backends.cuda.is_built()
+        True
+    """
     return True
 
 

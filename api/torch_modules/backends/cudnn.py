@@ -11,10 +11,23 @@ allow_tf32 = False
 
 
 def is_available() -> bool:
-    """Return False: convolutions and recurrent networks use our own kernels, not cuDNN."""
+    """Return False: convolutions and recurrent networks use our own kernels, not cuDNN.
+
+    Returns:
+        False.
+
+    Example:
+        >>> wg.backends.cudnn.is_available()
+        False
+    """
     return False
 
 
 def version() -> None:
-    """Return None: there is no cuDNN."""
+    """Return None: there is no cuDNN.
+
+    Example:
+        >>> print(wg.backends.cudnn.version())
+        None
+    """
     return

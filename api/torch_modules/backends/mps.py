@@ -6,10 +6,26 @@ __all__ = ["is_available", "is_built"]
 
 
 def is_available() -> bool:
-    """Return False: there is no Metal backend."""
+    """Return False: there is no Metal backend.
+
+    Returns:
+        False.
+
+    Example:
+        >>> wg.backends.mps.is_available()
+        False
+    """
     return False
 
 
 def is_built() -> bool:
-    """Return False: there is no Metal backend."""
+    """Return False: there is no Metal backend.
+
+    Returns:
+        False.
+
+    Example:
+        >>> wg.backends.mps.is_built()
+        False
+    """
     return False

@@ -18,8 +18,25 @@ def compile(
 ) -> Any:  # fmt: skip
     """Return `model`, a function or a module, unchanged, like PyTorch's backend "eager".
 
-    The other arguments are accepted and ignored. Without a model, return a decorator. Raises `ArgumentError` if `model`
-    is not callable.
+    Args:
+        model: The function or module.
+        fullgraph: Ignored.
+        dynamic: Ignored.
+        backend: Ignored.
+        mode: Ignored.
+        options: Ignored.
+        disable: Ignored.
+        name: Ignored.
+
+    Returns:
+        `model`; a decorator if it is None.
+
+    Raises:
+        ArgumentError: If `model` is not callable.
+
+    Example:
+        >>> wg.compile(wg.sqrt) is wg.sqrt
+        True
     """
     if model is None:
         return compile
@@ -29,29 +46,81 @@ def compile(
 
 
 def disable(fn: _Called | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """Return `fn` unchanged; without it, a decorator."""
+    """Return `fn` unchanged; without it, a decorator.
+
+    Args:
+        fn: The function.
+        recursive: Ignored.
+        reason: Ignored.
+
+    Returns:
+        `fn`, or a decorator.
+
+    Example:
+        >>> wg.compiler.disable(wg.sqrt) is wg.sqrt
+        True
+    """
     return disable if fn is None else fn
 
 
 def allow_in_graph(fn: _Called) -> _Called:
-    """Return `fn` unchanged."""
+    """Return `fn` unchanged.
+
+    Args:
+        fn: The function.
+
+    Returns:
+        `fn`.
+
+    Example:
+        >>> wg.compiler.allow_in_graph(wg.sqrt) is wg.sqrt
+        True
+    """
     return fn
 
 
 def is_compiling() -> bool:
-    """Return False: nothing is compiled or exported."""
+    """Return False: nothing is compiled or exported.
+
+    Returns:
+        False.
+
+    Example:
+        >>> wg.compiler.is_compiling()
+        False
+    """
     return False
 
 
 def is_dynamo_compiling() -> bool:
-    """Return False: nothing is compiled or exported."""
+    """Return False: nothing is compiled or exported.
+
+    Returns:
+        False.
+
+    Example:
+        >>> wg.compiler.is_dynamo_compiling()
+        False
+    """
     return False
 
 
 def is_exporting() -> bool:
-    """Return False: nothing is compiled or exported."""
+    """Return False: nothing is compiled or exported.
+
+    Returns:
+        False.
+
+    Example:
+        >>> wg.compiler.is_exporting()
+        False
+    """
     return False
 
 
 def reset() -> None:
-    """Do nothing: there is no compiler cache."""
+    """Do nothing: there is no compiler cache.
+
+    Example:
+        >>> wg.compiler.reset()
+    """

@@ -15,14 +15,32 @@ __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
 
 class autocast(_autocast):
-    """`amp.autocast("cuda", ...)`."""
+    """`amp.autocast("cuda", ...)`.
+
+    Args:
+        enabled: False disables autocast inside.
+        dtype: float16 or bfloat16.
+        cache_enabled: Cast each weight once and keep the result until the outermost region ends.
+    """
 
     def __init__(self, enabled: bool = True, dtype: DType = float16, cache_enabled: bool = True):
         super().__init__("cuda", dtype, enabled, cache_enabled)
 
 
 class GradScaler(_GradScaler):
-    """`amp.GradScaler("cuda", ...)`."""
+    """`amp.GradScaler("cuda", ...)`.
+
+    Args:
+        init_scale: First scale.
+        growth_factor: Factor of the scale after `growth_interval` finite steps in a row; above 1.
+        backoff_factor: Factor of the scale after a step with non-finite gradients; below 1.
+        growth_interval: Finite steps in a row before the scale grows.
+        enabled: False disables scaling.
+
+    Example:
+        >>> wg.cuda.amp.GradScaler().get_scale()
+        65536.0
+    """
 
     def __init__(
         self, init_scale: float = 65536.0, growth_factor: float = 2.0, backoff_factor: float = 0.5,
@@ -32,10 +50,33 @@ class GradScaler(_GradScaler):
 
 
 def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: DType | None = None) -> Callable[..., Any]:
-    """`amp.custom_fwd` with `device_type="cuda"`."""
+    """`amp.custom_fwd` with `device_type="cuda"`.
+
+    Args:
+        fwd: The method to decorate.
+        cast_inputs: If autocast is active, cast floating-point tensors to this dtype and run the body without autocast.
+
+    Returns:
+        The decorated method, or a decorator if `fwd` is None.
+
+    Example:
+        >>> callable(wg.cuda.amp.custom_fwd(cast_inputs=wg.float32))
+        True
+    """
     return _custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
 
 
 def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
-    """`amp.custom_bwd` with `device_type="cuda"`."""
+    """`amp.custom_bwd` with `device_type="cuda"`.
+
+    Args:
+        bwd: The method to decorate.
+
+    Returns:
+        The decorated method.
+
+    Example:
+        >>> callable(wg.cuda.amp.custom_bwd(lambda ctx, grad: grad))
+        True
+    """
     return _custom_bwd(bwd, device_type="cuda")

@@ -29,9 +29,17 @@ def functional_call(
         tie_weights: Whether a tensor that the module has under two paths is replaced under both.
         strict: Whether missing and unknown paths are errors.
 
+    Returns:
+        The output of the module.
+
     Raises:
         ArgumentError: An argument has the wrong type.
         NoSuchMember: The module does not have a path.
         StateDictError: With `strict`, paths are missing or unknown.
+
+    Example:
+        >>> layer = wg.nn.Linear(1, 1, bias=False)
+        >>> wg.func.functional_call(layer, {'weight': wg.tensor([[3.0]])}, wg.tensor([2.0])).tolist()
+        [6.0]
     """
     return call_with_tensors(module, parameter_and_buffer_dicts, args, kwargs, tie_weights, strict)

@@ -17,8 +17,22 @@ _Called = TypeVar("_Called", bound=Callable[..., Any])
 def script(obj: _Called, optimize: Any = None, example_inputs: Any = None) -> _Called:
     """Return `obj`, a function, class or module, unchanged.
 
-    The result has no method `save`: save a state_dict with `weftgrad.save` instead. Raises `ArgumentError` if `obj` is
-    not callable.
+    The result has no method `save`: save a state_dict with `weftgrad.save` instead.
+
+    Args:
+        obj: The function, class or module.
+        optimize: Ignored.
+        example_inputs: Ignored.
+
+    Returns:
+        `obj`.
+
+    Raises:
+        ArgumentError: If `obj` is not callable.
+
+    Example:
+        >>> wg.jit.script(wg.sqrt) is wg.sqrt
+        True
     """
     if not callable(obj):
         raise ArgumentError(f"jit.script: takes a function, a class or a module, not {type(obj).__name__}")
@@ -26,35 +40,108 @@ def script(obj: _Called, optimize: Any = None, example_inputs: Any = None) -> _C
 
 
 def script_if_tracing(fn: _Called) -> _Called:
-    """Return `fn` unchanged."""
+    """Return `fn` unchanged.
+
+    Args:
+        fn: The function.
+
+    Returns:
+        `fn`.
+
+    Example:
+        >>> wg.jit.script_if_tracing(wg.sqrt) is wg.sqrt
+        True
+    """
     return fn
 
 
 def export(fn: _Called) -> _Called:
-    """Return `fn` unchanged."""
+    """Return `fn` unchanged.
+
+    Args:
+        fn: The function.
+
+    Returns:
+        `fn`.
+
+    Example:
+        >>> wg.jit.export(wg.sqrt) is wg.sqrt
+        True
+    """
     return fn
 
 
 def ignore(drop: Any = False, **options: Any) -> Any:
-    """Return the decorated function unchanged; usable with or without arguments."""
+    """Return the decorated function unchanged; usable with or without arguments.
+
+    Args:
+        drop: The function, if the decorator has no arguments; otherwise ignored.
+        **options: Ignored.
+
+    Returns:
+        The function, or a decorator.
+
+    Example:
+        >>> wg.jit.ignore(wg.sqrt) is wg.sqrt
+        True
+    """
     return drop if callable(drop) else lambda fn: fn
 
 
 def unused(fn: _Called) -> _Called:
-    """Return `fn` unchanged."""
+    """Return `fn` unchanged.
+
+    Args:
+        fn: The function.
+
+    Returns:
+        `fn`.
+
+    Example:
+        >>> wg.jit.unused(wg.sqrt) is wg.sqrt
+        True
+    """
     return fn
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:
-    """Return `the_value`."""
+    """Return `the_value`.
+
+    Args:
+        the_type: Ignored.
+        the_value: Any object.
+
+    Returns:
+        `the_value`.
+
+    Example:
+        >>> wg.jit.annotate(int, 3)
+        3
+    """
     return the_value
 
 
 def is_scripting() -> bool:
-    """Return False: nothing is scripted or traced."""
+    """Return False: nothing is scripted or traced.
+
+    Returns:
+        False.
+
+    Example:
+        >>> wg.jit.is_scripting()
+        False
+    """
     return False
 
 
 def is_tracing() -> bool:
-    """Return False: nothing is scripted or traced."""
+    """Return False: nothing is scripted or traced.
+
+    Returns:
+        False.
+
+    Example:
+        >>> wg.jit.is_tracing()
+        False
+    """
     return False

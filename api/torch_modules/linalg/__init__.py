@@ -21,23 +21,81 @@ __all__ = ["cross", "diagonal", "matmul", "matrix_norm", "multi_dot", "norm", "v
 
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
-    """Return the cross product along `dim`, which has size 3; other dimensions broadcast."""
+    """Return the cross product along `dim`, which has size 3; other dimensions broadcast.
+
+    Args:
+        input: Tensor with size 3 in dimension `dim`.
+        other: Tensor with size 3 in dimension `dim`.
+        dim: The dimension of the vectors.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the broadcast shape.
+
+    Example:
+        >>> wg.linalg.cross(wg.tensor([1, 0, 0]), wg.tensor([0, 1, 0]))
+        tensor([0, 0, 1])
+    """
     return _cross(input, other, dim, out=out)
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """Return a view of the diagonal of two dimensions; the diagonal is its last dimension."""
+    """Return a view of the diagonal of two dimensions; the diagonal is its last dimension.
+
+    Args:
+        A: Tensor of at least 2 dimensions.
+        offset: Diagonal: 0 is the main one, positive values lie above it.
+        dim1: First dimension of the matrices.
+        dim2: Second dimension of the matrices.
+
+    Returns:
+        A view of `A`.
+
+    Example:
+        >>> wg.linalg.diagonal(wg.tensor([[1, 2], [3, 4]]))
+        tensor([1, 4])
+    """
     return ops.diagonal(A, offset, dim1, dim2)
 
 
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
-    """Return the dot products along `dim`; other dimensions broadcast."""
+    """Return the dot products along `dim`; other dimensions broadcast.
+
+    Args:
+        x: Tensor.
+        y: Tensor that broadcasts with `x`.
+        dim: The dimension of the vectors.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the broadcast shape without `dim`.
+
+    Example:
+        >>> wg.linalg.vecdot(wg.tensor([[1, 2], [3, 4]]), wg.tensor([10, 1]))
+        tensor([12, 34])
+    """
     output = ops.sum(ops.mul(x, y), dim)
     return output if out is None else copy_to_out(output, out, "vecdot")
 
 
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
-    """Return the powers 0 to N - 1 along a new last dimension: `(..., n)` to `(..., n, N)`, with N = n by default."""
+    """Return the powers 0 to N - 1 along a new last dimension: `(..., n)` to `(..., n, N)`, with N = n by default.
+
+    Args:
+        x: Tensor of shape `(..., n)`. Bools become int64.
+        N: Number of powers, at least 2; None: n.
+
+    Returns:
+        Tensor of shape `(..., n, N)`.
+
+    Raises:
+        ShapeError: If `x` has no dimension, or `N` is below 2.
+
+    Example:
+        >>> wg.linalg.vander(wg.tensor([2, 3]), N=3)
+        tensor([[1, 2, 4],
+                [1, 3, 9]])
+    """
     only_tensors("vander", x)
     if not x.meta.ndim or (N is not None and N < 2):
         raise ShapeError(f"vander: takes at least one dimension and an N above 1, not {list(x.meta.shape)} and {N}")
@@ -57,8 +115,15 @@ def vector_norm(
         dtype: Dtype to convert `x` to first.
         out: Tensor to write the result to.
 
+    Returns:
+        Tensor without the reduced dimensions, unless `keepdim`.
+
     Raises:
         DTypeError: The dtype is not floating (a `RuntimeError`).
+
+    Example:
+        >>> wg.linalg.vector_norm(wg.tensor([3.0, 4.0]))
+        tensor(5.)
     """
     return _apply_to_floating("vector_norm", x, dtype, out, lambda x: _norm(x, ord, dim, keepdim))
 
@@ -78,10 +143,18 @@ def matrix_norm(
         dtype: Dtype to convert `A` to first.
         out: Tensor to write the result to.
 
+    Returns:
+        Tensor without the two dimensions, unless `keepdim`.
+
     Raises:
         ShapeError: Fewer than two dimensions (a `RuntimeError`).
         DomainError: `ord` is unknown.
         NotSupported: `ord` needs singular values ("nuc", 2, -2).
+        DTypeError: The dtype is not floating.
+
+    Example:
+        >>> wg.linalg.matrix_norm(wg.tensor([[1.0, 2.0], [3.0, 4.0]]), 1)
+        tensor(6.)
     """
     only_tensors("matrix_norm", A)
     if A.meta.ndim < 2 or len(tuple(dim)) != 2:
@@ -110,7 +183,24 @@ def norm(
 ) -> Tensor:
     """Return `vector_norm` for one dimension or without `ord`, and `matrix_norm` for two dimensions.
 
-    Raises `ShapeError`, a `RuntimeError`, if `ord` is used with more than two dimensions.
+    Args:
+        A: Floating tensor.
+        ord: Order; None: the root of the sum of squares.
+        dim: Dimension or dimensions to reduce; None: all.
+        keepdim: Whether to keep the reduced dimensions with size 1.
+        dtype: Dtype to convert `A` to first.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor without the reduced dimensions, unless `keepdim`.
+
+    Raises:
+        ShapeError: `ord` is used with more than two dimensions (a `RuntimeError`).
+        DTypeError: The dtype is not floating.
+
+    Example:
+        >>> wg.linalg.norm(wg.tensor([[3.0, 4.0], [6.0, 8.0]]), dim=1)
+        tensor([ 5., 10.])
     """
     only_tensors("norm", A)
     dims = (dim,) if isinstance(dim, int) else None if dim is None else tuple(dim)

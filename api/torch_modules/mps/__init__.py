@@ -8,5 +8,13 @@ __all__ = ["device_count", "is_available"]
 
 
 def device_count() -> int:
-    """Return 0: there are no such devices."""
+    """Return 0: there are no such devices.
+
+    Returns:
+        0.
+
+    Example:
+        >>> wg.mps.device_count()
+        0
+    """
     return 0

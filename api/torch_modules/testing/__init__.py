@@ -28,7 +28,18 @@ _ROOTS = ("numpy", "scipy.special", "math")
 
 
 def default_tolerances(*operand_dtypes: DType) -> tuple[float, float]:
-    """Return PyTorch's (rtol, atol) for comparing values of these dtypes, the loosest of them; (0, 0) for integers."""
+    """Return PyTorch's (rtol, atol) for comparing values of these dtypes, the loosest of them; (0, 0) for integers.
+
+    Args:
+        *operand_dtypes: Dtypes.
+
+    Returns:
+        Two floats.
+
+    Example:
+        >>> wg.testing.default_tolerances(wg.float32, wg.float16)
+        (0.001, 1e-05)
+    """
     pairs = [_TOLERANCES.get(d.name, (0.0, 0.0)) for d in operand_dtypes]
     return max((p[0] for p in pairs), default=0.0), max((p[1] for p in pairs), default=0.0)
 
@@ -61,6 +72,9 @@ def assert_close(
     Raises:
         AssertionError: With the number of differing elements, and the largest absolute and relative difference.
         ArgumentError: Only one tolerance, or something that is not numeric.
+
+    Example:
+        >>> wg.testing.assert_close(wg.tensor([1.0]), wg.tensor([1.0 + 1e-7]))
     """
     if (rtol is None) != (atol is None):
         raise ArgumentError("assert_close: give both rtol and atol, or neither")

@@ -137,6 +137,11 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None 
     Raises:
         ShapeError: Samples are sequences of different lengths.
         ArgumentError: There is no function for the type of the samples.
+
+    Example:
+        >>> from weftgrad.utils.data.collate import collate
+        >>> collate([{'word': 'a'}, {'word': 'b'}], collate_fn_map={str: lambda batch, collate_fn_map: '+'.join(batch)})
+        {'word': 'a+b'}
     """
     first = batch[0]
     kind = type(first)
@@ -199,6 +204,10 @@ def default_collate(batch: list[Any]) -> Any:
     Raises:
         ShapeError: Samples differ in shape or length.
         ArgumentError: Samples have another type.
+
+    Example:
+        >>> wg.utils.data.default_collate([(1, 0.5), (2, 1.5)])
+        [tensor([1, 2]), tensor([0.5000, 1.5000], dtype=weftgrad.float64)]
     """
     return collate(batch, collate_fn_map=default_collate_fn_map)
 
@@ -211,6 +220,11 @@ def default_convert(data: Any) -> Any:
 
     Returns:
         The sample with tensors; a tuple becomes a list.
+
+    Example:
+        >>> import numpy as np
+        >>> wg.utils.data.default_convert({'x': np.array([1, 2]), 'name': 'a'})
+        {'x': tensor([1, 2]), 'name': 'a'}
     """
     if isinstance(data, Tensor):
         return data

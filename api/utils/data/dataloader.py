@@ -67,6 +67,15 @@ class DataLoader:
 
     Raises:
         ArgumentError: If options exclude each other, or a number is out of range.
+
+    Example:
+        >>> loader = wg.utils.data.DataLoader(wg.utils.data.TensorDataset(wg.arange(5)), batch_size=2)
+        >>> for (batch,) in loader:
+        ...     print(batch)
+        ...
+        tensor([0, 1])
+        tensor([2, 3])
+        tensor([4])
     """
 
     __initialized = False

@@ -23,6 +23,16 @@ class Dataset:
     """Samples by index: define `__getitem__(index)` and `__len__()`.
 
     A data set that fetches many samples faster at once also defines `__getitems__(indices)`, which returns a list.
+
+    Example:
+        >>> class Squares(wg.utils.data.Dataset):
+        ...     def __len__(self):
+        ...         return 3
+        ...     def __getitem__(self, index):
+        ...         return index ** 2
+        ...
+        >>> list(wg.utils.data.DataLoader(Squares(), batch_size=3))
+        [tensor([0, 1, 4])]
     """
 
     def __getitem__(self, index: Any) -> Any:
@@ -40,6 +50,14 @@ class IterableDataset(Dataset, Iterable[Any]):
 
     Every worker of a loader has a copy, and would yield all samples. So let `__iter__` yield the share of its worker:
     `get_worker_info()` returns its `id` and `num_workers`.
+
+    Example:
+        >>> class Countdown(wg.utils.data.IterableDataset):
+        ...     def __iter__(self):
+        ...         return iter([3, 2, 1])
+        ...
+        >>> list(wg.utils.data.DataLoader(Countdown(), batch_size=2))
+        [tensor([3, 2]), tensor([1])]
     """
 
     def __add__(self, other: Dataset) -> ChainDataset:  # type: ignore[override]
@@ -54,6 +72,10 @@ class TensorDataset(Dataset):
 
     Raises:
         ShapeError: If the numbers of rows differ, or a tensor has no dimension.
+
+    Example:
+        >>> wg.utils.data.TensorDataset(wg.tensor([1, 2]), wg.tensor([3, 4]))[1]
+        (tensor(2), tensor(4))
     """
 
     def __init__(self, *tensors: Tensor):
@@ -81,6 +103,10 @@ class StackDataset(Dataset):
 
     Raises:
         ArgumentError: If both or neither are passed, or lengths differ.
+
+    Example:
+        >>> wg.utils.data.StackDataset(x=[1, 2], y=[3, 4])[1]
+        {'x': 2, 'y': 4}
     """
 
     datasets: Any
@@ -133,6 +159,10 @@ class Subset(Dataset):
 
     Raises:
         NotSupported: If a subclass defines `__getitem__` but not `__getitems__`.
+
+    Example:
+        >>> list(wg.utils.data.Subset([10, 20, 30], [2, 0]))
+        [30, 10]
     """
 
     def __init__(self, dataset: Any, indices: Sequence[int]):
@@ -166,6 +196,11 @@ class ConcatDataset(Dataset):
 
     Raises:
         ArgumentError: If there is no data set, or one is an `IterableDataset`.
+
+    Example:
+        >>> from weftgrad.utils.data import ConcatDataset, TensorDataset
+        >>> ConcatDataset([TensorDataset(wg.tensor([1])), TensorDataset(wg.tensor([2, 3]))])[2]
+        (tensor(3),)
     """
 
     def __init__(self, datasets: Iterable[Any]):
@@ -193,6 +228,15 @@ class ChainDataset(IterableDataset):
 
     Args:
         datasets: Data sets, each an `IterableDataset`; iteration raises `ArgumentError` for another one.
+
+    Example:
+        >>> from weftgrad.utils.data import ChainDataset, IterableDataset
+        >>> class Count(IterableDataset):
+        ...     def __iter__(self):
+        ...         return iter([1, 2])
+        ...
+        >>> list(ChainDataset([Count(), Count()]))
+        [1, 2, 1, 2]
     """
 
     def __init__(self, datasets: Iterable[Any]):
@@ -226,6 +270,10 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | 
 
     Raises:
         ArgumentError: The lengths do not add up to the number of samples.
+
+    Example:
+        >>> [len(part) for part in wg.utils.data.random_split(range(10), [0.7, 0.3])]
+        [7, 3]
     """
     count = len(dataset)
     sizes = list(lengths)

@@ -30,6 +30,11 @@ class DistributedSampler(Sampler):
     Raises:
         NotSupported: If `num_replicas` or `rank` is None.
         ArgumentError: If `rank` is out of range.
+
+    Example:
+        >>> from weftgrad.utils.data import DistributedSampler
+        >>> list(DistributedSampler(range(5), num_replicas=2, rank=1, shuffle=False))
+        [1, 3, 0]
     """
 
     def __init__(

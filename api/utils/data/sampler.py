@@ -38,6 +38,14 @@ class Sampler:
 
     Args:
         data_source: Ignored.
+
+    Example:
+        >>> class Backwards(wg.utils.data.Sampler):
+        ...     def __iter__(self):
+        ...         return iter([2, 1, 0])
+        ...
+        >>> list(wg.utils.data.DataLoader(range(3), batch_size=3, sampler=Backwards()))
+        [tensor([2, 1, 0])]
     """
 
     def __init__(self, data_source: Any = None):
@@ -55,6 +63,10 @@ class SequentialSampler(Sampler):
 
     Args:
         data_source: The data set, or any object with a length.
+
+    Example:
+        >>> list(wg.utils.data.SequentialSampler(range(3)))
+        [0, 1, 2]
     """
 
     def __init__(self, data_source: Any):
@@ -81,6 +93,10 @@ class RandomSampler(Sampler):
 
     Raises:
         ArgumentError: If `replacement` is not a bool, or the number of samples is not a positive int.
+
+    Example:
+        >>> sorted(wg.utils.data.RandomSampler(range(4)))
+        [0, 1, 2, 3]
     """
 
     def __init__(
@@ -131,6 +147,10 @@ class SubsetRandomSampler(Sampler):
     Args:
         indices: Sequence of indices.
         generator: Source of random numbers; None: the default generator.
+
+    Example:
+        >>> sorted(wg.utils.data.SubsetRandomSampler([7, 5, 3]))
+        [3, 5, 7]
     """
 
     def __init__(self, indices: Sequence[int], generator: Generator | None = None):
@@ -158,6 +178,10 @@ class WeightedRandomSampler(Sampler):
         ArgumentError: If `num_samples` is not a positive int, or `replacement` is not a bool. Iteration raises it if
             there are too few positive weights to draw without replacement.
         ShapeError: If `weights` is not 1-D.
+
+    Example:
+        >>> list(wg.utils.data.WeightedRandomSampler([0.0, 1.0, 0.0], 2))
+        [1, 1]
     """
 
     def __init__(
@@ -196,6 +220,10 @@ class BatchSampler(Sampler):
 
     Raises:
         ArgumentError: If `batch_size` is not a positive int, or `drop_last` is not a bool.
+
+    Example:
+        >>> list(wg.utils.data.BatchSampler(range(5), 2, drop_last=False))
+        [[0, 1], [2, 3], [4]]
     """
 
     def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool):

@@ -47,6 +47,10 @@ class WorkerInfo:
         num_workers: Number of workers.
         seed: Seed of the worker's random numbers.
         dataset: The worker's copy of the data set.
+
+    Example:
+        >>> print(wg.utils.data.get_worker_info())
+        None
     """
 
     id: int
@@ -63,6 +67,10 @@ def get_worker_info() -> WorkerInfo | None:
 
     Returns:
         `WorkerInfo` or None.
+
+    Example:
+        >>> print(wg.utils.data.get_worker_info())
+        None
     """
     return _info
 
