@@ -145,14 +145,30 @@ _LAZY = (
 
 
 def devices() -> list[Device]:
-    """Return the available devices: `cpu`, then those of the installed drivers."""
+    """Return the available devices: `cpu`, then those of the installed drivers.
+
+    Returns:
+        List of `Device`.
+
+    Example:
+        >>> wg.device('cpu') in wg.devices()
+        True
+    """
     from .runtime.backends import available
 
     return available()
 
 
 def get_default_device() -> Device:
-    """Return the device on which factories create tensors by default."""
+    """Return the device on which factories create tensors by default.
+
+    Returns:
+        `Device`.
+
+    Example:
+        >>> wg.get_default_device() == wg.ones(1).device
+        True
+    """
     return device()
 
 

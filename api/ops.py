@@ -53,6 +53,11 @@ def load(spec: str | _Path, trust: bool = False) -> Namespace:
 
     Raises:
         SpecError: With every error of the spec (line, field, expected value), or where an op would redefine another.
+
+    Example:
+        >>> spec = '[{op: "cube_plus_one(input)", kind: pointwise, dtypes: float, out: input * input * input + 1}]'
+        >>> wg.ops.load(spec).cube_plus_one(wg.tensor([2.0]))
+        tensor([9.])
     """
     from .codegen.model import SpecErrors
 
@@ -73,6 +78,9 @@ def existing_ops(owner: str = "") -> _Any:
     Args:
         owner: The file whose ops may be replaced: then the ops are all others of this process. Empty: only weftgrad's
             own ops, for a package that is generated now and imported elsewhere.
+
+    Returns:
+        `ExistingOps`: functions, reserved names, and names of records.
     """
     from .codegen.generate import ExistingOps
 

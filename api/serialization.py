@@ -101,13 +101,33 @@ def get_safe_globals() -> list[Any]:
 
 
 def clear_safe_globals() -> None:
-    """Remove everything that `add_safe_globals` added."""
+    """Remove everything that `add_safe_globals` added.
+
+    Example:
+        >>> wg.serialization.clear_safe_globals()
+        >>> wg.serialization.get_safe_globals()
+        []
+    """
     _trusted_globals.clear()
 
 
 @contextmanager
 def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
-    """Call `add_safe_globals` for the duration of a `with` block."""
+    """Call `add_safe_globals` for the duration of a `with` block.
+
+    Args:
+        safe_globals: Classes and functions.
+
+    Returns:
+        Context manager; it restores the earlier list at the end.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> with wg.serialization.safe_globals([Fraction]):
+        ...     wg.serialization.get_safe_globals()
+        ...
+        [<class 'fractions.Fraction'>]
+    """
     previous = list(_trusted_globals)
     add_safe_globals(safe_globals)
     try:
@@ -289,6 +309,10 @@ def load(
         weights_only: Refuse everything but tensors, containers, numbers, arrays and the types that `add_safe_globals`
             added. A pickle can run code: pass False only for files that you trust.
         mmap: Accepted for compatibility with PyTorch, and ignored.
+        **_: Further arguments of PyTorch's function; ignored.
+
+    Returns:
+        The object.
 
     Raises:
         ArgumentError: The file is truncated, damaged, of another format, or contains something that is refused.

@@ -55,7 +55,16 @@ def set_backends(open_driver: Callable[[Device], Driver], best_device: Callable[
 
 
 class Device:
-    """A device: its `type` (`cpu`, `opencl`, `cuda`, `interpreter`) and `index`. There is one object per device."""
+    """A device: its `type` (`cpu`, `opencl`, `cuda`, `interpreter`) and `index`. There is one object per device.
+
+    Args:
+        type: `cpu`, `opencl`, `cuda` or `interpreter`.
+        index: Number of the device; None for a type without numbers.
+
+    Example:
+        >>> wg.device('cuda:1').index
+        1
+    """
 
     __slots__ = ("_driver", "index", "type")
 
@@ -98,8 +107,15 @@ def device(spec: Any = None, index: int | None = None) -> Device:
         spec: A name (`cpu`, `opencl:0`, `cuda:1`), a `Device`, the number of a CUDA device, or None for the default.
         index: The index, if the name has none.
 
+    Returns:
+        `Device`.
+
     Raises:
         UnknownDevice: There is no device of that name.
+
+    Example:
+        >>> wg.device('opencl', 1)
+        device(type='opencl', index=1)
     """
     if spec is None:
         return default_device()
@@ -193,7 +209,20 @@ def default_device() -> Device:
 
 
 def set_default_device(spec: Any) -> None:
-    """Make `spec` the device of tensors created without a device; None returns to the best available one."""
+    """Make `spec` the device of tensors created without a device.
+
+    Args:
+        spec: A name, a `Device`, or the number of a CUDA device; None returns to the best available one.
+
+    Raises:
+        UnknownDevice: There is no device of that name.
+
+    Example:
+        >>> wg.set_default_device('cpu')
+        >>> wg.ones(2).device
+        device(type='cpu')
+        >>> wg.set_default_device(None)
+    """
     global _default
     _default = None if spec is None else device(spec)
 

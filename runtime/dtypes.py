@@ -36,12 +36,24 @@ __all__ = [
 class DType:
     """An element type. Compared by identity.
 
+    Args:
+        name: Name, such as `float32`.
+        kind: `b` (bool), `u` (unsigned), `i` (signed) or `f` (floating).
+        itemsize: Bytes of an element.
+        storage: The OpenCL C type of an element in memory.
+        order: Rank in type promotion.
+        compute: The OpenCL C type in which kernels calculate; None: `storage`.
+
     Attributes:
         kind: `b` (bool), `u` (unsigned), `i` (signed) or `f` (floating).
         storage: The OpenCL C type of an element in memory.
         compute: The OpenCL C type in which kernels calculate: float for half types, else `storage`.
         numpy: The NumPy dtype. NumPy has no bfloat16, so arrays hold its bits as uint16.
         order: Rank in type promotion.
+
+    Example:
+        >>> wg.float16.itemsize, wg.float16.is_floating_point
+        (2, True)
     """
 
     __slots__ = ("compute", "itemsize", "kind", "name", "numpy", "order", "storage")
@@ -96,12 +108,33 @@ _default = float32
 
 
 def default_dtype() -> DType:
-    """Return the dtype of tensors made from Python floats (`get_default_dtype`)."""
+    """Return the dtype of tensors made from Python floats (`get_default_dtype`).
+
+    Returns:
+        `DType`.
+
+    Example:
+        >>> wg.get_default_dtype()
+        weftgrad.float32
+    """
     return _default
 
 
 def set_default_dtype(dtype: DType) -> None:
-    """Set the dtype of tensors made from Python floats. Raises `DTypeError` unless it is a floating type."""
+    """Set the dtype of tensors made from Python floats.
+
+    Args:
+        dtype: Floating dtype.
+
+    Raises:
+        DTypeError: Unless it is a floating type.
+
+    Example:
+        >>> wg.set_default_dtype(wg.float64)
+        >>> wg.tensor([0.5]).dtype
+        weftgrad.float64
+        >>> wg.set_default_dtype(wg.float32)
+    """
     global _default
     if not isinstance(dtype, DType) or not dtype.is_floating_point:
         raise DTypeError(f"the default dtype must be a floating type, not {dtype!r}")

@@ -106,6 +106,13 @@ class UnknownDevice(DeviceError, ValueError):
 class OutOfMemoryError(DeviceError, MemoryError):
     """The device's memory, or the limit set on it, is exhausted.
 
+    Args:
+        requested: Bytes of the failed allocation.
+        in_use: Bytes of live tensors on the device.
+        cached: Bytes that the device's pools hold in free pieces.
+        limit: The pools' limit in bytes, or None.
+        device: Name of the device.
+
     Attributes:
         requested: Bytes of the failed allocation.
         in_use: Bytes of live tensors on the device.

@@ -23,7 +23,15 @@ _MIN_TF32_ARCHITECTURE = 80  # the first one with tf32
 
 
 def get_float32_matmul_precision() -> str:
-    """Return the current setting: "highest" (the default), "high" or "medium"."""
+    """Return the current setting: "highest" (the default), "high" or "medium".
+
+    Returns:
+        Text.
+
+    Example:
+        >>> wg.get_float32_matmul_precision()
+        'highest'
+    """
     return _setting
 
 
@@ -35,6 +43,9 @@ def set_float32_matmul_precision(precision: str) -> None:
 
     Raises:
         ArgumentError: Any other value.
+
+    Example:
+        >>> wg.set_float32_matmul_precision('highest')
     """
     global _setting
     if precision not in _SETTINGS:

@@ -95,7 +95,11 @@ class Tensor(TensorMethods):
         raise NotImplementedError
 
     def more(self) -> Extra:
-        """Return this tensor's `Extra`; create it if there is none."""
+        """Return this tensor's `Extra`; create it if there is none.
+
+        Returns:
+            `Extra`.
+        """
         if self.extra is None:
             self.extra = Extra()
         return self.extra

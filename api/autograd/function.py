@@ -131,6 +131,16 @@ class Function:
 
     @staticmethod
     def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        """Compute the output. Subclasses override this static method.
+
+        Args:
+            ctx: The `FunctionCtx` of the call. It is missing if the subclass defines `setup_context`.
+            *args: Arguments of `apply`.
+            **kwargs: `apply` passes none.
+
+        Returns:
+            A tensor, or a tuple of tensors.
+        """
         raise NotImplementedError("a Function defines forward(ctx, ...)")
 
     @staticmethod
@@ -141,11 +151,51 @@ class Function:
             ctx: The `FunctionCtx` of the call.
             inputs: Arguments of `apply`.
             output: Result of `forward`.
+
+        Example:
+            >>> class Square(wg.autograd.Function):
+            ...     @staticmethod
+            ...     def forward(x):
+            ...         return x * x
+            ...     @staticmethod
+            ...     def setup_context(ctx, inputs, output):
+            ...         ctx.save_for_backward(*inputs)
+            ...     @staticmethod
+            ...     def backward(ctx, grad):
+            ...         (x,) = ctx.saved_tensors
+            ...         return 2 * x * grad
+            ...
+            >>> x = wg.tensor(3.0, requires_grad=True)
+            >>> wg.autograd.grad(Square.apply(x), x)
+            (tensor(6.),)
         """
         raise NotImplementedError("a Function that defines setup_context does so with (ctx, inputs, output)")
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
+        """Compute the gradients of the arguments. Subclasses override this static method.
+
+        Args:
+            ctx: The `FunctionCtx` of the call.
+            *grads: Gradient of each output. A missing gradient is zeros, or None after `set_materialize_grads(False)`.
+
+        Returns:
+            One gradient for each argument of `forward`, None for arguments without a gradient; a tuple if there are
+            several.
+
+        Example:
+            >>> class Negate(wg.autograd.Function):
+            ...     @staticmethod
+            ...     def forward(ctx, x):
+            ...         return -x
+            ...     @staticmethod
+            ...     def backward(ctx, grad):
+            ...         return -grad
+            ...
+            >>> x = wg.tensor(3.0, requires_grad=True)
+            >>> wg.autograd.grad(Negate.apply(x), x)
+            (tensor(-1.),)
+        """
         raise NotImplementedError("a Function defines backward(ctx, *grads)")
 
     @classmethod
@@ -161,6 +211,18 @@ class Function:
         Raises:
             GradientError: From backward, if `backward` does not return one gradient for each argument, or a gradient's
                 shape does not fit.
+
+        Example:
+            >>> class Negate(wg.autograd.Function):
+            ...     @staticmethod
+            ...     def forward(ctx, x):
+            ...         return -x
+            ...     @staticmethod
+            ...     def backward(ctx, grad):
+            ...         return -grad
+            ...
+            >>> Negate.apply(wg.tensor(3.0))
+            tensor(-3.)
         """
         ctx = FunctionCtx()
         refresh_views(*args)

@@ -44,6 +44,14 @@ def install() -> None:
     """Let `Tensor(...)` accept sizes or data; the result has the default dtype and device."""
 
     def read(*values: Any) -> Any:
+        """Return storage, layout and start of the tensor that `Tensor(*values)` creates.
+
+        Args:
+            *values: Sizes or data; unused parameters of `Tensor.__init__` have their default values.
+
+        Returns:
+            Storage, layout, and offset of the first element in bytes.
+        """
         args = [a for a, absent in zip(values, _INIT_DEFAULTS, strict=True) if a is not absent]
         tensor = build(args, dtypes.default_dtype())
         return tensor.storage, tensor.meta, tensor.start

@@ -20,7 +20,18 @@ _set = {"enabled": False, "warn_only": False}
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Store the setting; all algorithms are deterministic anyway. Raises `ArgumentError` unless both are bools."""
+    """Store the setting; all algorithms are deterministic anyway.
+
+    Args:
+        mode: The setting that `are_deterministic_algorithms_enabled` returns.
+        warn_only: The setting that `is_deterministic_algorithms_warn_only_enabled` returns.
+
+    Raises:
+        ArgumentError: Unless both are bools.
+
+    Example:
+        >>> wg.use_deterministic_algorithms(False)
+    """
     for name, value in (("mode", mode), ("warn_only", warn_only)):
         if not isinstance(value, bool):
             raise ArgumentError(f"use_deterministic_algorithms: {name} must be True or False, not {value!r}")
@@ -28,17 +39,48 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Return the mode set with `use_deterministic_algorithms`."""
+    """Return the mode set with `use_deterministic_algorithms`.
+
+    Returns:
+        Python bool; False at first.
+
+    Example:
+        >>> wg.use_deterministic_algorithms(True)
+        >>> wg.are_deterministic_algorithms_enabled()
+        True
+        >>> wg.use_deterministic_algorithms(False)
+    """
     return _set["enabled"]
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Return the `warn_only` set with `use_deterministic_algorithms`."""
+    """Return the `warn_only` set with `use_deterministic_algorithms`.
+
+    Returns:
+        Python bool; False at first.
+
+    Example:
+        >>> wg.is_deterministic_algorithms_warn_only_enabled()
+        False
+    """
     return _set["warn_only"]
 
 
 def set_deterministic_debug_mode(debug_mode: Any) -> None:
-    """Set the mode by number or name: 0 "default", 1 "warn", 2 "error". Raises `ArgumentError` for other values."""
+    """Set the mode by number or name: 0 "default", 1 "warn", 2 "error".
+
+    Args:
+        debug_mode: Number or name.
+
+    Raises:
+        ArgumentError: For other values.
+
+    Example:
+        >>> wg.set_deterministic_debug_mode('warn')
+        >>> wg.get_deterministic_debug_mode()
+        1
+        >>> wg.set_deterministic_debug_mode('default')
+    """
     is_known_mode = (
         debug_mode in _MODES if isinstance(debug_mode, str) else type(debug_mode) is int and 0 <= debug_mode <= 2
     )
@@ -49,5 +91,13 @@ def set_deterministic_debug_mode(debug_mode: Any) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
-    """Return 0, 1 or 2; see `set_deterministic_debug_mode`."""
+    """Return 0, 1 or 2; see `set_deterministic_debug_mode`.
+
+    Returns:
+        Python int.
+
+    Example:
+        >>> wg.get_deterministic_debug_mode()
+        0
+    """
     return 0 if not _set["enabled"] else 1 if _set["warn_only"] else 2

@@ -20,7 +20,22 @@ __all__ = [
 
 
 class Stream:
-    """A queue of work on a device, executed in order, with a memory pool of its own."""
+    """A queue of work on a device, executed in order, with a memory pool of its own.
+
+    Args:
+        device: The device; None: the default device.
+        priority: Accepted for compatibility with PyTorch; `cuda.Stream` uses it.
+        _stream: Internal stream to use instead of a new one.
+
+    Example:
+        >>> stream = wg.Stream('cpu')
+        >>> with stream:
+        ...     x = wg.ones(2, device='cpu')
+        ...
+        >>> stream.synchronize()
+        >>> stream.query()
+        True
+    """
 
     def __init__(self, device: Any = None, *, priority: int = 0, _stream: Any = None):
         self.device = to_device(device)
@@ -28,26 +43,55 @@ class Stream:
         self._previous_streams: list[Any] = []  # the stream to restore when a `with` block ends
 
     def synchronize(self) -> None:
-        """Wait until all queued work is done. Raises `IndexOutOfRange` if a deferred bounds check failed."""
+        """Wait until all queued work is done.
+
+        Raises:
+            IndexOutOfRange: If a deferred bounds check failed.
+        """
         self._stream.synchronize()
         deferred.check_ready(self.device, wait=False)
 
     def query(self) -> bool:
-        """Return True if all queued work is done."""
+        """Return True if all queued work is done.
+
+        Returns:
+            Python bool.
+        """
         return bool(self._stream.query())
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Record `event` (a new one by default) at the end of the queued work, and return it."""
+        """Record an event at the end of the queued work.
+
+        Args:
+            event: The event; None: a new one.
+
+        Returns:
+            The event.
+
+        Raises:
+            ArgumentError: If the event was recorded on another device.
+        """
         event = event or Event(device=self.device)
         self._stream.record_event(event._event_on(self.device))
         return event
 
     def wait_event(self, event: Event) -> None:
-        """Let later work on this stream wait for `event`, without blocking the host."""
+        """Let later work on this stream wait for `event`, without blocking the host.
+
+        Args:
+            event: The event.
+
+        Raises:
+            ArgumentError: If the event was recorded on another device.
+        """
         self._stream.wait_event(event._event_on(self.device))
 
     def wait_stream(self, other: Stream) -> None:
-        """Let later work on this stream wait for the work now queued on `other`."""
+        """Let later work on this stream wait for the work now queued on `other`.
+
+        Args:
+            other: The other stream, on the same device.
+        """
         self.wait_event(other.record_event())
 
     def __enter__(self) -> Stream:
@@ -68,7 +112,19 @@ class Stream:
 
 
 class Event:
-    """A point in a stream. With `enable_timing`, the time between two of them can be read."""
+    """A point in a stream. With `enable_timing`, the time between two of them can be read.
+
+    Args:
+        enable_timing: Whether the device records the event's time.
+        device: The device; None: the device of the stream that first records the event.
+
+    Example:
+        >>> event = wg.Event(device='cpu')
+        >>> event.record()
+        >>> event.synchronize()
+        >>> event.query()
+        True
+    """
 
     def __init__(self, enable_timing: bool = False, device: Any = None):
         self.enable_timing = enable_timing
@@ -88,15 +144,33 @@ class Event:
         return self.device or entered_device() or to_device(None)
 
     def record(self, stream: Stream | None = None) -> None:
-        """Record the event at the end of the work queued on `stream` (default: the current stream of its device)."""
+        """Record the event at the end of the work queued on a stream.
+
+        Args:
+            stream: The stream; None: the current stream of the event's device.
+
+        Raises:
+            ArgumentError: If the event was recorded on another device.
+        """
         (stream or current_stream(self._resolve_device())).record_event(self)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let later work on `stream` (default: the current stream of the event's device) wait for this event."""
+        """Let later work on a stream wait for this event, without blocking the host.
+
+        Args:
+            stream: The stream; None: the current stream of the event's device.
+
+        Raises:
+            ArgumentError: If the event was recorded on another device.
+        """
         (stream or current_stream(self._resolve_device())).wait_event(self)
 
     def query(self) -> bool:
-        """Return True if the work before the event is done."""
+        """Return True if the work before the event is done.
+
+        Returns:
+            Python bool; True for an event that was never recorded.
+        """
         return self._event is None or bool(self._event.query())
 
     def synchronize(self) -> None:
@@ -106,7 +180,17 @@ class Event:
             deferred.check_ready(self.device, wait=False)  # type: ignore[arg-type]
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Return the milliseconds from this event to `end_event`. Both need `enable_timing=True`."""
+        """Return the milliseconds from this event to `end_event`. Both need `enable_timing=True`.
+
+        Args:
+            end_event: The later event.
+
+        Returns:
+            Python float.
+
+        Raises:
+            ArgumentError: If one of the events was not recorded.
+        """
         if self._event is None or end_event._event is None:
             raise ArgumentError("elapsed_time: both events must have been recorded")
         return float(self._event.elapsed_time(end_event._event))
@@ -344,5 +428,18 @@ def set_memory_limit(limit: int | None, device: Any = None) -> None:
 
 
 def launches(device: Any = None) -> int:
-    """Return the number of kernels that this process has launched on the device."""
+    """Return the number of kernels that this process has launched on the device.
+
+    Args:
+        device: The device; None: the default device.
+
+    Returns:
+        Python int.
+
+    Example:
+        >>> before = wg.launches('cpu')
+        >>> x = wg.ones(2, device='cpu') + 1
+        >>> wg.launches('cpu') > before
+        True
+    """
     return int(to_device(device).driver.launches)  # type: ignore[attr-defined]

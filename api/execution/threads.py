@@ -24,10 +24,20 @@ def _positive(function: str, number: int) -> int:
 def set_num_threads(number: int) -> None:
     """Let at most `number` threads, including the calling one, compute a kernel on `cpu`.
 
-    Raises `ArgumentError` unless `number` is a positive int. No more threads than cores are used.
+    No more threads than cores are used.
 
     Args:
         number: At least 1.
+
+    Raises:
+        ArgumentError: Unless `number` is a positive int.
+
+    Example:
+        >>> number = wg.get_num_threads()
+        >>> wg.set_num_threads(1)
+        >>> wg.get_num_threads()
+        1
+        >>> wg.set_num_threads(number)
     """
     _set["within"] = _positive("set_num_threads", number)
     native.limit_helpers(min(number - 1, 0xFFFF))
@@ -52,11 +62,26 @@ def get_num_threads() -> int:
 def set_num_interop_threads(number: int) -> None:
     """Store PyTorch's number of inter-op threads. It has no effect: ops run one after another.
 
-    Raises `ArgumentError` unless `number` is a positive int.
+    Args:
+        number: At least 1.
+
+    Raises:
+        ArgumentError: Unless `number` is a positive int.
+
+    Example:
+        >>> wg.set_num_interop_threads(1)
     """
     _set["across"] = _positive("set_num_interop_threads", number)
 
 
 def get_num_interop_threads() -> int:
-    """Return the value set with `set_num_interop_threads`, or 1."""
+    """Return the value set with `set_num_interop_threads`, or 1.
+
+    Returns:
+        Python int.
+
+    Example:
+        >>> wg.get_num_interop_threads()
+        1
+    """
     return _set.get("across", 1)

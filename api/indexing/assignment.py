@@ -101,7 +101,23 @@ def copy_if_aliased(value: Tensor, target: Tensor) -> Tensor:
 
 
 def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """Set the elements where `mask` (bool, broadcast) is true to a number or a 0-d tensor, in place."""
+    """Set the elements where `mask` (bool, broadcast) is true to a number or a 0-d tensor, in place.
+
+    Args:
+        mask: bool tensor that broadcasts to this tensor's shape.
+        value: Number, or a tensor of shape `()`.
+
+    Returns:
+        This tensor.
+
+    Raises:
+        DTypeError: If `mask` is not bool.
+        ShapeError: If `value` is a tensor with dimensions.
+
+    Example:
+        >>> wg.zeros(3).masked_fill_(wg.tensor([True, False, True]), 5)
+        tensor([5., 0., 5.])
+    """
     if mask.meta.dtype is not bool_:
         raise DTypeError(f"masked_fill_: the mask must be bool, not {mask.meta.dtype.name}; convert it with .bool()")
     if isinstance(value, Tensor):

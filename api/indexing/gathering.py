@@ -75,7 +75,25 @@ def take_along_dim(
 ) -> Tensor:
     """Gather along `dim`; the other dimensions of `input` and `indices` broadcast.
 
-    Without `dim` both are flattened. Negative indices count from the end. Raises `IndexOutOfRange`.
+    Args:
+        input: Tensor.
+        indices: int64 tensor with as many dimensions as `input`; negative indices count from the end.
+        dim: The dimension; None flattens both tensors.
+        out: Tensor to write the result to.
+        axis: NumPy's name for `dim`.
+
+    Returns:
+        Tensor of the broadcast shape, with the size of `indices` along `dim`.
+
+    Raises:
+        IndexOutOfRange: An index is out of range.
+        ShapeError: The numbers of dimensions differ, or the shapes do not broadcast.
+
+    Example:
+        >>> x = wg.tensor([[3, 1], [2, 4]])
+        >>> wg.take_along_dim(x, x.argsort(1), 1)
+        tensor([[1, 3],
+                [2, 4]])
     """
     only_tensors("take_along_dim", input, indices)
     if axis is not None:
@@ -110,6 +128,9 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
         dim: The dimension to index.
         index: Integer vector.
         out: Tensor to write the result to.
+
+    Returns:
+        Tensor with the size of `index` along `dim`.
 
     Raises:
         IndexOutOfRange: A position is out of range.
@@ -156,7 +177,18 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """Return a view of `length` elements of dimension `dim`, from `start` on.
 
-    `start` is an int or a 0-d integer tensor, whose value the host waits for.
+    Args:
+        input: Tensor.
+        dim: The dimension; negative values count from the last.
+        start: An int, or a 0-d integer tensor, whose value the host waits for.
+        length: Number of elements.
+
+    Returns:
+        A view of `input`.
+
+    Example:
+        >>> wg.narrow(wg.tensor([1, 2, 3, 4]), 0, 1, 2)
+        tensor([2, 3])
     """
     return ops.narrow(input, dim, start.__index__() if isinstance(start, Tensor) else start, length)
 
@@ -185,7 +217,23 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
 def embedding(
     weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Tensor:
-    """Call `nn.functional.embedding` with the arguments of `torch.embedding`; `padding_idx=-1` means none."""
+    """Call `nn.functional.embedding` with the arguments of `torch.embedding`.
+
+    Args:
+        weight: Table of shape `(num_embeddings, embedding_dim)`.
+        indices: Integer tensor of any shape.
+        padding_idx: Row that gets no gradient; -1: none.
+        scale_grad_by_freq: Divide gradients by the frequency of the row in `indices`.
+        sparse: Must be False.
+
+    Returns:
+        Tensor of shape `(*indices.shape, embedding_dim)`.
+
+    Example:
+        >>> wg.embedding(wg.tensor([[1.0, 2.0], [3.0, 4.0]]), wg.tensor([1, 0]))
+        tensor([[3., 4.],
+                [1., 2.]])
+    """
     padding_row = None if padding_idx == -1 else padding_idx
     return _embedding(indices, weight, padding_row, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
 
@@ -206,6 +254,9 @@ def nonzero(
         input: Tensor.
         out: Tensor to write the result to.
         as_tuple: Whether to return a vector for each dimension.
+
+    Returns:
+        int64 tensor of shape `(count, ndim)`; with `as_tuple`, a tuple of `ndim` vectors.
 
     Example:
         >>> wg.nonzero(wg.tensor([0, 5, 0, 7]))
@@ -330,7 +381,22 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """Do `masked_scatter` in place."""
+    """Do `masked_scatter` in place.
+
+    Args:
+        mask: bool tensor that broadcasts to this tensor's shape.
+        source: Tensor with at least as many elements as `mask` has true ones.
+
+    Returns:
+        This tensor.
+
+    Raises:
+        ShapeError: If `source` has too few elements.
+
+    Example:
+        >>> wg.zeros(3).masked_scatter_(wg.tensor([True, False, True]), wg.tensor([5.0, 6.0]))
+        tensor([5., 0., 6.])
+    """
     _, expanded_mask = _broadcast_mask(self, mask, "masked_scatter_")
     mask_positions = positions(expanded_mask)
     count = mask_positions.meta.numel

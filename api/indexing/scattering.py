@@ -115,10 +115,17 @@ def scatter_(
         value: A number, instead of `src`.
         reduce: None to overwrite (the last write wins), "add" or "multiply".
 
+    Returns:
+        This tensor.
+
     Raises:
         IndexOutOfRange: An index is out of range.
         ShapeError: `src` has no value for some index.
         DTypeError: `src` has another dtype than `self`.
+
+    Example:
+        >>> wg.zeros(3).scatter_(0, wg.tensor([0, 2]), wg.tensor([5.0, 6.0]))
+        tensor([5., 0., 6.])
     """
     op, source = _select_scatter_op(src, value, reduce, "scatter_")
     return _scatter_in_place(op, self, dim, index, source, "scatter_")
@@ -129,6 +136,23 @@ def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """Add `src` in place: `self[i][index[i][j][k]][k] += src[i][j][k]` for 3 dimensions and `dim=1`.
 
     Values are added in the order of the indices, so the same call gives the same bits. See `scatter_`.
+
+    Args:
+        dim: The dimension that `index` indexes.
+        index: Integer tensor with as many dimensions as this tensor.
+        src: Tensor of this tensor's dtype, at least as large as `index` in every dimension.
+
+    Returns:
+        This tensor.
+
+    Raises:
+        IndexOutOfRange: An index is out of range.
+        ShapeError: `src` has no value for some index.
+        DTypeError: `src` has another dtype.
+
+    Example:
+        >>> wg.zeros(3).scatter_add_(0, wg.tensor([2, 2]), wg.tensor([5.0, 6.0]))
+        tensor([ 0.,  0., 11.])
     """
     only_tensors("scatter_add_", src)
     return _scatter_in_place("scatter_add", self, dim, index, src, "scatter_add_")
@@ -237,7 +261,26 @@ def _scale_source(source: Tensor, alpha: Any, where: str) -> Tensor:
 
 @accept_axis
 def index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
-    """Add `alpha` times the slices of `source` to the slices at `index` of `dim`, in place, in index order."""
+    """Add `alpha` times the slices of `source` to the slices at `index` of `dim`, in place, in index order.
+
+    Args:
+        dim: The dimension; negative values count from the last.
+        index: Integer vector of positions along `dim`.
+        source: Tensor of this tensor's dtype, whose slices along `dim` are added.
+        alpha: Factor of `source`.
+
+    Returns:
+        This tensor.
+
+    Raises:
+        IndexOutOfRange: A position is out of range.
+        ShapeError: `source` has another shape than the slices.
+        DTypeError: `source` has another dtype.
+
+    Example:
+        >>> wg.zeros(3).index_add_(0, wg.tensor([2, 2]), wg.tensor([5.0, 6.0]))
+        tensor([ 0.,  0., 11.])
+    """
     return _update_slices_in_place(
         _put_add_at, self, dim, index, _scale_source(source, alpha, "index_add_"), "index_add_"
     )
@@ -245,14 +288,48 @@ def index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 
 @accept_axis
 def index_copy_(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """Copy the slices of `source` to the slices at `index` of `dim`, in place; the last write wins."""
+    """Copy the slices of `source` to the slices at `index` of `dim`, in place; the last write wins.
+
+    Args:
+        dim: The dimension; negative values count from the last.
+        index: Integer vector of positions along `dim`.
+        source: Tensor of this tensor's dtype, whose slices along `dim` are copied.
+
+    Returns:
+        This tensor.
+
+    Raises:
+        IndexOutOfRange: A position is out of range, or `source` has another shape than the slices.
+        DTypeError: `source` has another dtype.
+
+    Example:
+        >>> wg.zeros(3).index_copy_(0, wg.tensor([0, 2]), wg.tensor([5.0, 6.0]))
+        tensor([5., 0., 6.])
+    """
     only_tensors("index_copy_", source)
     return _update_slices_in_place(_put_at, self, dim, index, source, "index_copy_")
 
 
 @accept_axis
 def index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """Fill the slices at `index` with a number or a 0-d tensor, in place; negative indices count from the end."""
+    """Fill the slices at `index` with a number or a 0-d tensor, in place; negative indices count from the end.
+
+    Args:
+        dim: The dimension; negative values count from the last.
+        index: Integer vector of positions along `dim`; negative ones count from the end.
+        value: Number, or a tensor of shape `()`.
+
+    Returns:
+        This tensor.
+
+    Raises:
+        IndexOutOfRange: A position is out of range.
+        ShapeError: `value` is a tensor with dimensions.
+
+    Example:
+        >>> wg.zeros(3).index_fill_(0, wg.tensor([0, -1]), 7)
+        tensor([7., 0., 7.])
+    """
     only_tensors("index_fill_", self, index)
     axis_index = layout.normalize_dim(dim, self.meta.ndim, "index_fill_")
     shape = self.meta.shape or (1,)
@@ -449,6 +526,9 @@ def scatter_reduce(
         include_self: Whether the values of `input` take part. Positions that `index` does not name keep their values.
         out: Tensor to write the result to.
 
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
     Raises:
         IndexOutOfRange: An index is out of range.
         ShapeError: Shapes do not fit.
@@ -467,7 +547,22 @@ def scatter_reduce(
 def scatter_reduce_(
     self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """Do `scatter_reduce` in place."""
+    """Do `scatter_reduce` in place.
+
+    Args:
+        dim: The dimension that `index` indexes.
+        index: Integer tensor with as many dimensions as this tensor.
+        src: Tensor of this tensor's dtype, at least as large as `index` in every dimension.
+        reduce: "sum", "prod", "mean", "amax" or "amin".
+        include_self: Whether the values of this tensor take part.
+
+    Returns:
+        This tensor.
+
+    Example:
+        >>> wg.zeros(3).scatter_reduce_(0, wg.tensor([2, 2]), wg.tensor([5.0, 6.0]), 'amax')
+        tensor([0., 0., 6.])
+    """
     return _scatter_reduce(self, dim, index, src, reduce, include_self, "scatter_reduce_", True)
 
 
@@ -518,7 +613,22 @@ def index_reduce(
 def index_reduce_(
     self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """Do `index_reduce` in place."""
+    """Do `index_reduce` in place.
+
+    Args:
+        dim: The dimension; negative values count from the last.
+        index: Integer vector of positions along `dim`.
+        source: Tensor of this tensor's dtype, whose slices along `dim` are used.
+        reduce: "prod", "mean", "amax" or "amin".
+        include_self: Whether the values of this tensor take part.
+
+    Returns:
+        This tensor.
+
+    Example:
+        >>> wg.zeros(3).index_reduce_(0, wg.tensor([2, 2]), wg.tensor([5.0, 6.0]), 'amax')
+        tensor([0., 0., 6.])
+    """
     return _index_reduce(self, dim, index, source, reduce, include_self, "index_reduce_", True)
 
 
@@ -533,9 +643,17 @@ def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         source: As many elements as `index`, of the dtype of `self`.
         accumulate: Whether to add instead of overwriting.
 
+    Returns:
+        This tensor.
+
     Raises:
         IndexOutOfRange: A position is out of range, or `source` has another number of elements.
         DTypeError: The dtypes differ.
+
+    Example:
+        >>> wg.zeros(2, 2).put_(wg.tensor([0, -1]), wg.tensor([5.0, 6.0]))
+        tensor([[5., 0.],
+                [0., 6.]])
     """
     only_tensors("put_", self, index, source)
     if index.meta.numel != source.meta.numel:

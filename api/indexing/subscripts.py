@@ -396,7 +396,20 @@ def _put_slices(tensor: Tensor, items: tuple[Any, ...], value: Any, accumulate: 
 
 
 def index_put_(self: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
-    """Do `self[indices] = values` in place. With `accumulate`, add instead, once for each time a position occurs."""
+    """Do `self[indices] = values` in place.
+
+    Args:
+        indices: Indices of the first dimensions, such as int64 or bool tensors.
+        values: Number, or a tensor that broadcasts to the indexed shape.
+        accumulate: Add instead, once for each time a position occurs.
+
+    Returns:
+        This tensor.
+
+    Example:
+        >>> wg.zeros(3).index_put_((wg.tensor([1, 1]),), wg.tensor([5.0, 6.0]), accumulate=True)
+        tensor([ 0., 11.,  0.])
+    """
     items = tuple(indices)
     if _basic_statics(self, items) is None:
         _put_slices(self, items, values, accumulate)
@@ -411,7 +424,21 @@ def index_put_(self: Tensor, indices: Sequence[Any], values: Any, accumulate: bo
 
 
 def index_put(input: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
-    """Return a copy of `input` with `values` at `indices`; see `index_put_`."""
+    """Return a copy of `input` with `values` at `indices`; see `index_put_`.
+
+    Args:
+        input: Tensor.
+        indices: Indices of the first dimensions, such as int64 or bool tensors.
+        values: Number, or a tensor that broadcasts to the indexed shape.
+        accumulate: Add instead, once for each time a position occurs.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.index_put(wg.zeros(3), (wg.tensor([0, 2]),), wg.tensor([5.0, 6.0]))
+        tensor([5., 0., 6.])
+    """
     return index_put_(clone(input), indices, values, accumulate)
 
 

@@ -256,7 +256,29 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """Convolve, or convolve transposed, in `weight.ndim - 2` spatial dimensions (1 to 3). See `conv2d`."""
+    """Convolve, or convolve transposed, in `weight.ndim - 2` spatial dimensions (1 to 3). See `conv2d`.
+
+    Args:
+        input: `(N, C, *)` or `(C, *)` with 1 to 3 spatial dimensions.
+        weight: `(out, C / groups, *kernel)`; transposed `(C, out / groups, *kernel)`.
+        bias: `(out)` or None.
+        stride: Step of the kernel in each spatial dimension.
+        padding: Zeros added at both ends of each spatial dimension.
+        dilation: Distance of the kernel's elements in each spatial dimension.
+        transposed: Whether to compute a transposed convolution.
+        output_padding: Elements added at one end of a transposed convolution's result.
+        groups: Number of groups of channels that are convolved separately.
+
+    Returns:
+        Tensor with `out` channels.
+
+    Raises:
+        ShapeError: If the weight has fewer than 3 or more than 5 dimensions, or shapes do not fit.
+
+    Example:
+        >>> wg.convolution(wg.ones(1, 1, 4), wg.ones(1, 1, 2), None, [1], [0], [1], False, [0], 1)
+        tensor([[[2., 2., 2.]]])
+    """
     rank = weight.meta.ndim - 2
     if rank not in (1, 2, 3):
         raise ShapeError(f"convolution: the weight must have 3, 4 or 5 dimensions, its shape is {_shape(weight.meta)}")

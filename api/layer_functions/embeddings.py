@@ -85,7 +85,25 @@ def embedding(
 
 
 def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0) -> Tensor:
-    """Scale down the rows of `weight` at `indices` to a norm of at most `max_norm`, in place."""
+    """Scale down the rows of `weight` at `indices` to a norm of at most `max_norm`, in place.
+
+    Args:
+        weight: Table of shape `(num_embeddings, embedding_dim)`.
+        indices: Integer tensor of any shape.
+        max_norm: Largest norm of a row.
+        norm_type: Order of the norm.
+
+    Returns:
+        `weight`.
+
+    Raises:
+        IndexOutOfRange: An index is out of range.
+
+    Example:
+        >>> wg.embedding_renorm_(wg.tensor([[3.0, 4.0], [30.0, 40.0]]), wg.tensor([0]), 2.5)
+        tensor([[ 1.5000,  2.0000],
+                [30.0000, 40.0000]])
+    """
     only_tensors("embedding_renorm_", weight, indices)
     _check_table(weight, None, False, "embedding_renorm_")
     check_bounds(indices, weight.meta.shape[0], "embedding_renorm_")

@@ -27,7 +27,27 @@ def fractional_max_pool2d_with_indices(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return `fractional_max_pool2d` and the int64 positions `row * W + column` of the maxima."""
+    """Return `fractional_max_pool2d` and the int64 positions `row * W + column` of the maxima.
+
+    Args:
+        input: `(N, C, H, W)` or `(C, H, W)`, floating.
+        kernel_size: Window size, one int or two.
+        output_size: Spatial size of the result, one int or two. Pass this or `output_ratio`.
+        output_ratio: Ratio of output to input size, one number or two.
+        return_indices: Ignored: positions are always returned.
+        _random_samples: `(N, C, 2)` numbers in [0, 1) that determine the windows of each channel; None: random ones.
+
+    Returns:
+        (maxima, positions), both of shape `(N, C, *output_size)` or `(C, *output_size)`.
+
+    Raises:
+        ShapeError: Shapes or sizes do not fit.
+        ArgumentError: Not exactly one of `output_size` and `output_ratio` is passed.
+
+    Example:
+        >>> wg.nn.functional.fractional_max_pool2d_with_indices(wg.ones(1, 4, 4), 2, output_size=2)[1].shape
+        weftgrad.Size([1, 2, 2])
+    """
     return _fractional_max_pool(
         "fractional_max_pool2d", 2, input, kernel_size, output_size, output_ratio, _random_samples
     )
@@ -37,7 +57,27 @@ def fractional_max_pool3d_with_indices(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return `fractional_max_pool3d` and the int64 positions of the maxima in their volume."""
+    """Return `fractional_max_pool3d` and the int64 positions of the maxima in their volume.
+
+    Args:
+        input: `(N, C, D, H, W)` or `(C, D, H, W)`, floating.
+        kernel_size: Window size, one int or three.
+        output_size: Spatial size of the result, one int or three. Pass this or `output_ratio`.
+        output_ratio: Ratio of output to input size, one number or three.
+        return_indices: Ignored: positions are always returned.
+        _random_samples: `(N, C, 3)` numbers in [0, 1) that determine the windows of each channel; None: random ones.
+
+    Returns:
+        (maxima, positions), both of shape `(N, C, *output_size)` or `(C, *output_size)`.
+
+    Raises:
+        ShapeError: Shapes or sizes do not fit.
+        ArgumentError: Not exactly one of `output_size` and `output_ratio` is passed.
+
+    Example:
+        >>> wg.nn.functional.fractional_max_pool3d_with_indices(wg.ones(1, 4, 4, 4), 2, output_size=2)[1].shape
+        weftgrad.Size([1, 2, 2, 2])
+    """
     return _fractional_max_pool(
         "fractional_max_pool3d", 3, input, kernel_size, output_size, output_ratio, _random_samples
     )
@@ -72,9 +112,17 @@ def fractional_max_pool2d(
         return_indices: Whether to return also the int64 positions `row * W + column` of the maxima.
         _random_samples: `(N, C, 2)` numbers in [0, 1) that determine the windows of each channel; random by default.
 
+    Returns:
+        Tensor of shape `(N, C, *output_size)` or `(C, *output_size)`; with `return_indices`, also the positions.
+
     Raises:
         ShapeError: Shapes or sizes do not fit.
         ArgumentError: Not exactly one of `output_size` and `output_ratio` is given.
+
+    Example:
+        >>> wg.nn.functional.fractional_max_pool2d(wg.ones(1, 4, 4), 2, output_size=2)
+        tensor([[[1., 1.],
+                 [1., 1.]]])
     """
     pooled = _fractional_max_pool(
         "fractional_max_pool2d", 2, input, kernel_size, output_size, output_ratio, _random_samples
@@ -101,9 +149,26 @@ def fractional_max_pool3d(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
-    """Do the same as `fractional_max_pool2d` for `(N, C, D, H, W)` or `(C, D, H, W)`.
+    """Do the same as `fractional_max_pool2d` in three spatial dimensions.
 
-    `_random_samples` is `(N, C, 3)`.
+    Args:
+        input: `(N, C, D, H, W)` or `(C, D, H, W)`, floating.
+        kernel_size: Window size, one int or three.
+        output_size: Spatial size of the result, one int or three. Pass this or `output_ratio`.
+        output_ratio: Ratio of output to input size, one number or three.
+        return_indices: Whether to return also the int64 positions of the maxima in their volume.
+        _random_samples: `(N, C, 3)` numbers in [0, 1) that determine the windows of each channel; None: random ones.
+
+    Returns:
+        Tensor of shape `(N, C, *output_size)` or `(C, *output_size)`; with `return_indices`, also the positions.
+
+    Raises:
+        ShapeError: Shapes or sizes do not fit.
+        ArgumentError: Not exactly one of `output_size` and `output_ratio` is passed.
+
+    Example:
+        >>> wg.nn.functional.fractional_max_pool3d(wg.ones(1, 4, 4, 4), 2, output_size=2).shape
+        weftgrad.Size([1, 2, 2, 2])
     """
     pooled = _fractional_max_pool(
         "fractional_max_pool3d", 3, input, kernel_size, output_size, output_ratio, _random_samples

@@ -65,6 +65,13 @@ def lstm(
         ShapeError: Shapes do not fit together.
         DTypeError: Dtypes differ or are not floating.
         DeviceError: Operands are on different devices.
+
+    Example:
+        >>> state = wg.zeros(1, 2, 5)
+        >>> weights = [wg.ones(20, 3), wg.ones(20, 5)]
+        >>> output, h, c = wg.lstm(wg.ones(7, 2, 3), (state, state), weights, False, 1, 0.0, False, False)
+        >>> output.shape, h.shape
+        (weftgrad.Size([7, 2, 5]), weftgrad.Size([1, 2, 5]))
     """
     out, h_n, c_n = _run_network(
         "lstm", input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first
@@ -286,13 +293,20 @@ def lstm_cell(
         hx: Previous states `(h, c)`, each `(N, hidden)` or `(hidden,)`.
         w_ih: `(4 * hidden, input_size)`; the gates' rows in the order input, forget, cell, output.
         w_hh: `(4 * hidden, hidden)`.
-        b_ih: `(4 * hidden,)` or None, as is `b_hh`.
+        b_ih: `(4 * hidden,)` or None.
+        b_hh: `(4 * hidden,)` or None.
 
     Returns:
         The new states `(h, c)`.
 
     Raises:
         ShapeError: Shapes do not fit together; `DTypeError` and `DeviceError` for dtypes and devices.
+
+    Example:
+        >>> state = wg.zeros(2, 5)
+        >>> h, c = wg.lstm_cell(wg.ones(2, 3), (state, state), wg.ones(20, 3), wg.ones(20, 5))
+        >>> h.shape, c.shape
+        (weftgrad.Size([2, 5]), weftgrad.Size([2, 5]))
     """
     h, c = _cell("lstm", input, tuple(hx), w_ih, w_hh, b_ih, b_hh)
     return h, c
@@ -308,13 +322,18 @@ def gru_cell(
         hx: Previous state, `(N, hidden)` or `(hidden,)`.
         w_ih: `(3 * hidden, input_size)`; the gates' rows in the order reset, update, new.
         w_hh: `(3 * hidden, hidden)`.
-        b_ih: `(3 * hidden,)` or None, as is `b_hh`.
+        b_ih: `(3 * hidden,)` or None.
+        b_hh: `(3 * hidden,)` or None.
 
     Returns:
         The new state, of the shape of `hx`.
 
     Raises:
         ShapeError: Shapes do not fit together; `DTypeError` and `DeviceError` for dtypes and devices.
+
+    Example:
+        >>> wg.gru_cell(wg.ones(2, 3), wg.zeros(2, 5), wg.ones(15, 3), wg.ones(15, 5)).shape
+        weftgrad.Size([2, 5])
     """
     return _cell("gru", input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
 
@@ -322,9 +341,26 @@ def gru_cell(
 def rnn_tanh_cell(
     input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
 ) -> Tensor:
-    """Compute one step of an Elman network: tanh(w_ih input + b_ih + w_hh hx + b_hh), for `(N, input)` or `(input,)`.
+    """Compute one step of an Elman network: tanh(w_ih input + b_ih + w_hh hx + b_hh).
 
-    Raises `ShapeError`, `DTypeError` or `DeviceError` for operands that do not fit together.
+    Args:
+        input: `(N, input_size)` or `(input_size,)`.
+        hx: Previous state, `(N, hidden)` or `(hidden,)`.
+        w_ih: `(hidden, input_size)`.
+        w_hh: `(hidden, hidden)`.
+        b_ih: `(hidden,)` or None.
+        b_hh: `(hidden,)` or None.
+
+    Returns:
+        The new state, of the shape of `hx`.
+
+    Raises:
+        ShapeError: Shapes do not fit together; `DTypeError` and `DeviceError` for dtypes and devices.
+
+    Example:
+        >>> wg.rnn_tanh_cell(wg.zeros(2, 3), wg.zeros(2, 1), wg.ones(1, 3), wg.ones(1, 1))
+        tensor([[0.],
+                [0.]])
     """
     return _cell("rnn_tanh", input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
 
@@ -332,7 +368,27 @@ def rnn_tanh_cell(
 def rnn_relu_cell(
     input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
 ) -> Tensor:
-    """Compute one step of an Elman network with ReLU; see `rnn_tanh_cell`."""
+    """Compute one step of an Elman network with ReLU: relu(w_ih input + b_ih + w_hh hx + b_hh).
+
+    Args:
+        input: `(N, input_size)` or `(input_size,)`.
+        hx: Previous state, `(N, hidden)` or `(hidden,)`.
+        w_ih: `(hidden, input_size)`.
+        w_hh: `(hidden, hidden)`.
+        b_ih: `(hidden,)` or None.
+        b_hh: `(hidden,)` or None.
+
+    Returns:
+        The new state, of the shape of `hx`.
+
+    Raises:
+        ShapeError: Shapes do not fit together; `DTypeError` and `DeviceError` for dtypes and devices.
+
+    Example:
+        >>> wg.rnn_relu_cell(wg.ones(2, 3), wg.zeros(2, 1), wg.ones(1, 3), wg.ones(1, 1))
+        tensor([[3.],
+                [3.]])
+    """
     return _cell("rnn_relu", input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
 
 

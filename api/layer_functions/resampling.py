@@ -135,18 +135,71 @@ def _sizes(size: Any, scale_factor: Any, spatial: tuple[int, ...]) -> tuple[tupl
 def upsample(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
 ) -> Tensor:
-    """Call `interpolate` under its older name."""
+    """Call `interpolate` under its older name. Warns.
+
+    Args:
+        input: `(N, C, *)`, floating.
+        size: Spatial size of the result, one int or one per dimension. Pass this or `scale_factor`.
+        scale_factor: Ratio of output to input size, one number or one per dimension.
+        mode: See `interpolate`.
+        align_corners: See `interpolate`.
+
+    Returns:
+        Tensor of shape `(N, C, *size)`.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter('ignore')
+        ...     wg.nn.functional.upsample(wg.tensor([[[1.0, 2.0]]]), scale_factor=2)
+        ...
+        tensor([[[1., 1., 2., 2.]]])
+    """
     warnings.warn("nn.functional.upsample is interpolate's older name; use that", stacklevel=2)
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """Call `interpolate` with mode "nearest"."""
+    """Call `interpolate` with mode "nearest". Warns.
+
+    Args:
+        input: `(N, C, *)`, floating.
+        size: Spatial size of the result, one int or one per dimension. Pass this or `scale_factor`.
+        scale_factor: Ratio of output to input size, one number or one per dimension.
+
+    Returns:
+        Tensor of shape `(N, C, *size)`.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter('ignore')
+        ...     wg.nn.functional.upsample_nearest(wg.tensor([[[1.0, 2.0]]]), scale_factor=2)
+        ...
+        tensor([[[1., 1., 2., 2.]]])
+    """
     warnings.warn("nn.functional.upsample_nearest is older; use interpolate", stacklevel=2)
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """Call `interpolate` with mode "bilinear" and `align_corners=True`."""
+    """Call `interpolate` with mode "bilinear" and `align_corners=True`. Warns.
+
+    Args:
+        input: `(N, C, H, W)`, floating.
+        size: Spatial size of the result, one int or two. Pass this or `scale_factor`.
+        scale_factor: Ratio of output to input size, one number or two.
+
+    Returns:
+        Tensor of shape `(N, C, *size)`.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter('ignore')
+        ...     wg.nn.functional.upsample_bilinear(wg.tensor([[[[1.0, 2.0]]]]), size=(1, 3))
+        ...
+        tensor([[[[1.0000, 1.5000, 2.0000]]]])
+    """
     warnings.warn("nn.functional.upsample_bilinear is older; use interpolate", stacklevel=2)
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)

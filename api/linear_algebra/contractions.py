@@ -42,9 +42,16 @@ def einsum(*args: Any) -> Tensor:
         *args: The equation, then the operands (or one list of them). Or the sublist form: each operand followed by a
             list of its dimensions' numbers (0 to 51, or `...`), and optionally such a list for the result.
 
+    Returns:
+        Tensor with the dimensions of the result's letters.
+
     Raises:
         ShapeError: The equation does not fit the operands, or sizes differ (a size of 1 broadcasts).
         ArgumentError: No arguments.
+
+    Example:
+        >>> wg.einsum('ij,j->i', wg.tensor([[1, 2], [3, 4]]), wg.tensor([10, 1]))
+        tensor([12, 34])
     """
     operands, terms, result = _parse_args(args)
     only_tensors("einsum", *operands)
@@ -268,6 +275,10 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, out: Tensor | None = None)
     Raises:
         ShapeError: Sizes differ (a size of 1 broadcasts), or `dims` is invalid.
         IndexOutOfRange: A dimension does not exist.
+
+    Example:
+        >>> wg.tensordot(wg.tensor([[1, 2], [3, 4]]), wg.tensor([[1, 0], [0, 1]]), dims=2)
+        tensor(5)
     """
     only_tensors("tensordot", a, b)
     if isinstance(dims, Tensor):

@@ -34,8 +34,15 @@ def addbmm(
         alpha: Factor of the product.
         out: Tensor to write the result to.
 
+    Returns:
+        Tensor of shape `(N, P)`.
+
     Raises:
         ShapeError: The shapes do not fit.
+
+    Example:
+        >>> wg.addbmm(wg.tensor([[1.0]]), wg.ones(2, 1, 3), wg.ones(2, 3, 1))
+        tensor([[7.]])
     """
     only_tensors("addbmm", input, batch1, batch2)
     shape1, shape2 = batch1.meta.shape, batch2.meta.shape
@@ -53,9 +60,29 @@ def addbmm(
 def addr(
     input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
-    """Return `beta * input + alpha * outer(vec1, vec2)`, of shape `(n, m)` for vectors `(n,)` and `(m,)`.
+    """Return `beta * input + alpha * outer(vec1, vec2)`.
 
     With `beta=0`, NaN in `input` is ignored.
+
+    Args:
+        input: Broadcasts to `(n, m)`.
+        vec1: Vector `(n,)`.
+        vec2: Vector `(m,)`.
+        beta: Factor of `input`.
+        alpha: Factor of the product.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of shape `(n, m)`.
+
+    Raises:
+        ShapeError: `vec1` or `vec2` is not a vector, or `input` does not broadcast.
+        DTypeError: A factor is a float, and the operands are integers.
+
+    Example:
+        >>> wg.addr(wg.ones(2, 2), wg.tensor([1.0, 2.0]), wg.tensor([3.0, 4.0]))
+        tensor([[4., 5.],
+                [7., 9.]])
     """
     only_tensors("addr", input, vec1, vec2)
     if vec1.meta.ndim != 1 or vec2.meta.ndim != 1:
@@ -90,8 +117,16 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
         wrap: In a matrix with more rows than columns, leave one row out after the diagonal's end and start it again, as
             NumPy does.
 
+    Returns:
+        This tensor.
+
     Raises:
         ShapeError: Fewer than 2 dimensions, or more than 2 of unequal sizes (a `RuntimeError`).
+
+    Example:
+        >>> wg.zeros(2, 2).fill_diagonal_(5)
+        tensor([[5., 0.],
+                [0., 5.]])
     """
     shape, strides = self.meta.shape, self.meta.strides
     if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):

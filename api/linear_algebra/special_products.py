@@ -60,6 +60,10 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 
     Raises:
         ShapeError: The shapes do not fit.
+
+    Example:
+        >>> wg.bilinear(wg.tensor([1.0, 2.0]), wg.tensor([3.0]), wg.tensor([[[1.0], [10.0]]]))
+        tensor([63.])
     """
     only_tensors("bilinear", input1, input2, weight)
     batch_shape = input1.meta.shape[:-1]
@@ -103,6 +107,9 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor |
         other: Second factor, with as many dimensions.
         dim: The dimension; by default the first one of size 3.
         out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the broadcast shape.
 
     Raises:
         ShapeError: No such dimension, or different numbers of dimensions.
@@ -175,6 +182,9 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
     Args:
         tensors: Matrices; the first may be a vector, used as a row, and the last a vector, used as a column.
         out: Tensor to write the result to.
+
+    Returns:
+        Matrix; a vector or scalar if the first or last operand is a vector.
 
     Raises:
         ShapeError: Fewer than two operands, or shapes that do not fit.

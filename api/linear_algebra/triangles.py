@@ -67,12 +67,36 @@ def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
 
 
 def _tril_(self: Tensor, diagonal: int = 0) -> Tensor:
-    """Set the elements above a diagonal of the last two dimensions to 0, in place."""
+    """Set the elements above a diagonal of the last two dimensions to 0, in place.
+
+    Args:
+        diagonal: Diagonal: 0 is the main one, positive ones lie above it.
+
+    Returns:
+        This tensor.
+
+    Example:
+        >>> wg.ones(2, 2).tril_()
+        tensor([[1., 0.],
+                [1., 1.]])
+    """
     return _triangle("tril_", self, diagonal, True, self)
 
 
 def _triu_(self: Tensor, diagonal: int = 0) -> Tensor:
-    """Set the elements below a diagonal of the last two dimensions to 0, in place."""
+    """Set the elements below a diagonal of the last two dimensions to 0, in place.
+
+    Args:
+        diagonal: Diagonal: 0 is the main one, positive ones lie above it.
+
+    Returns:
+        This tensor.
+
+    Example:
+        >>> wg.ones(2, 2).triu_()
+        tensor([[1., 1.],
+                [0., 1.]])
+    """
     return _triangle("triu_", self, diagonal, False, self)
 
 

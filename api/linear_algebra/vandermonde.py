@@ -28,6 +28,11 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
     Raises:
         ShapeError: `x` is not a vector, or `N` is negative (a `RuntimeError`).
+
+    Example:
+        >>> wg.vander(wg.tensor([2, 3]), 3)
+        tensor([[4, 2, 1],
+                [9, 3, 1]])
     """
     only_tensors("vander", x)
     if x.meta.ndim != 1:

@@ -155,7 +155,30 @@ def triplet_margin_with_distance_loss(
     distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0, swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """Compute `triplet_margin_loss` with any distance function of two tensors; None means `pairwise_distance`."""
+    """Compute `triplet_margin_loss` with any distance function of two tensors.
+
+    Args:
+        anchor: Tensor of samples.
+        positive: Samples that should be near the anchor.
+        negative: Samples that should be far from it.
+        distance_function: Function of two tensors; None: `pairwise_distance`.
+        margin: Required difference of the distances, above 0.
+        swap: Use d(positive, negative) if it is smaller than d(anchor, negative).
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Returns:
+        Tensor of shape `()`; for `reduction="none"`, the loss of each sample.
+
+    Raises:
+        ArgumentError: If the margin is not positive, or `reduction` is unknown.
+        ShapeError: If numbers of dimensions differ.
+
+    Example:
+        >>> a, p, n = wg.tensor([0.0]), wg.tensor([2.0]), wg.tensor([1.0])
+        >>> loss = wg.nn.functional.triplet_margin_with_distance_loss
+        >>> loss(a, p, n, distance_function=lambda x, y: (x - y).abs())
+        tensor(2.)
+    """
     caller = "triplet_margin_with_distance_loss"
     check_reduction(reduction, caller)
     _check_triplet(caller, margin, (anchor, positive, negative))

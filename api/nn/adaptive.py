@@ -48,11 +48,19 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         Input `(N, in_features)` with target `(N)`, or `(in_features)` with `()`. The result is (output, loss): the
             targets'
         log-probabilities of the target's shape, and minus their mean.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
 
     Raises:
         ArgumentError: If cutoffs do not increase within (0, n_classes). It is also a `ValueError`.
         ShapeError: For other shapes. It is also a `RuntimeError`.
         IndexOutOfRange: For targets that are not classes. It is also a `RuntimeError`.
+
+    Example:
+        >>> layer = wg.nn.AdaptiveLogSoftmaxWithLoss(8, 10, cutoffs=[4])
+        >>> output, loss = layer(wg.ones(2, 8), wg.tensor([1, 7]))
+        >>> output.shape, loss.shape
+        (weftgrad.Size([2]), weftgrad.Size([]))
     """
 
     def __init__(
@@ -123,7 +131,14 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return _ASMoutput(output.squeeze(0) if is_single else output, loss)
 
     def log_prob(self, input: Tensor) -> Tensor:
-        """Return the log-probabilities of all classes: `(N, in_features)` to `(N, n_classes)`."""
+        """Return the log-probabilities of all classes.
+
+        Args:
+            input: `(N, in_features)`.
+
+        Returns:
+            Tensor of shape `(N, n_classes)`.
+        """
         head = F.log_softmax(self.head(input), 1)
         log_probs = [_ops.narrow(head, 1, 0, self.shortlist_size)]
         for i, cluster in enumerate(self.tail):
@@ -131,9 +146,15 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return joining.cat(log_probs, 1)
 
     def predict(self, input: Tensor) -> Tensor:
-        """Return the most probable class of each row: `(N, in_features)` to int64 `(N)`.
+        """Return the most probable class of each row.
 
         Only rows for which the head predicts a cluster are computed further; the host waits for their indices.
+
+        Args:
+            input: `(N, in_features)`.
+
+        Returns:
+            int64 tensor of shape `(N,)`.
         """
         predicted = _ops.argmax(self.head(input), 1)
         rows = _ops.ge(predicted, self.shortlist_size).nonzero().flatten()

@@ -438,7 +438,12 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """Deprecated alias of `NLLLoss`."""
+    """Deprecated alias of `NLLLoss`.
+
+    Args:
+        *args: Arguments of `NLLLoss`.
+        **kwargs: Arguments of `NLLLoss`.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any):
         warnings.warn("NLLLoss2d is deprecated: NLLLoss does the same", FutureWarning, stacklevel=2)

@@ -15,44 +15,157 @@ __all__ = ["angle", "conj", "is_complex", "is_conj", "is_neg", "real", "resolve_
 
 
 def is_complex(input: Tensor) -> bool:
-    """Return False: there are no complex dtypes."""
+    """Return False: there are no complex dtypes.
+
+    Args:
+        input: Tensor.
+
+    Returns:
+        False.
+
+    Raises:
+        ArgumentError: If `input` is not a tensor.
+
+    Example:
+        >>> wg.is_complex(wg.ones(2))
+        False
+    """
     only_tensors("is_complex", input)
     return False
 
 
 def is_conj(input: Tensor) -> bool:
-    """Return False: there are no complex dtypes."""
+    """Return False: there are no complex dtypes.
+
+    Args:
+        input: Tensor.
+
+    Returns:
+        False.
+
+    Raises:
+        ArgumentError: If `input` is not a tensor.
+
+    Example:
+        >>> wg.is_conj(wg.ones(2))
+        False
+    """
     return is_complex(input)
 
 
 def is_neg(input: Tensor) -> bool:
-    """Return False: there are no lazily negated tensors."""
+    """Return False: there are no lazily negated tensors.
+
+    Args:
+        input: Tensor.
+
+    Returns:
+        False.
+
+    Raises:
+        ArgumentError: If `input` is not a tensor.
+
+    Example:
+        >>> wg.is_neg(wg.ones(2))
+        False
+    """
     return is_complex(input)
 
 
 def real(input: Tensor) -> Tensor:
-    """Return `input` itself, which is real."""
+    """Return `input` itself, which is real.
+
+    Args:
+        input: Tensor.
+
+    Returns:
+        `input`.
+
+    Raises:
+        ArgumentError: If `input` is not a tensor.
+
+    Example:
+        >>> wg.real(wg.tensor([1.0, 2.0]))
+        tensor([1., 2.])
+    """
     only_tensors("real", input)
     return input
 
 
 def conj(input: Tensor) -> Tensor:
-    """Return `input` itself: a real number is its own conjugate."""
+    """Return `input` itself: a real number is its own conjugate.
+
+    Args:
+        input: Tensor.
+
+    Returns:
+        `input`.
+
+    Raises:
+        ArgumentError: If `input` is not a tensor.
+
+    Example:
+        >>> wg.conj(wg.tensor([1.0, 2.0]))
+        tensor([1., 2.])
+    """
     return real(input)
 
 
 def resolve_conj(input: Tensor) -> Tensor:
-    """Return `input` itself: there are no lazily conjugated tensors."""
+    """Return `input` itself: there are no lazily conjugated tensors.
+
+    Args:
+        input: Tensor.
+
+    Returns:
+        `input`.
+
+    Raises:
+        ArgumentError: If `input` is not a tensor.
+
+    Example:
+        >>> wg.resolve_conj(wg.tensor([1.0, 2.0]))
+        tensor([1., 2.])
+    """
     return real(input)
 
 
 def resolve_neg(input: Tensor) -> Tensor:
-    """Return `input` itself: there are no lazily negated tensors."""
+    """Return `input` itself: there are no lazily negated tensors.
+
+    Args:
+        input: Tensor.
+
+    Returns:
+        `input`.
+
+    Raises:
+        ArgumentError: If `input` is not a tensor.
+
+    Example:
+        >>> wg.resolve_neg(wg.tensor([1.0, 2.0]))
+        tensor([1., 2.])
+    """
     return real(input)
 
 
 def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Return the angle of real numbers: 0 if not negative, pi if negative, NaN for NaN."""
+    """Return the angle of real numbers: 0 if not negative, pi if negative, NaN for NaN.
+
+    Args:
+        input: Tensor; integers become the default floating dtype.
+        out: Tensor to write the result to.
+
+    Returns:
+        Floating tensor of the shape of `input`.
+
+    Raises:
+        ArgumentError: If `input` is not a tensor.
+
+    Example:
+        >>> wg.angle(wg.tensor([1.0, -1.0]))
+        tensor([0.0000, 3.1416])
+    """
     only_tensors("angle", input)
     x = input if input.is_floating_point() else input.to(dtypes.default_dtype())
     output = functions.where(x.isnan(), x, functions.where(x < 0, math.pi, ops.zero_like(x)))

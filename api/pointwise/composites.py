@@ -51,6 +51,11 @@ def cov(
     Raises:
         ShapeError: The shapes do not fit.
         ArgumentError: `fweights` are not integers.
+
+    Example:
+        >>> wg.cov(wg.tensor([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]]))
+        tensor([[ 1., -2.],
+                [-2.,  4.]])
     """
     only_tensors("cov", input)
     if input.ndim > 2:
@@ -250,7 +255,21 @@ def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def positive(input: Tensor) -> Tensor:
-    """Return `input` itself. Raises `ArgumentError` for bool."""
+    """Return `input` itself.
+
+    Args:
+        input: Tensor.
+
+    Returns:
+        `input`.
+
+    Raises:
+        ArgumentError: If `input` is bool, or not a tensor.
+
+    Example:
+        >>> wg.positive(wg.tensor([-1, 2]))
+        tensor([-1,  2])
+    """
     only_tensors("positive", input)
     if input.meta.dtype is dtypes.bool_:
         raise ArgumentError("positive: bool tensors have no sign")
@@ -270,6 +289,10 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     Raises:
         ArgumentError: The positions are not integers.
         ShapeError: The shape is invalid.
+
+    Example:
+        >>> wg.unravel_index(wg.tensor([1, 5]), (2, 3))
+        (tensor([0, 1]), tensor([1, 2]))
     """
     only_tensors("unravel_index", indices)
     if indices.dtype.kind not in "ui":
@@ -299,12 +322,38 @@ def detach(input: Tensor) -> Tensor:
 
 
 def is_nonzero(input: Tensor) -> bool:
-    """Return True if the single element is not 0. Raises `ShapeError` for more than one element."""
+    """Return True if the single element is not 0.
+
+    Args:
+        input: Tensor of one element.
+
+    Returns:
+        Python bool.
+
+    Raises:
+        ShapeError: If there is more than one element.
+
+    Example:
+        >>> wg.tensor([0.5]).is_nonzero()
+        True
+    """
     return bool(input)
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Return True if the shapes are equal."""
+    """Return True if the shapes are equal.
+
+    Args:
+        input: Tensor.
+        other: Tensor.
+
+    Returns:
+        Python bool.
+
+    Example:
+        >>> wg.is_same_size(wg.ones(2, 3), wg.zeros(2, 3))
+        True
+    """
     return input.meta.shape == other.meta.shape
 
 
@@ -343,9 +392,21 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     Elements keep their order in memory, starting from the tensor's first element. If the storage is too small, the
     tensor gets a new one, whose additional elements are uninitialised; it then shares no memory with its old views.
 
+    Args:
+        *sizes: The shape, as ints or as one sequence.
+        memory_format: None, `contiguous_format` or `preserve_format`.
+
+    Returns:
+        This tensor.
+
     Raises:
         GradientError: The tensor requires grad.
         NotSupported: `memory_format` is not contiguous.
+
+    Example:
+        >>> wg.arange(6).resize_(2, 2)
+        tensor([[0, 1],
+                [2, 3]])
     """
     if self.requires_grad:
         raise GradientError("resize_: changes a tensor's shape in place, which is not recorded; use reshape")
@@ -378,20 +439,70 @@ def _lies_within(view: Any, base: Any) -> bool:
 
 
 def resize_as_(self: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
-    """Call `resize_` with the shape of `other`."""
+    """Call `resize_` with the shape of `other`.
+
+    Args:
+        other: Tensor whose shape this tensor gets.
+        memory_format: None, `contiguous_format` or `preserve_format`.
+
+    Returns:
+        This tensor.
+
+    Raises:
+        GradientError: The tensor requires grad.
+
+    Example:
+        >>> wg.arange(6).resize_as_(wg.ones(2, 2))
+        tensor([[0, 1],
+                [2, 3]])
+    """
     return resize_(self, *other.shape, memory_format=memory_format)
 
 
 def as_strided(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """Call `Tensor.as_strided`."""
+    """Call `Tensor.as_strided`.
+
+    Args:
+        input: Tensor.
+        size: The shape.
+        stride: Distance between neighbours in each dimension, in elements, not negative.
+        storage_offset: Position of the first element in the storage, in elements; None: that of `input`.
+
+    Returns:
+        A view of the storage of `input`.
+
+    Raises:
+        ShapeError: If the view leaves the storage, or a stride is negative.
+
+    Example:
+        >>> wg.as_strided(wg.arange(4), (2, 2), (1, 2))
+        tensor([[0, 2],
+                [1, 3]])
+    """
     only_tensors("as_strided", input)
     return input.as_strided(size, stride, storage_offset)
 
 
 def clamp_(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """Call `Tensor.clamp_`."""
+    """Call `Tensor.clamp_`.
+
+    Args:
+        input: Tensor, which is changed.
+        min: Lower bound: a number, a tensor that broadcasts, or None.
+        max: Upper bound, likewise.
+
+    Returns:
+        `input`.
+
+    Raises:
+        ArgumentError: Both bounds are None.
+
+    Example:
+        >>> wg.clamp_(wg.tensor([-2.0, 3.0]), 0, 1)
+        tensor([0., 1.])
+    """
     only_tensors("clamp_", input)
     return input.clamp_(min, max)
 
@@ -400,31 +511,90 @@ clip_ = clamp_
 
 
 def detach_(input: Tensor) -> Tensor:
-    """Call `Tensor.detach_`."""
+    """Call `Tensor.detach_`.
+
+    Args:
+        input: Tensor, which is changed.
+
+    Returns:
+        `input`.
+
+    Example:
+        >>> wg.detach_(wg.ones(2, requires_grad=True) * 2)
+        tensor([2., 2.])
+    """
     only_tensors("detach_", input)
     return input.detach_()
 
 
 def fill_(input: Tensor, value: Any) -> Tensor:
-    """Call `Tensor.fill_`."""
+    """Call `Tensor.fill_`.
+
+    Args:
+        input: Tensor, which is changed.
+        value: Number, or a tensor of shape `()`.
+
+    Returns:
+        `input`.
+
+    Example:
+        >>> wg.fill_(wg.empty(2), 3)
+        tensor([3., 3.])
+    """
     only_tensors("fill_", input)
     return input.fill_(value)
 
 
 def zero_(input: Tensor) -> Tensor:
-    """Call `Tensor.zero_`."""
+    """Call `Tensor.zero_`.
+
+    Args:
+        input: Tensor, which is changed.
+
+    Returns:
+        `input`.
+
+    Example:
+        >>> wg.zero_(wg.ones(2))
+        tensor([0., 0.])
+    """
     only_tensors("zero_", input)
     return input.zero_()
 
 
 def get_device(input: Tensor) -> int:
-    """Call `Tensor.get_device`."""
+    """Call `Tensor.get_device`.
+
+    Args:
+        input: Tensor.
+
+    Returns:
+        Index of the device; -1 for `cpu`.
+
+    Example:
+        >>> wg.get_device(wg.ones(2, device='cpu'))
+        -1
+    """
     only_tensors("get_device", input)
     return input.get_device()
 
 
 def index_put_(input: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
-    """Call `Tensor.index_put_`."""
+    """Call `Tensor.index_put_`.
+
+    Args:
+        input: Tensor, which is changed.
+        indices: Indices of the first dimensions, such as int64 or bool tensors.
+        values: Number, or a tensor that broadcasts to the indexed shape.
+        accumulate: Add instead, once for each time a position occurs.
+
+    Returns:
+        `input`.
+
+    Example:
+        >>> wg.index_put_(wg.zeros(3), (wg.tensor([0, 2]),), wg.tensor([5.0, 6.0]))
+        tensor([5., 0., 6.])
+    """
     only_tensors("index_put_", input)
     return input.index_put_(indices, values, accumulate)
 

@@ -36,9 +36,21 @@ class FrexpResult(NamedTuple):
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return 0 where `input` is negative or NaN, 1 where it is positive, and `values` where it is 0; shapes broadcast.
 
+    Args:
+        input: Tensor.
+        values: Tensor of the same dtype, whose shape broadcasts with that of `input`.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the broadcast shape.
+
     Raises:
         DTypeError: The dtypes differ (a `RuntimeError`).
         GradientError: An operand requires grad; the function has no derivative.
+
+    Example:
+        >>> wg.heaviside(wg.tensor([-1.0, 0.0, 2.0]), wg.tensor(0.5))
+        tensor([0.0000, 0.5000, 1.0000])
     """
     only_tensors("heaviside", input, values)
     if input.meta.dtype is not values.meta.dtype:
@@ -55,7 +67,20 @@ def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Te
 
 
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Return `input * 2 ** other`; integers give the default floating dtype, as in PyTorch."""
+    """Return `input * 2 ** other`; integers give the default floating dtype, as in PyTorch.
+
+    Args:
+        input: Tensor.
+        other: Tensor of exponents, whose shape broadcasts with that of `input`.
+        out: Tensor to write the result to.
+
+    Returns:
+        Floating tensor of the broadcast shape.
+
+    Example:
+        >>> wg.ldexp(wg.tensor([1.0, 3.0]), wg.tensor([2, -1]))
+        tensor([4.0000, 1.5000])
+    """
     only_tensors("ldexp", input, other)
     power = ops.exp2(other)
     if input.meta.dtype.kind == "f" and other.meta.dtype.kind != "f":
@@ -70,9 +95,21 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     The result is `other` where both are equal, and NaN where either is NaN. Bit patterns of floating numbers, read as
     sign-magnitude integers, are ordered as the numbers are, so that neighbours differ by 1.
 
+    Args:
+        input: Floating tensor.
+        other: Floating tensor, whose shape broadcasts with that of `input`.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the broadcast shape and the promoted dtype.
+
     Raises:
         UnsupportedDType: The dtype is not floating.
         GradientError: An operand requires grad; the function has no derivative.
+
+    Example:
+        >>> wg.nextafter(wg.tensor([1.0]), wg.tensor([2.0])) - 1 == wg.finfo(wg.float32).eps
+        tensor([True])
     """
     from ..autograd import is_grad_enabled
     from .functions import result_type
@@ -110,11 +147,19 @@ def frexp(input: Tensor, *, out: Any = None) -> FrexpResult:
     Mantissas have a magnitude in [0.5, 1); 0, infinities and NaN are their own mantissas, with exponent 0. The result
     is exact, because `input` is only multiplied by powers of two.
 
+    Args:
+        input: Floating tensor.
+        out: Two tensors to write the results to.
+
     Returns:
         `(mantissa, exponent)`: the mantissa in the dtype of `input`, the exponent in int32.
 
     Raises:
         DTypeError: The dtype is not floating (a `RuntimeError`).
+
+    Example:
+        >>> wg.frexp(wg.tensor([6.0]))
+        FrexpResult(mantissa=tensor([0.7500]), exponent=tensor([3], dtype=weftgrad.int32))
     """
     only_tensors("frexp", input)
     if input.meta.dtype.kind != "f":
@@ -141,10 +186,25 @@ def frexp(input: Tensor, *, out: Any = None) -> FrexpResult:
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | None = None) -> Tensor:
     """Scale every slice `input.select(dim, i)` whose p-norm exceeds `maxnorm` down to the norm `maxnorm`.
 
-    Raises (all of them `RuntimeError`s):
+    Args:
+        input: Floating tensor with at least 2 dimensions.
+        p: Order of the norm, above 0.
+        dim: The dimension of the slices' positions; negative values count from the last.
+        maxnorm: Largest norm, at least 0.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Raises:
         ShapeError: Fewer than 2 dimensions.
         DomainError: `p` is not positive, or `maxnorm` is negative.
         DTypeError: The dtype is not floating.
+
+    Example:
+        >>> wg.renorm(wg.tensor([[3.0, 4.0], [30.0, 40.0]]), 2, 0, 10.0)
+        tensor([[3., 4.],
+                [6., 8.]])
     """
     only_tensors("renorm", input)
     if input.meta.ndim < 2:

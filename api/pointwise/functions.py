@@ -81,7 +81,21 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
 
 
 def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
-    """Return `input - alpha * other`, elementwise. Arguments, results and errors are those of `add`.
+    """Return `input - alpha * other`, elementwise.
+
+    Dtypes are promoted as in `add`.
+
+    Args:
+        input: Tensor or number of any dtype.
+        other: Tensor or number; its shape broadcasts with that of `input`.
+        alpha: Factor of `other`.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the broadcast shape and the promoted dtype.
+
+    Raises:
+        ShapeError: The shapes do not broadcast.
 
     Example:
         >>> wg.sub(wg.tensor([5.0, 7.0]), 2)
@@ -94,7 +108,20 @@ subtract = sub
 
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-    """Return `other - alpha * input`."""
+    """Return `other - alpha * input`.
+
+    Args:
+        input: Tensor or number of any dtype.
+        other: Tensor or number; its shape broadcasts with that of `input`.
+        alpha: Factor of `input`.
+
+    Returns:
+        Tensor of the broadcast shape and the promoted dtype.
+
+    Example:
+        >>> wg.rsub(wg.tensor([1.0, 2.0]), 10)
+        tensor([9., 8.])
+    """
     return ops.sub(other, input if alpha == 1 else _scale(input, alpha))
 
 
@@ -103,7 +130,19 @@ def _scale(value: Any, alpha: Any) -> Any:
 
 
 def add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-    """Add `alpha * other` in place."""
+    """Add `alpha * other` in place.
+
+    Args:
+        other: Tensor that broadcasts to this tensor's shape, or a number.
+        alpha: Factor of `other`.
+
+    Returns:
+        This tensor.
+
+    Example:
+        >>> wg.ones(2).add_(wg.tensor([1.0, 2.0]), alpha=10)
+        tensor([11., 21.])
+    """
     if alpha == 1:
         return ops.add_(self, other)
     if isinstance(other, Tensor):
@@ -112,7 +151,19 @@ def add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
 
 
 def sub_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-    """Subtract `alpha * other` in place."""
+    """Subtract `alpha * other` in place.
+
+    Args:
+        other: Tensor that broadcasts to this tensor's shape, or a number.
+        alpha: Factor of `other`.
+
+    Returns:
+        This tensor.
+
+    Example:
+        >>> wg.ones(2).sub_(wg.tensor([1.0, 2.0]), alpha=10)
+        tensor([ -9., -19.])
+    """
     return ops.sub_(self, other) if alpha == 1 else add_(self, other, alpha=-alpha)
 
 
@@ -152,7 +203,22 @@ divide = div
 
 
 def div_(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-    """Divide in place; see `div`."""
+    """Divide in place; see `div`.
+
+    Args:
+        other: Tensor that broadcasts to this tensor's shape, or a number.
+        rounding_mode: None, "floor" or "trunc".
+
+    Returns:
+        This tensor.
+
+    Raises:
+        ArgumentError: `rounding_mode` has another value.
+
+    Example:
+        >>> wg.tensor([1.0, 3.0]).div_(2)
+        tensor([0.5000, 1.5000])
+    """
     if rounding_mode is None:
         return ops.true_divide_(self, other)
     return self.copy_(div(self, other, rounding_mode=rounding_mode))
@@ -181,7 +247,21 @@ def polygamma(n: int, input: Any, *, out: Tensor | None = None) -> Tensor:
 
 
 def polygamma_(self: Tensor, n: int) -> Tensor:
-    """Compute `polygamma` in place."""
+    """Compute `polygamma` in place.
+
+    Args:
+        n: Order of the derivative, at least 0.
+
+    Returns:
+        This tensor.
+
+    Raises:
+        ArgumentError: `n` is negative or not an integer.
+
+    Example:
+        >>> wg.tensor([1.0]).polygamma_(1)
+        tensor([1.6449])
+    """
     _order(n)
     return self.copy_(polygamma(n, self))
 
@@ -222,7 +302,22 @@ clip = clamp
 
 
 def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """Limit the elements to [min, max] in place; see `clamp`."""
+    """Limit the elements to [min, max] in place; see `clamp`.
+
+    Args:
+        min: Lower bound: a number, a tensor that broadcasts, or None.
+        max: Upper bound, likewise.
+
+    Returns:
+        This tensor.
+
+    Raises:
+        ArgumentError: Both bounds are None.
+
+    Example:
+        >>> wg.tensor([-2.0, 3.0]).clamp_(0, 1)
+        tensor([0., 1.])
+    """
     if min is None and max is None:
         raise ArgumentError("clamp_: give min, max or both")
     if min is None:
@@ -381,7 +476,18 @@ def isneginf(input: Tensor) -> Tensor:
 
 
 def isreal(input: Tensor) -> Tensor:
-    """Return True for every element: there are no complex dtypes."""
+    """Return True for every element: there are no complex dtypes.
+
+    Args:
+        input: Tensor.
+
+    Returns:
+        bool tensor of the shape of `input`.
+
+    Example:
+        >>> wg.isreal(wg.tensor([1.0, float('nan')]))
+        tensor([True, True])
+    """
     return ops.eq(input, input).fill_(True)
 
 
@@ -451,7 +557,21 @@ def is_floating_point(input: Tensor) -> bool:
 
 
 def is_nonzero(input: Tensor) -> bool:
-    """Return True if the single element is not 0. Raises `ShapeError` for several elements."""
+    """Return True if the single element is not 0.
+
+    Args:
+        input: Tensor of one element.
+
+    Returns:
+        Python bool.
+
+    Raises:
+        ShapeError: For several elements.
+
+    Example:
+        >>> wg.is_nonzero(wg.tensor([0.5]))
+        True
+    """
     return bool(input)
 
 
@@ -516,7 +636,26 @@ def can_cast(source: DType, target: DType) -> bool:
 
 
 class finfo:
-    """The limits of a floating dtype."""
+    """The limits of a floating dtype.
+
+    Attributes:
+        max: Largest finite number; `min` is its negative.
+        eps: Difference between 1 and the next larger number.
+        tiny: Smallest positive normal number, also called `smallest_normal`.
+        resolution: Decimal resolution, such as 1e-6 for float32.
+        bits: Size of an element.
+        dtype: Name of the dtype.
+
+    Args:
+        dtype: The dtype; None: the default dtype.
+
+    Raises:
+        DTypeError: The dtype is not floating.
+
+    Example:
+        >>> wg.finfo(wg.float16).max, wg.finfo(wg.float16).eps
+        (65504.0, 0.0009765625)
+    """
 
     def __init__(self, dtype: Any = None):
         import numpy as np
@@ -539,7 +678,24 @@ class finfo:
 
 
 class iinfo:
-    """The limits of an integer dtype."""
+    """The limits of an integer dtype.
+
+    Attributes:
+        max: Largest number.
+        min: Smallest number.
+        bits: Size of an element.
+        dtype: Name of the dtype.
+
+    Args:
+        dtype: The dtype.
+
+    Raises:
+        DTypeError: The dtype is no integer dtype.
+
+    Example:
+        >>> wg.iinfo(wg.int8)
+        iinfo(min=-128, max=127, dtype=int8)
+    """
 
     def __init__(self, dtype: Any):
         import numpy as np

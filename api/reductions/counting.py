@@ -227,6 +227,13 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
         assume_unique: Ignored.
         invert: Whether to return the opposite.
 
+    Returns:
+        bool tensor of the shape of `elements`.
+
+    Raises:
+        ArgumentError: Neither of the two is a tensor.
+        DTypeError: One of the two is bool.
+
     Example:
         >>> wg.isin(wg.tensor([1, 2, 3]), wg.tensor([2, 5]))
         tensor([False,  True, False])
@@ -273,6 +280,9 @@ def searchsorted(
         side: "left" or "right", instead of `right`.
         sorter: int64 positions that sort an unsorted `sorted_sequence` along its last dimension.
         out: Tensor to write the result to.
+
+    Returns:
+        int64 tensor (int32 with `out_int32`) of the shape of `input`.
 
     Raises:
         ShapeError: The shapes do not fit.

@@ -19,7 +19,26 @@ def nansum(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
     axis: Any = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Sum along `dim`, treating NaN as 0. Integers and bool are summed in int64. The gradient of a NaN element is 0."""
+    """Sum along `dim`, treating NaN as 0.
+
+    Integers and bool are summed in int64. The gradient of a NaN element is 0.
+
+    Args:
+        input: Tensor.
+        dim: Dimension, or several; None: all.
+        keepdim: Whether reduced dimensions stay, with size 1.
+        dtype: Dtype in which elements are summed and returned; None: that of `input`, or int64.
+        out: Tensor to write the result to.
+        axis: NumPy's name for `dim`.
+        keepdims: NumPy's name for `keepdim`.
+
+    Returns:
+        Tensor without the reduced dimensions, unless `keepdim`.
+
+    Example:
+        >>> wg.nansum(wg.tensor([1.0, float('nan'), 2.0]))
+        tensor(3.)
+    """
     only_tensors("nansum", input)
     dim, keepdim = resolve_axis_aliases("nansum", dim, None, axis, keepdim, keepdims)
     output = ops.sum(_nan_to_zero(input), dim, keepdim, dtype=dtype)
@@ -32,7 +51,24 @@ def nanmean(
 ) -> Tensor:  # fmt: skip
     """Return the mean along `dim` of the elements that are not NaN; NaN where all are NaN.
 
-    Raises `DTypeError`, a `RuntimeError`, if the input or `dtype` is not floating.
+    Args:
+        input: Floating tensor.
+        dim: Dimension, or several; None: all.
+        keepdim: Whether reduced dimensions stay, with size 1.
+        dtype: Floating dtype in which elements are summed and returned; None: that of `input`.
+        out: Tensor to write the result to.
+        axis: NumPy's name for `dim`.
+        keepdims: NumPy's name for `keepdim`.
+
+    Returns:
+        Tensor without the reduced dimensions, unless `keepdim`.
+
+    Raises:
+        DTypeError: The input or `dtype` is not floating (a `RuntimeError`).
+
+    Example:
+        >>> wg.nanmean(wg.tensor([1.0, float('nan'), 2.0]))
+        tensor(1.5000)
     """
     only_tensors("nanmean", input)
     dim, keepdim = resolve_axis_aliases("nanmean", dim, None, axis, keepdim, keepdims)

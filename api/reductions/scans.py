@@ -58,6 +58,9 @@ def cumsum(
         out: Tensor to write the result to; its dtype is the dtype of the result.
         axis: NumPy's name for `dim`.
 
+    Returns:
+        Tensor of the shape of `input`.
+
     Raises:
         IndexOutOfRange: The dimension does not exist.
         NotSupported: The result would be bool.
@@ -94,12 +97,46 @@ def cumprod(
 
 
 def cumsum_(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: int | None = None) -> Tensor:
-    """Do `cumsum` in place, in the dtype of `input`. Raises `DTypeError` for another `dtype`."""
+    """Do `cumsum` in place, in the dtype of `input`.
+
+    Args:
+        input: Tensor, which is changed.
+        dim: The dimension to sum along.
+        dtype: The dtype of `input`, or None.
+        axis: NumPy's name for `dim`.
+
+    Returns:
+        `input`.
+
+    Raises:
+        DTypeError: `dtype` is another one.
+
+    Example:
+        >>> wg.tensor([1, 2, 3]).cumsum_(0)
+        tensor([1, 3, 6])
+    """
     return _in_place("cumsum", input, dim, dtype, axis)
 
 
 def cumprod_(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: int | None = None) -> Tensor:
-    """Do `cumprod` in place, in the dtype of `input`. Raises `DTypeError` for another `dtype`."""
+    """Do `cumprod` in place, in the dtype of `input`.
+
+    Args:
+        input: Tensor, which is changed.
+        dim: The dimension to multiply along.
+        dtype: The dtype of `input`, or None.
+        axis: NumPy's name for `dim`.
+
+    Returns:
+        `input`.
+
+    Raises:
+        DTypeError: `dtype` is another one.
+
+    Example:
+        >>> wg.tensor([1, 2, 3]).cumprod_(0)
+        tensor([1, 2, 6])
+    """
     return _in_place("cumprod", input, dim, dtype, axis)
 
 
@@ -155,6 +192,9 @@ def cummax(input: Tensor, dim: int | None = None, *, out: Any = None, axis: int 
         dim: The dimension to scan.
         out: Two tensors to write values and indices to; the second is int64.
         axis: NumPy's name for `dim`.
+
+    Returns:
+        A pair of `values` and int64 `indices`.
 
     Raises:
         IndexOutOfRange: The dimension does not exist.
@@ -264,6 +304,9 @@ def diff(
         out: Tensor to write the result to.
         axis: NumPy's name for `dim`.
 
+    Returns:
+        Tensor with `n` elements fewer along `dim`.
+
     Raises:
         ShapeError: The input has no dimensions, `n` is negative, or shapes differ outside of `dim`.
         ArgumentError: `n` is not an integer.
@@ -323,6 +366,9 @@ def trapezoid(
         dx: Distance between the points (default 1), if there is no `x`.
         dim: The dimension to integrate along; the result does not have it.
         axis: NumPy's name for `dim`.
+
+    Returns:
+        Tensor of the shape of `y` without `dim`.
 
     Raises:
         DTypeError: `y` or `x` is bool.

@@ -42,7 +42,19 @@ def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = 
 def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
     """Return log(softmax(input)) along a dimension, computed as x - max - log(sum(exp(x - max))).
 
-    Unlike `softmax(...).log()`, it does not underflow. Arguments and errors are those of `softmax`.
+    Unlike `softmax(...).log()`, it does not underflow.
+
+    Args:
+        input: Tensor of a floating dtype.
+        dim: Dimension; negative values count from the last.
+        dtype: Dtype to convert `input` to first; None: none.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the same shape.
+
+    Raises:
+        UnsupportedDType: `input` has integers, and `dtype` is None.
 
     Example:
         >>> wg.log_softmax(wg.tensor([0.0, -1000.0]), dim=0)

@@ -484,7 +484,11 @@ def quantile(
         keepdim: Whether to keep the dimension with size 1.
         interpolation: Value for a rank between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
         out: Tensor to write the result to.
-        axis: NumPy's name for `dim`, as `keepdims` for `keepdim`.
+        axis: NumPy's name for `dim`.
+        keepdims: NumPy's name for `keepdim`.
+
+    Returns:
+        Tensor without the reduced dimensions, unless `keepdim`, with a leading dimension for a vector `q`.
 
     Raises:
         DTypeError: The dtype is not float32 or float64, or `q` has another one.

@@ -32,14 +32,24 @@ __all__ = [
 
 
 class MaxResult(NamedTuple):
-    """The largest values and their int64 indices."""
+    """The largest values and their int64 indices.
+
+    Example:
+        >>> wg.max(wg.tensor([1, 5, 3]), 0)
+        MaxResult(values=tensor(5), indices=tensor(1))
+    """
 
     values: Tensor
     indices: Tensor
 
 
 class MinResult(NamedTuple):
-    """The smallest values and their int64 indices."""
+    """The smallest values and their int64 indices.
+
+    Example:
+        >>> wg.min(wg.tensor([1, 5, 3]), 0)
+        MinResult(values=tensor(1), indices=tensor(0))
+    """
 
     values: Tensor
     indices: Tensor
@@ -201,7 +211,11 @@ def var(
         keepdim: Whether to keep the reduced dimensions with size 1.
         correction: Number subtracted from n (default 1: Bessel's correction).
         out: Tensor to write the result to.
-        axis: NumPy's name for `dim`, as `keepdims` for `keepdim`.
+        axis: NumPy's name for `dim`.
+        keepdims: NumPy's name for `keepdim`.
+
+    Returns:
+        Tensor without the reduced dimensions, unless `keepdim`.
 
     Raises:
         DTypeError: The dtype is not floating.

@@ -124,9 +124,17 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
         dim1: First of the two dimensions of the result that have the diagonal.
         dim2: Second of the two.
 
+    Returns:
+        Tensor with one dimension more than `input`; the two new ones have size `n + |offset|`.
+
     Raises:
         IndexOutOfRange: The result does not have the dimension, or `input` is 0-d.
         ShapeError: The two dimensions are the same.
+
+    Example:
+        >>> wg.diag_embed(wg.tensor([1, 2]))
+        tensor([[1, 0],
+                [0, 2]])
     """
     only_tensors("diag_embed", input)
     ndim = input.meta.ndim + 1
@@ -143,7 +151,23 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 
 def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Return a matrix with the vector `input` on a diagonal, or a copy of a diagonal of the matrix `input`."""
+    """Return a matrix with the vector `input` on a diagonal, or a copy of a diagonal of the matrix `input`.
+
+    Args:
+        input: Vector or matrix.
+        diagonal: Diagonal: 0 is the main one, positive ones lie above it.
+        out: Tensor to write the result to.
+
+    Returns:
+        A matrix for a vector, a vector for a matrix.
+
+    Raises:
+        ShapeError: `input` is neither.
+
+    Example:
+        >>> wg.diag(wg.tensor([[1, 2], [3, 4]]))
+        tensor([1, 4])
+    """
     only_tensors("diag", input)
     if input.meta.ndim not in (1, 2):
         raise ShapeError(f"diag: takes a vector or a matrix, not shape {list(input.meta.shape)}")
@@ -155,7 +179,20 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
 
 
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
-    """Return a matrix with the flattened `input` on a diagonal."""
+    """Return a matrix with the flattened `input` on a diagonal.
+
+    Args:
+        input: Tensor.
+        offset: Diagonal: 0 is the main one, positive ones lie above it.
+
+    Returns:
+        Square matrix.
+
+    Example:
+        >>> wg.diagflat(wg.tensor([[1], [2]]))
+        tensor([[1, 0],
+                [0, 2]])
+    """
     only_tensors("diagflat", input)
     return diag_embed(views.reshape(input, (-1,)), offset)
 
@@ -172,24 +209,86 @@ def _scatter_at(where: str, input: Tensor, src: Tensor, path: ViewPath) -> Tenso
 
 
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """Return a copy of `input` with `src` on a diagonal. `src` has the shape of that diagonal."""
+    """Return a copy of `input` with `src` on a diagonal. `src` has the shape of that diagonal.
+
+    Args:
+        input: Tensor of at least 2 dimensions.
+        src: Tensor of the shape of `input.diagonal(offset, dim1, dim2)`.
+        offset: Diagonal: 0 is the main one, positive ones lie above it.
+        dim1: First dimension of the diagonal.
+        dim2: Second dimension of the diagonal.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.diagonal_scatter(wg.zeros(2, 2), wg.ones(2))
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
     return _scatter_at("diagonal_scatter", input, src, [("diagonal", (offset, dim1, dim2))])
 
 
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """Return a copy of `input` with `src` at `index` of dimension `dim`, which `src` does not have."""
+    """Return a copy of `input` with `src` at `index` of dimension `dim`, which `src` does not have.
+
+    Args:
+        input: Tensor.
+        src: Tensor of the shape of `input.select(dim, index)`.
+        dim: The dimension; negative values count from the last.
+        index: Position; negative positions count from the end.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.select_scatter(wg.zeros(2, 2), wg.ones(2), 0, 1)
+        tensor([[0., 0.],
+                [1., 1.]])
+    """
     return _scatter_at("select_scatter", input, src, [("select", (dim, index))])
 
 
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
-    """Return a copy of `input` with `src` in the slice `start:end:step` of dimension `dim`."""
+    """Return a copy of `input` with `src` in the slice `start:end:step` of dimension `dim`.
+
+    Args:
+        input: Tensor.
+        src: Tensor of the shape of that slice.
+        dim: The dimension; negative values count from the last.
+        start: First position of the slice; None: 0.
+        end: Position after the last one; None: the size.
+        step: Distance of the positions.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.slice_scatter(wg.zeros(4), wg.ones(2), 0, 1, 3)
+        tensor([0., 1., 1., 0.])
+    """
     return _scatter_at("slice_scatter", input, src, [("slice", (dim, start, end, step))])
 
 
 def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor | None = None) -> Tensor:
-    """Return a copy of `length` elements of dimension `dim`, from `start` on."""
+    """Return a copy of `length` elements of dimension `dim`, from `start` on.
+
+    Args:
+        input: Tensor.
+        dim: The dimension; negative values count from the last.
+        start: First position.
+        length: Number of elements.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor with size `length` in dimension `dim`.
+
+    Example:
+        >>> wg.narrow_copy(wg.arange(4), 0, 1, 2)
+        tensor([1, 2])
+    """
     output = ops.contiguous_copy(ops.narrow(input, dim, start, length))
     return output if out is None else copy_to_out(output, out, "narrow_copy")
 
@@ -200,8 +299,22 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor
 def block_diag(*tensors: Tensor) -> Tensor:
     """Return a block-diagonal matrix.
 
-    A vector counts as a row, a 0-d tensor as a 1 by 1 matrix. Dtypes are promoted. Raises `ShapeError` for tensors of
-    more than two dimensions.
+    A vector counts as a row, a 0-d tensor as a 1 by 1 matrix. Dtypes are promoted.
+
+    Args:
+        *tensors: Matrices, vectors and 0-d tensors on one device.
+
+    Returns:
+        Matrix; without tensors, one of shape `(1, 0)`.
+
+    Raises:
+        ShapeError: A tensor has more than two dimensions.
+        DeviceError: The tensors are on different devices.
+
+    Example:
+        >>> wg.block_diag(wg.tensor([[1, 2]]), wg.tensor(3))
+        tensor([[1, 2, 0],
+                [0, 0, 3]])
     """
     operands = list(tensors)
     only_tensors("block_diag", *operands)

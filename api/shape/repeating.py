@@ -95,6 +95,9 @@ def repeat_interleave(
         output_size: The sum of the counts, if known; otherwise the host waits for it.
         axis: NumPy's name for `dim`.
 
+    Returns:
+        Tensor with the sum of the counts as size of `dim`; a vector if `dim` is None.
+
     Raises:
         ShapeError: Counts are negative or do not fit.
         DTypeError: The counts are not int32 or int64.
@@ -185,6 +188,9 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
         shifts: Number of positions, one for each of `dims`.
         dims: Dimensions to roll; None rolls the flattened tensor and restores its shape.
 
+    Returns:
+        Tensor of the shape of `input`.
+
     Raises:
         ShapeError: There are not as many shifts as dims.
 
@@ -236,6 +242,9 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
         input: Tensor with at least two dimensions.
         k: Number of rotations; negative ones go the other way.
         dims: Two different dimensions.
+
+    Returns:
+        Tensor; the sizes of the two dimensions are swapped for an odd `k`.
 
     Raises:
         ShapeError: `dims` does not have two different dimensions.
@@ -300,6 +309,9 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         input: A vector.
         r: Number of elements in a combination.
         with_replacement: Whether an element may be taken several times.
+
+    Returns:
+        Matrix with `r` columns.
 
     Raises:
         ShapeError: The input is not a vector, or `r` is negative.

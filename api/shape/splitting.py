@@ -54,6 +54,9 @@ def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int 
             dimension's size.
         dim: The dimension to split.
 
+    Returns:
+        A tuple of views.
+
     Raises:
         ShapeError: Sizes are negative, or do not add up.
         ArgumentError: A size is not an integer.
@@ -95,12 +98,44 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
 
 
 def unsafe_split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> Pieces:
-    """Do the same as `split`: other than in PyTorch, in-place writes to the pieces are tracked."""
+    """Do the same as `split`: other than in PyTorch, in-place writes to the pieces are tracked.
+
+    Args:
+        input: Tensor.
+        split_size: Size of each piece, or a list of sizes.
+        dim: The dimension to split.
+
+    Returns:
+        A tuple of views.
+
+    Raises:
+        ShapeError: Sizes are negative, or do not add up.
+
+    Example:
+        >>> wg.unsafe_split(wg.arange(5), 2)
+        (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    """
     return split(input, split_size, dim)
 
 
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> Pieces:
-    """Do the same as `split_with_sizes`; see `unsafe_split`."""
+    """Do the same as `split_with_sizes`; see `unsafe_split`.
+
+    Args:
+        input: Tensor.
+        split_sizes: Size of each piece.
+        dim: The dimension to split.
+
+    Returns:
+        A tuple of views.
+
+    Raises:
+        ShapeError: Sizes are negative, or do not add up.
+
+    Example:
+        >>> wg.unsafe_split_with_sizes(wg.arange(5), [2, 3])
+        (tensor([0, 1]), tensor([2, 3, 4]))
+    """
     return split_with_sizes(input, split_sizes, dim)
 
 
@@ -130,7 +165,23 @@ def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: int | None = None) 
 
 
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> Pieces:
-    """Do the same as `chunk`; see `unsafe_split`."""
+    """Do the same as `chunk`; see `unsafe_split`.
+
+    Args:
+        input: Tensor.
+        chunks: Largest number of pieces.
+        dim: The dimension to split.
+
+    Returns:
+        A tuple of views.
+
+    Raises:
+        ShapeError: `chunks` is not positive.
+
+    Example:
+        >>> wg.unsafe_chunk(wg.arange(5), 3)
+        (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    """
     return chunk(input, chunks, dim)
 
 
@@ -151,8 +202,13 @@ def tensor_split(
         indices_or_sections: An int (number of pieces), a sequence of positions, or an int64 tensor with either (the
             host waits for its values).
         dim: The dimension to split.
-        indices: Name of `indices_or_sections` in one of PyTorch's overloads, as are `sections` and
-            `tensor_indices_or_sections`.
+        indices: Positions, under the name of one of PyTorch's overloads.
+        sections: Number of pieces, likewise.
+        tensor_indices_or_sections: int64 tensor with either, likewise.
+        axis: NumPy's name for `dim`.
+
+    Returns:
+        A tuple of views.
 
     Raises:
         ArgumentError: Not exactly one of the four arguments is given.

@@ -226,6 +226,11 @@ class Conversions(TensorBase):
 
         Returns:
             This tensor if it is there already, else a copy.
+
+        Example:
+            >>> if wg.cuda.is_available():
+            ...     x = wg.ones(2).cuda()
+            ...
         """
         return self.to(device=device if device is not None else "cuda:0")
 
@@ -237,6 +242,11 @@ class Conversions(TensorBase):
 
         Returns:
             Tensor on `cpu`.
+
+        Example:
+            >>> if wg.cuda.is_available():
+            ...     x = wg.ones(2, device='cpu').pin_memory()
+            ...
         """
         return host_data.pin_memory(self, to_device("cuda:0" if device is None else device))
 
@@ -664,6 +674,11 @@ class Conversions(TensorBase):
 
         Args:
             stream: The stream.
+
+        Example:
+            >>> if wg.cuda.is_available():
+            ...     wg.ones(2, device='cuda').record_stream(wg.cuda.Stream())
+            ...
         """
         if self.storage.block is not None:
             self.storage.block.pool.record_stream(self.storage.block, stream.record_event())

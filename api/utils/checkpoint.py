@@ -27,7 +27,13 @@ __all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "noop_conte
 
 
 class CheckpointError(GradientError):
-    """The second run of a checkpointed function differed from the first."""
+    """The second run of a checkpointed function differed from the first.
+
+    Example:
+        >>> from weftgrad.utils.checkpoint import CheckpointError
+        >>> issubclass(CheckpointError, RuntimeError)
+        True
+    """
 
 
 def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:

@@ -40,6 +40,9 @@ class _Cache:
 def cached() -> Iterator[None]:
     """Compute each parametrized tensor only once inside the context, when it is first read.
 
+    Returns:
+        Context manager.
+
     Example:
         >>> from weftgrad.nn.utils import parametrizations, parametrize
         >>> layer = parametrizations.weight_norm(wg.nn.Linear(2, 3))

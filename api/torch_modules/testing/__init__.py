@@ -192,7 +192,18 @@ _NO_FUNCTIONS = frozenset(f"{_FILES} {_SETTINGS}".split())
 def resolve_reference(name: str) -> Callable[..., Any]:
     """Import the function that a spec's `reference:` names: a public one of numpy, scipy.special or math.
 
-    Raises `ArgumentError` for any other name.
+    Args:
+        name: Name such as `numpy.sqrt`.
+
+    Returns:
+        The function.
+
+    Raises:
+        ArgumentError: For any other name.
+
+    Example:
+        >>> wg.testing.resolve_reference('math.hypot')(3, 4)
+        5.0
     """
     root = next((r for r in _ROOTS if name.startswith(f"{r}.")), None)
     parts = name.removeprefix(f"{root}.").split(".") if root else []
@@ -221,7 +232,14 @@ def _module(root: str | None) -> Any:
 
 
 def special_functions() -> Any:
-    """Return the module scipy.special. Raises ImportError if SciPy is not installed."""
+    """Return the module scipy.special.
+
+    Returns:
+        Module.
+
+    Raises:
+        ImportError: If SciPy is not installed.
+    """
     return _module("scipy.special")
 
 
@@ -234,6 +252,9 @@ def synthetic_device(index: int, capabilities: str, of: str = "opencl:0") -> Dev
         index: An index that no real device has.
         capabilities: Fields of `runtime.backends.protocol.Capabilities`, such as `style=gpu,fp64=0,max_group=64`.
         of: Name of the real device.
+
+    Returns:
+        `Device`.
     """
     from ..runtime.backends import opencl
 
