@@ -81,6 +81,10 @@ def existing_ops(owner: str = "") -> _Any:
 
     Returns:
         `ExistingOps`: functions, reserved names, and names of records.
+
+    Example:
+        >>> 'relu' in wg.ops.existing_ops().record_names
+        True
     """
     from .codegen.generate import ExistingOps
 

@@ -119,6 +119,10 @@ class OutOfMemoryError(DeviceError, MemoryError):
         cached: Bytes that the device's pools hold in free pieces that could not serve the request.
         limit: The pools' limit in bytes; None if only the driver's own applies.
         device: Name of the device.
+
+    Example:
+        >>> wg.OutOfMemoryError(4096, 1024, 0, 2048, 'cpu').requested
+        4096
     """
 
     def __init__(self, requested: int, in_use: int, cached: int, limit: int | None, device: str) -> None:

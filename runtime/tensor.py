@@ -51,6 +51,14 @@ class Extra:
 class Tensor(TensorMethods):
     """A tensor: storage, layout and autograd metadata.
 
+    Args:
+        storage: Memory; or, in a user's call, the first size or the data.
+        meta: Layout; or the second size.
+        start: Offset of the first element in bytes; or the third size.
+        needs: `requires_grad`.
+        node: The node of the call that computed the tensor; None for a leaf.
+        output: Which result of that call it is.
+
     Attributes:
         meta: Shape, strides, dtype and device.
         start: Offset of the first element in `storage.buffer`, in bytes.
@@ -58,6 +66,12 @@ class Tensor(TensorMethods):
         node: The node of the call that computed this tensor; None for a leaf.
         output: Which result of that call it is.
         extra: Rare attributes (see `Extra`), or None.
+
+    Example:
+        >>> wg.Tensor([1, 2])
+        tensor([1., 2.])
+        >>> wg.Tensor(2, 3).shape
+        weftgrad.Size([2, 3])
     """
 
     __slots__ = ("__dict__", "__weakref__", "extra", "meta", "needs", "node", "output", "start", "storage")
@@ -99,6 +113,10 @@ class Tensor(TensorMethods):
 
         Returns:
             `Extra`.
+
+        Example:
+            >>> wg.ones(2).more().hooks is None
+            True
         """
         if self.extra is None:
             self.extra = Extra()

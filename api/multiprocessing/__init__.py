@@ -48,7 +48,12 @@ _STRATEGIES = {"file_descriptor", "file_system"}
 
 
 class Process(_process.BaseProcess):  # type: ignore[no-redef]
-    """A process that starts by the method set with this module's `set_start_method`."""
+    """A process that starts by the method set with this module's `set_start_method`.
+
+    Example:
+        >>> wg.multiprocessing.Process(target=print).exitcode is None
+        True
+    """
 
     _start_method = None
 

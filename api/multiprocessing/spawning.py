@@ -30,6 +30,11 @@ class ProcessException(WorkerError):
         msg: Message.
         error_index: Index of the process.
         error_pid: Its process id.
+
+    Example:
+        >>> from weftgrad.multiprocessing import ProcessException
+        >>> ProcessException('process 1 failed', 1, 4711).error_index
+        1
     """
 
     def __init__(self, msg: str, error_index: int, error_pid: int):
@@ -43,7 +48,13 @@ class ProcessException(WorkerError):
 
 
 class ProcessRaisedException(ProcessException):
-    """A process raised an exception; the message contains its traceback."""
+    """A process raised an exception; the message contains its traceback.
+
+    Example:
+        >>> from weftgrad.multiprocessing import ProcessRaisedException
+        >>> str(ProcessRaisedException('process 0 raised an error', 0, 4711))
+        'process 0 raised an error'
+    """
 
 
 class ProcessExitedException(ProcessException):
@@ -55,6 +66,11 @@ class ProcessExitedException(ProcessException):
         error_pid: Its process id.
         exit_code: Exit code; negative for a signal.
         signal_name: Name of the signal, such as `SIGKILL`, or None.
+
+    Example:
+        >>> from weftgrad.multiprocessing import ProcessExitedException
+        >>> ProcessExitedException('process 0 was killed', 0, 4711, -9, 'SIGKILL').signal_name
+        'SIGKILL'
     """
 
     def __init__(self, msg: str, error_index: int, error_pid: int, exit_code: int, signal_name: str | None = None):
@@ -96,6 +112,11 @@ class ProcessContext:
     Args:
         processes: The processes, started.
         errors: One connection per process, which delivers the traceback of its exception.
+
+    Example:
+        >>> from weftgrad.multiprocessing import ProcessContext
+        >>> ProcessContext([], []).join()
+        True
     """
 
     def __init__(self, processes: list[Any], errors: list[Any]):
@@ -182,7 +203,13 @@ def signal_name(number: int) -> str:
 
 
 class SpawnContext(ProcessContext):
-    """The former name of `ProcessContext`."""
+    """The former name of `ProcessContext`.
+
+    Example:
+        >>> from weftgrad.multiprocessing import ProcessContext, SpawnContext
+        >>> issubclass(SpawnContext, ProcessContext)
+        True
+    """
 
 
 def start_processes(

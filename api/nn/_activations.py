@@ -91,7 +91,19 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """`leaky_relu` in place."""
+    """`leaky_relu` in place.
+
+    Args:
+        input: Floating tensor, which is changed.
+        negative_slope: Factor of negative elements.
+
+    Returns:
+        `input`.
+
+    Example:
+        >>> wg.nn.functional.leaky_relu_(wg.tensor([-1.0, 2.0]), 0.5)
+        tensor([-0.5000,  2.0000])
+    """
     return _call_activation("leaky_relu", input, (negative_slope,), True)
 
 
@@ -126,7 +138,21 @@ def rrelu(
 
 
 def rrelu_(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Tensor:
-    """`rrelu` in place."""
+    """`rrelu` in place.
+
+    Args:
+        input: Floating tensor, which is changed.
+        lower: Lower bound of the slope.
+        upper: Upper bound of the slope.
+        training: Draw the slope of each negative element; otherwise it is the mean of the bounds.
+
+    Returns:
+        `input`.
+
+    Example:
+        >>> wg.nn.functional.rrelu_(wg.tensor([-1.0, 2.0]), 0.25, 0.75)
+        tensor([-0.5000,  2.0000])
+    """
     return rrelu(input, lower, upper, training, True)
 
 
@@ -158,7 +184,19 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """`elu` in place."""
+    """`elu` in place.
+
+    Args:
+        input: Floating tensor, which is changed.
+        alpha: Minus the limit for large negative elements.
+
+    Returns:
+        `input`.
+
+    Example:
+        >>> wg.nn.functional.elu_(wg.tensor([-1.0, 2.0]))
+        tensor([-0.6321,  2.0000])
+    """
     return _call_activation("elu", input, (alpha,), True)
 
 
@@ -185,7 +223,19 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """`celu` in place."""
+    """`celu` in place.
+
+    Args:
+        input: Floating tensor, which is changed.
+        alpha: Minus the limit for large negative elements.
+
+    Returns:
+        `input`.
+
+    Example:
+        >>> wg.nn.functional.celu_(wg.tensor([-1.0, 2.0]))
+        tensor([-0.6321,  2.0000])
+    """
     return celu(input, alpha, True)
 
 
@@ -207,7 +257,18 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def selu_(input: Tensor) -> Tensor:
-    """`selu` in place."""
+    """`selu` in place.
+
+    Args:
+        input: Floating tensor, which is changed.
+
+    Returns:
+        `input`.
+
+    Example:
+        >>> wg.nn.functional.selu_(wg.tensor([0.0, 2.0]))
+        tensor([0.0000, 2.1014])
+    """
     return _call_activation("selu", input, (), True)
 
 
@@ -276,7 +337,20 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
 
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """`hardtanh` in place."""
+    """`hardtanh` in place.
+
+    Args:
+        input: Tensor, which is changed.
+        min_val: Lower bound.
+        max_val: Upper bound.
+
+    Returns:
+        `input`.
+
+    Example:
+        >>> wg.nn.functional.hardtanh_(wg.tensor([-3.0, 0.5]))
+        tensor([-1.0000,  0.5000])
+    """
     return hardtanh(input, min_val, max_val, True)
 
 
@@ -424,7 +498,20 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
-    """`threshold` in place."""
+    """`threshold` in place.
+
+    Args:
+        input: Tensor, which is changed.
+        threshold: Elements up to this number are replaced.
+        value: Their replacement.
+
+    Returns:
+        `input`.
+
+    Example:
+        >>> wg.nn.functional.threshold_(wg.tensor([-1.0, 2.0]), 0.5, 9.0)
+        tensor([9., 2.])
+    """
     only_tensors("threshold_", input)
     is_integer = input.meta.dtype.kind in "iu"
     numbers = (int(threshold), int(value)) if is_integer else (threshold, value)

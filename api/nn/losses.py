@@ -443,6 +443,14 @@ class NLLLoss2d(NLLLoss):
     Args:
         *args: Arguments of `NLLLoss`.
         **kwargs: Arguments of `NLLLoss`.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter('ignore')
+        ...     wg.nn.NLLLoss2d()(wg.tensor([[-1.0, -2.0]]), wg.tensor([1]))
+        ...
+        tensor(2.)
     """
 
     def __init__(self, *args: Any, **kwargs: Any):

@@ -167,6 +167,16 @@ def clip_grad_norm(
 
     Returns:
         The norm before clipping, a 0-d tensor.
+
+    Example:
+        >>> import warnings
+        >>> weight = wg.ones(2, requires_grad=True)
+        >>> weight.grad = wg.tensor([3.0, 4.0])
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter('ignore')
+        ...     wg.nn.utils.clip_grad_norm([weight], max_norm=1.0)
+        ...
+        tensor(5.)
     """
     warnings.warn("clip_grad_norm is deprecated: use clip_grad_norm_", FutureWarning, stacklevel=2)
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)

@@ -239,6 +239,13 @@ def special_functions() -> Any:
 
     Raises:
         ImportError: If SciPy is not installed.
+
+    Example:
+        >>> try:
+        ...     special = wg.testing.special_functions()
+        ... except ImportError:
+        ...     special = None
+        ...
     """
     return _module("scipy.special")
 
