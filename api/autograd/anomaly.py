@@ -20,6 +20,9 @@ class detect_anomaly(Mode):
     Args:
         check_nan: Check gradients for NaN; False only stores the stacks.
 
+    Raises:
+        AnomalyError: From backward, if a gradient contains NaN.
+
     Example:
         >>> x = wg.zeros(1, requires_grad=True)
         >>> try:

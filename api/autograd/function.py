@@ -140,6 +140,9 @@ class Function:
 
         Returns:
             A tensor, or a tuple of tensors.
+
+        Raises:
+            NotImplementedError: If a subclass does not define the method.
         """
         raise NotImplementedError("a Function defines forward(ctx, ...)")
 
@@ -151,6 +154,9 @@ class Function:
             ctx: The `FunctionCtx` of the call.
             inputs: Arguments of `apply`.
             output: Result of `forward`.
+
+        Raises:
+            NotImplementedError: If a subclass does not define the method and calls it.
 
         Example:
             >>> class Square(wg.autograd.Function):
@@ -182,6 +188,9 @@ class Function:
         Returns:
             One gradient for each argument of `forward`, None for arguments without a gradient; a tuple if there are
             several.
+
+        Raises:
+            NotImplementedError: If a subclass does not define the method.
 
         Example:
             >>> class Negate(wg.autograd.Function):

@@ -111,6 +111,9 @@ def full(
     Returns:
         Tensor of shape `size`.
 
+    Raises:
+        ArgumentError: `size` is no sequence, or `fill_value` is no number.
+
     Example:
         >>> wg.full((2, 2), 7)
         tensor([[7, 7],

@@ -316,6 +316,11 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     Returns:
         Tensor of the broadcast shape and the dtype of `input`.
 
+    Raises:
+        ArgumentError: `input` is not a tensor.
+        DTypeError: `mask` is not bool.
+        ShapeError: `value` is a tensor with dimensions.
+
     Example:
         >>> wg.masked_fill(wg.tensor([1, 2]), wg.tensor([True, False]), 9)
         tensor([9, 2])
@@ -365,6 +370,10 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     Returns:
         Tensor of the shape and dtype of `input`.
 
+    Raises:
+        DTypeError: `mask` is not bool, or the dtypes of `input` and `source` differ.
+        ShapeError: `source` has too few elements.
+
     Example:
         >>> wg.masked_scatter(wg.zeros(3), wg.tensor([True, False, True]), wg.tensor([5.0, 6.0]))
         tensor([5., 0., 6.])
@@ -392,6 +401,7 @@ def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
     Raises:
         ShapeError: If `source` has too few elements.
+        DTypeError: `mask` is not bool.
 
     Example:
         >>> wg.zeros(3).masked_scatter_(wg.tensor([True, False, True]), wg.tensor([5.0, 6.0]))

@@ -14,8 +14,7 @@ __all__ = ["channel_shuffle", "pixel_shuffle", "pixel_unshuffle"]
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Rearrange `(*, C * r * r, H, W)` to `(*, C, H * r, W * r)`, with r = `upscale_factor`.
 
-    Each group of r * r channels becomes a square of r by r pixels (Shi et al. 2016). Raises `ShapeError` for fewer than
-    three dimensions, or if r * r does not divide the number of channels.
+    Each group of r * r channels becomes a square of r by r pixels (Shi et al. 2016).
 
     Args:
         input: Tensor of shape `(*, C * r**2, H, W)`.
@@ -23,6 +22,9 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
     Returns:
         Tensor of shape `(*, C, H * r, W * r)`.
+
+    Raises:
+        ShapeError: `input` has fewer than three dimensions, or r * r does not divide the number of channels.
 
     Example:
         >>> wg.nn.functional.pixel_shuffle(wg.ones(1, 4, 3, 3), 2).shape
@@ -44,8 +46,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Rearrange `(*, C, H * r, W * r)` to `(*, C * r * r, H, W)`, with r = `downscale_factor`.
 
-    This is the inverse of `pixel_shuffle`. Raises `ShapeError` for fewer than three dimensions, or if r does not divide
-    the spatial sizes.
+    This is the inverse of `pixel_shuffle`.
 
     Args:
         input: Tensor of shape `(*, C, H * r, W * r)`.
@@ -53,6 +54,9 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
     Returns:
         Tensor of shape `(*, C * r**2, H, W)`.
+
+    Raises:
+        ShapeError: `input` has fewer than three dimensions, or r does not divide the spatial sizes.
 
     Example:
         >>> wg.nn.functional.pixel_unshuffle(wg.ones(1, 1, 6, 6), 2).shape
@@ -74,14 +78,15 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Interleave the channels of `groups` equal groups, for `(N, C, *)` (ShuffleNet, Zhang et al. 2017).
 
-    Raises `ShapeError` for fewer than three dimensions, or if `groups` does not divide the number of channels.
-
     Args:
         input: Tensor of shape `(N, C, *)`.
         groups: Number of groups; it divides C.
 
     Returns:
         Tensor of the shape and dtype of `input`.
+
+    Raises:
+        ShapeError: `input` has fewer than three dimensions, or `groups` does not divide the number of channels.
 
     Example:
         >>> wg.nn.functional.channel_shuffle(wg.arange(4).reshape(1, 4, 1), 2).flatten()

@@ -187,9 +187,12 @@ def conv_transpose2d(
         input: `(N, C, H, W)` or `(C, H, W)`, floating.
         weight: `(C, O / groups, KH, KW)`, of the dtype of `input`.
         bias: `(O,)`, or None.
-        stride: As for `conv2d`, as are padding, groups and dilation.
+        stride: Step of the convolution that is transposed; one int or two.
+        padding: Rows and columns of zeros that this convolution adds at both ends; one int or two.
         output_padding: Rows and columns added to the output. A strided convolution maps several input sizes to one
             output size; this selects among them. It must be smaller than stride or dilation.
+        groups: Number of groups of channels that are convolved separately.
+        dilation: Distance of the kernel's elements; one int or two.
 
     Returns:
         `(N, O, OH, OW)` or `(O, OH, OW)`, with

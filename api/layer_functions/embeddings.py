@@ -135,6 +135,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 
     Raises:
         IndexOutOfRange: A class is out of range.
+        DTypeError: `tensor` is not of an integer dtype.
+        ShapeError: `tensor` is empty, and `num_classes` is -1.
 
     Example:
         >>> wg.nn.functional.one_hot(wg.tensor([0, 2]))
@@ -173,8 +175,11 @@ def embedding_bag(
         input: Integer indices: `(bags, n)`, or `(n,)` together with `offsets`.
         weight: The table, `(rows, features)`.
         offsets: `(bags,)`, the start of each bag in `input`; the first one is 0.
-        max_norm: See `embedding`, as for norm_type, scale_grad_by_freq and sparse.
+        max_norm: Rows of `weight` with a larger norm are scaled down to it, in place; None: no limit.
+        norm_type: Order of that norm.
+        scale_grad_by_freq: Divide gradients by the frequency of the row in `input`.
         mode: "sum", "mean" or "max"; an empty bag gives 0.
+        sparse: Must be False.
         per_sample_weights: Factors of the rows, of the shape of `input`; only for "sum".
         include_last_offset: Whether `offsets` has one more element, the end of the last bag.
         padding_idx: Row that is left out of the reduction.
@@ -187,6 +192,7 @@ def embedding_bag(
         ShapeError: Shapes do not fit.
         ArgumentError: Arguments contradict each other.
         NotSupported: `sparse`, or weights with another mode than "sum".
+        DTypeError: `per_sample_weights` has another dtype than `weight`.
 
     Example:
         >>> wg.nn.functional.embedding_bag(wg.tensor([[0, 1]]), wg.tensor([[1.0, 2.0], [3.0, 4.0]]))

@@ -77,7 +77,10 @@ def fold(
     Args:
         input: `(N, C * KH * KW, L)` or `(C * KH * KW, L)`.
         output_size: `(H, W)` of the result, or one int for both.
-        kernel_size: See `unfold`, as for dilation, padding and stride.
+        kernel_size: Size of the window, one int or two.
+        dilation: Distance of the window's elements, one int or two.
+        padding: Rows and columns around the images that windows cover too, one int or two.
+        stride: Distance between windows, one int or two.
 
     Returns:
         `(N, C, H, W)` or `(C, H, W)`.

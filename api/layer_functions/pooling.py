@@ -167,7 +167,10 @@ def avg_pool2d(
 
     Args:
         input: Floating or int64 tensor; int64 means are rounded towards 0.
-        kernel_size: Window size. The module's docstring explains it, stride, padding and ceil_mode.
+        kernel_size: Size of the window: one int, or one for each spatial dimension.
+        stride: Distance between windows; None: `kernel_size`.
+        padding: Elements added at both ends of each spatial dimension.
+        ceil_mode: Whether a last window may end beyond the input.
         count_include_pad: If True, padding counts as zeros. If False, the mean is over the input's elements only.
         divisor_override: Number by which the window sums are divided, instead of the number of elements.
 
@@ -364,7 +367,11 @@ def max_pool2d(
 
     Args:
         input: Integer or floating tensor.
-        kernel_size: Window size. The module's docstring explains it, stride, padding, dilation and ceil_mode.
+        kernel_size: Size of the window: one int, or one for each spatial dimension.
+        stride: Distance between windows; None: `kernel_size`.
+        padding: Elements added at both ends of each spatial dimension.
+        dilation: Distance of the window's elements.
+        ceil_mode: Whether a last window may end beyond the input.
         return_indices: Whether to return `(maxima, positions)`. Positions are int64, `row * W + column`: of the first
             of equal maxima, or of the last NaN.
 

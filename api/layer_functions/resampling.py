@@ -50,6 +50,7 @@ def interpolate(
         ShapeError: A size is smaller than 1, or the number of sizes is wrong.
         ArgumentError: Options contradict each other.
         NotSupported: The mode does not exist for this number of dimensions.
+        UnsupportedDType: The dtype is not floating.
 
     Example:
         >>> wg.nn.functional.interpolate(wg.tensor([[[1.0, 2.0]]]), scale_factor=2)

@@ -115,7 +115,9 @@ def max_unpool2d(
         input: `(N, C, H, W)` or `(C, H, W)`.
         indices: int64 positions from `max_pool2d`, in the shape of `input`. If several elements have the same position,
             the last one wins.
-        kernel_size: The value that was passed to `max_pool2d`; the same holds for `stride` and `padding`.
+        kernel_size: Size of the window, as it was passed to `max_pool2d`.
+        stride: Distance between windows, likewise; None: `kernel_size`.
+        padding: Elements added at both ends of each spatial dimension, likewise.
         output_size: Spatial size of the result, with or without N and C. Pass it if the pooled tensor did not have the
             default size, `(n - 1) * stride + kernel_size - 2 * padding`.
 

@@ -153,8 +153,6 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """Return the cosine similarity along `dim`: x1 . x2 / (max(|x1|, eps) * max(|x2|, eps)); shapes broadcast.
 
-    Raises `DTypeError` if neither dtype is floating.
-
     Args:
         x1: Tensor.
         x2: Tensor.
@@ -163,6 +161,9 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
     Returns:
         Tensor of the broadcast shape without `dim`.
+
+    Raises:
+        DTypeError: Neither dtype is floating.
 
     Example:
         >>> wg.nn.functional.cosine_similarity(wg.tensor([1.0, 0.0]), wg.tensor([3.0, 4.0]), 0)

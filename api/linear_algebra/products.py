@@ -301,13 +301,17 @@ def _inner(input: Tensor, other: Tensor) -> Tensor:
 
 
 def trace(input: Tensor) -> Tensor:
-    """Return the sum of a matrix's diagonal; integers sum in int64. Raises `ShapeError` unless `input` is a matrix.
+    """Return the sum of a matrix's diagonal; integers sum in int64.
 
     Args:
         input: Tensor of shape `(m, n)`.
 
     Returns:
         Tensor of shape `()`.
+
+    Raises:
+        ShapeError: `input` is not a matrix.
+        NotSupported: `input` is bool.
 
     Example:
         >>> wg.trace(wg.tensor([[1, 2], [3, 4]]))

@@ -161,6 +161,9 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     Returns:
         Matrix.
 
+    Raises:
+        ShapeError: There is no matrix, an operand is not a matrix, or neighbouring sizes differ.
+
     Example:
         >>> wg.chain_matmul(wg.ones(2, 3), wg.ones(3, 4), wg.ones(4, 1)).shape
         weftgrad.Size([2, 1])

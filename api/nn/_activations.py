@@ -113,7 +113,7 @@ def rrelu(
     """Return `input` where positive, otherwise slope * input (Xu et al. 2015, arXiv 1505.00853, section 3.4).
 
     In training, the slope of each element is drawn from U(lower, upper); otherwise it is (lower + upper) / 2. Slopes
-    are not stored: backward draws them again. `lower > upper` raises `DomainError`, which is a `RuntimeError`.
+    are not stored: backward draws them again.
 
     Args:
         input: Floating tensor of any shape.
@@ -124,6 +124,9 @@ def rrelu(
 
     Returns:
         Tensor of the shape and dtype of `input`.
+
+    Raises:
+        DomainError: If `lower` is above `upper`. It is also a `RuntimeError`.
 
     Example:
         >>> wg.nn.functional.rrelu(wg.tensor([-1.0, 0.0, 2.0]), 0.25, 0.75)
@@ -203,8 +206,6 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Return `input` where positive, otherwise alpha * (exp(input / alpha) - 1) (Barron 2017, arXiv 1704.07483).
 
-    `alpha=0` raises `DomainError`, which is a `RuntimeError`.
-
     Args:
         input: Floating tensor of any shape.
         alpha: Scale of the negative part.
@@ -212,6 +213,9 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
     Returns:
         Tensor of the shape and dtype of `input`.
+
+    Raises:
+        DomainError: If `alpha` is 0. It is also a `RuntimeError`.
 
     Example:
         >>> wg.nn.functional.celu(wg.tensor([-1.0, 0.0, 2.0]))
@@ -309,16 +313,19 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """Clamp `input` to [min_val, max_val]. For integers, the bounds are rounded towards zero.
 
-    `min_val > max_val` raises `ArgumentError`, which is a `ValueError`.
-
     Args:
-        input: Floating tensor of any shape.
+        input: Tensor of any shape and any dtype but bool.
         min_val: Lower bound.
         max_val: Upper bound.
         inplace: Whether to write the result to `input`.
 
     Returns:
         Tensor of the shape and dtype of `input`.
+
+    Raises:
+        ArgumentError: If `min_val` is above `max_val`. It is also a `ValueError`.
+        UnsupportedDType: If `input` is bool.
+        DTypeError: If `input` is unsigned and `min_val` is negative.
 
     Example:
         >>> wg.nn.functional.hardtanh(wg.tensor([-1.0, 0.0, 2.0]))
@@ -425,14 +432,15 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Return input - lambd where input > lambd, input + lambd where input < -lambd, otherwise 0.
 
-    A negative `lambd` raises `DomainError`, which is a `RuntimeError`.
-
     Args:
         input: Floating tensor of any shape.
         lambd: Distance by which elements move towards 0.
 
     Returns:
         Tensor of the shape and dtype of `input`.
+
+    Raises:
+        DomainError: If `lambd` is negative. It is also a `RuntimeError`.
 
     Example:
         >>> wg.nn.functional.softshrink(wg.tensor([-1.0, 0.0, 2.0]))
@@ -528,6 +536,9 @@ def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     Returns:
         Tensor of the shape and dtype of `input`.
 
+    Raises:
+        DomainError: If `approximate` is another string.
+
     Example:
         >>> wg.nn.functional.gelu(wg.tensor([-1.0, 0.0, 2.0]))
         tensor([-0.1587,  0.0000,  1.9545])
@@ -580,14 +591,15 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
     Source: Dauphin et al. 2017, arXiv 1612.08083.
 
-    A dimension of odd size raises `ShapeError`.
-
     Args:
         input: Floating tensor, whose dimension `dim` has an even size.
         dim: The dimension to halve.
 
     Returns:
         Tensor with half the size along `dim`.
+
+    Raises:
+        ShapeError: If the size of the dimension is odd.
 
     Example:
         >>> wg.nn.functional.glu(wg.tensor([3.0, 0.0]))

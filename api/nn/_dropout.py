@@ -101,8 +101,6 @@ def _drop_channels(input: Tensor, p: float, training: bool, inplace: bool, calle
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Apply `dropout` to whole channels of `(N, C, L)` or `(C, L)`.
 
-    Raise `ShapeError` for other numbers of dimensions.
-
     Args:
         input: Tensor of shape `(N, C, L)` or `(C, L)`.
         p: Probability with which a channel is dropped.
@@ -111,6 +109,9 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
     Returns:
         Tensor of the shape and dtype of `input`.
+
+    Raises:
+        ShapeError: If `input` has another number of dimensions.
 
     Example:
         >>> y = wg.nn.functional.dropout1d(wg.ones(100, 3, 4), 0.5)

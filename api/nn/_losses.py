@@ -95,9 +95,7 @@ def smooth_l1_loss(
 ) -> Tensor:  # fmt: skip
     """Compute (x - y)**2 / (2 beta) where |x - y| < beta, otherwise |x - y| - beta / 2.
 
-    Source: Girshick 2015, arXiv 1504.08083.
-
-    `beta=0` is `l1_loss`. A negative `beta` raises `DomainError`, which is a `RuntimeError`.
+    Source: Girshick 2015, arXiv 1504.08083. `beta=0` is `l1_loss`.
 
     Args:
         input: Tensor.
@@ -109,6 +107,9 @@ def smooth_l1_loss(
 
     Returns:
         Tensor of shape `()`; for `reduction="none"`, the loss of each element.
+
+    Raises:
+        DomainError: If `beta` is negative. It is also a `RuntimeError`.
 
     Example:
         >>> wg.nn.functional.smooth_l1_loss(wg.tensor([1.0, 2.0]), wg.tensor([1.0, 4.0]))

@@ -30,9 +30,6 @@ def margin_ranking_loss(
 
     Target 1 means that input1 should be larger, -1 that it should be smaller.
 
-    Raises:
-        ShapeError: If numbers of dimensions differ; sizes broadcast. It is also a `RuntimeError`.
-
     Args:
         input1: Tensor.
         input2: Tensor.
@@ -44,6 +41,9 @@ def margin_ranking_loss(
 
     Returns:
         Tensor of shape `()`; for `reduction="none"`, the loss of each element.
+
+    Raises:
+        ShapeError: If numbers of dimensions differ; sizes broadcast. It is also a `RuntimeError`.
 
     Example:
         >>> wg.nn.functional.margin_ranking_loss(wg.tensor([1.0]), wg.tensor([3.0]), wg.tensor([1.0]))

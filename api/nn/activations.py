@@ -411,6 +411,9 @@ class Hardtanh(_Activation):
         min_value: Deprecated name of `min_val`.
         max_value: Deprecated name of `max_val`.
 
+    Raises:
+        ArgumentError: If `max_val` is not above `min_val`.
+
     Example:
         >>> wg.nn.Hardtanh()(wg.tensor([-1.0, 0.0, 2.0]))
         tensor([-1.,  0.,  1.])
@@ -551,6 +554,8 @@ class PReLU(Module):
     Args:
         num_parameters: 1 for a single weight, or the number of channels (dimension 1).
         init: First value of the weights.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
 
     Example:
         >>> wg.nn.PReLU()(wg.tensor([-1.0, 0.0, 2.0]))

@@ -43,13 +43,12 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         cutoffs: Increasing class indices at which the clusters begin.
         div_value: Ratio by which the features of successive clusters shrink.
         head_bias: Add a bias in the head.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
 
     Shape:
         Input `(N, in_features)` with target `(N)`, or `(in_features)` with `()`. The result is (output, loss): the
-            targets'
-        log-probabilities of the target's shape, and minus their mean.
-        device: Device of the parameters; None: the default device.
-        dtype: Dtype of the parameters; None: the default dtype.
+        log-probabilities of the targets, in the target's shape, and minus their mean.
 
     Raises:
         ArgumentError: If cutoffs do not increase within (0, n_classes). It is also a `ValueError`.

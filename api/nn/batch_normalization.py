@@ -135,6 +135,8 @@ class BatchNorm1d(_BatchNorm):
         affine: Learn weight and bias per channel.
         track_running_stats: Keep running statistics and use them in evaluation.
         bias: False learns only a weight.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
 
     Example:
         >>> wg.nn.BatchNorm1d(3)(wg.ones(8, 3, 10)).shape
@@ -157,6 +159,8 @@ class BatchNorm2d(_BatchNorm):
         affine: Learn weight and bias per channel.
         track_running_stats: Keep running statistics and use them in evaluation.
         bias: False learns only a weight.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
 
     Example:
         >>> wg.nn.BatchNorm2d(3)(wg.ones(8, 3, 10, 10)).shape

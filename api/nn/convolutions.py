@@ -140,6 +140,8 @@ class Conv1d(_ForwardConvolution):
         groups: Groups of channels that are convolved separately.
         bias: Add a bias per output channel.
         padding_mode: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
 
     Shape:
         `(N, in_channels, L)` or `(in_channels, L)` to `(N, out_channels, L_out)` or `(out_channels, L_out)`, with
@@ -171,6 +173,8 @@ class Conv2d(_ForwardConvolution):
         groups: Groups of channels that are convolved separately.
         bias: Add a bias per output channel.
         padding_mode: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
 
     Shape:
         `(N, in_channels, H, W)` or `(in_channels, H, W)` to `(N, out_channels, H_out, W_out)` or without N, with

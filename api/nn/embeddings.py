@@ -76,11 +76,16 @@ class Embedding(_EmbeddingTable):
         sparse: Must be False.
         _weight: Table to use instead of a new one.
         _freeze: Whether `_weight` gets no gradient.
+        device: Device of the table; None: the default device.
+        dtype: Dtype of the table; None: the default dtype.
 
     Shape:
         Input `(*)` of integers to `(*, embedding_dim)`.
-        device: Device of the table; None: the default device.
-        dtype: Dtype of the table; None: the default dtype.
+
+    Raises:
+        ArgumentError: If `padding_idx` is not below `num_embeddings`.
+        NotSupported: If `sparse`.
+        ShapeError: If `_weight` has another shape.
 
     Example:
         >>> wg.nn.Embedding(10, 3)(wg.tensor([[1, 2]])).shape
@@ -154,11 +159,16 @@ class EmbeddingBag(_EmbeddingTable):
         _weight: Table to use instead of a new one.
         include_last_offset: The last offset is the length of the input.
         padding_idx: Index that is skipped.
+        device: Device of the table; None: the default device.
+        dtype: Dtype of the table; None: the default dtype.
 
     Shape:
         Input `(B, N)`, or `(N)` with offsets `(B)`, to `(B, embedding_dim)`.
-        device: Device of the table; None: the default device.
-        dtype: Dtype of the table; None: the default dtype.
+
+    Raises:
+        ArgumentError: If `padding_idx` is not below `num_embeddings`.
+        NotSupported: If `sparse`.
+        ShapeError: If `_weight` has another shape.
 
     Example:
         >>> wg.nn.EmbeddingBag(10, 3)(wg.tensor([[1, 2], [3, 4]])).shape

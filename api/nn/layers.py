@@ -104,6 +104,8 @@ class Linear(Module):
         in_features: Features of the input.
         out_features: Features of the output.
         bias: Add b.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
 
     Shape:
         `(*, in_features)` to `(*, out_features)`. `weight` is `(out_features, in_features)`; weight and bias start from
@@ -147,6 +149,11 @@ class Bilinear(Module):
         in2_features: Features of x2.
         out_features: Features of the output.
         bias: Add b.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
+
+    Raises:
+        ArgumentError: If `in1_features` is not positive.
 
     Example:
         >>> wg.nn.Bilinear(3, 4, 2)(wg.ones(5, 3), wg.ones(5, 4)).shape

@@ -352,6 +352,9 @@ class TripletMarginLoss(_Loss):
         reduce: Deprecated.
         reduction: `"mean"`, `"sum"` or `"none"`.
 
+    Raises:
+        ArgumentError: If `margin` is not above 0.
+
     Example:
         >>> wg.nn.TripletMarginLoss(eps=0.0)(wg.tensor([[0.0]]), wg.tensor([[2.0]]), wg.tensor([[1.0]]))
         tensor(2.)
@@ -384,6 +387,9 @@ class TripletMarginWithDistanceLoss(_Loss):
         margin: Required difference of the distances, above 0.
         swap: Use d(positive, negative) if it is smaller than d(anchor, negative).
         reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Raises:
+        ArgumentError: If `margin` is not above 0.
 
     Example:
         >>> wg.nn.TripletMarginWithDistanceLoss()(wg.ones(2, 3), wg.ones(2, 3), wg.zeros(2, 3)).shape
@@ -510,6 +516,9 @@ class MultiMarginLoss(_WeightedLoss):
 
     Shape:
         Input `(N, C)` with target `(N)` of class indices, or `(C)` with `()`.
+
+    Raises:
+        ArgumentError: If `p` is neither 1 nor 2.
 
     Example:
         >>> wg.nn.MultiMarginLoss()(wg.tensor([[0.0, 0.0]]), wg.tensor([1]))

@@ -42,6 +42,8 @@ class LayerNorm(_Affine):
         eps: Added to the variance.
         elementwise_affine: Learn a weight.
         bias: Learn a bias as well.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
 
     Shape:
         `(*, *normalized_shape)` to the same shape.
@@ -83,6 +85,8 @@ class RMSNorm(_Affine):
         normalized_shape: Sizes of the trailing dimensions.
         eps: Added to the mean square; None means the machine epsilon of the input's dtype.
         elementwise_affine: Learn a weight.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
 
     Example:
         >>> wg.nn.RMSNorm(4)(wg.ones(5, 4)).shape
@@ -119,10 +123,15 @@ class GroupNorm(_Affine):
         num_channels: Channels, dimension 1.
         eps: Added to the variance.
         affine: Learn a weight per channel.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
         bias: Learn a bias per channel as well.
 
     Shape:
         `(N, num_channels, *)` to the same shape.
+
+    Raises:
+        ShapeError: If `num_groups` does not divide `num_channels`.
 
     Example:
         >>> wg.nn.GroupNorm(2, 4)(wg.ones(5, 4, 3)).shape

@@ -202,6 +202,9 @@ class LRScheduler:
 
         Returns:
             One number per group.
+
+        Raises:
+            NotImplementedError: If a subclass does not define the method.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no get_lr()")
 

@@ -71,6 +71,9 @@ class CyclicLR(_MomentumScheduler):
         max_momentum: Upper bound of momentum.
         last_epoch: Index of the last finished step when training resumes; -1 starts from the beginning.
 
+    Raises:
+        ArgumentError: If `mode` is unknown, or a list has a wrong length.
+
     Example:
         >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
         >>> schedule = wg.optim.lr_scheduler.CyclicLR(optimizer, 0.1, 0.5, step_size_up=2)
@@ -188,6 +191,10 @@ class OneCycleLR(_MomentumScheduler):
         final_div_factor: The last rate is the first rate divided by this.
         three_phase: Fall to the first rate in as many steps as it rose, and then to the last rate.
         last_epoch: Index of the last finished step when training resumes; -1 starts from the beginning.
+
+    Raises:
+        ArgumentError: If `pct_start` or `anneal_strategy` is invalid, the number of steps is missing, or a list has a
+            wrong length.
 
     Example:
         >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)

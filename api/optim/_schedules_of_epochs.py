@@ -215,6 +215,9 @@ class ConstantLR(LRScheduler):
         total_iters: Epochs with the reduced rate.
         last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
 
+    Raises:
+        ArgumentError: If `factor` is out of range.
+
     Example:
         >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
         >>> schedule = wg.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
@@ -255,6 +258,9 @@ class LinearLR(LRScheduler):
         end_factor: Factor of the last rate, 0 to 1.
         total_iters: Epochs of the change.
         last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+
+    Raises:
+        ArgumentError: If a factor is out of range.
 
     Example:
         >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
@@ -402,6 +408,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         T_mult: Each cycle is this many times as long as the one before.
         eta_min: Lowest rate.
         last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+
+    Raises:
+        ArgumentError: If `T_0` or `T_mult` is not a positive int, or `eta_min` is not a number.
 
     Example:
         >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)

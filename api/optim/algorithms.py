@@ -46,6 +46,10 @@ class SGD(Optimizer):
         differentiable: Must be False.
         fused: Accepted for compatibility.
 
+    Raises:
+        ArgumentError: If an option is out of range.
+        NotSupported: For `differentiable=True`.
+
     Example:
         >>> w = wg.tensor([1.0], requires_grad=True)
         >>> optimizer = wg.optim.SGD([w], lr=0.1)
@@ -118,6 +122,14 @@ class RMSprop(Optimizer):
         weight_decay: L2 penalty.
         momentum: Momentum factor of the scaled gradient.
         centered: Subtract the squared running mean of the gradient, which gives its variance.
+        capturable: Accepted for compatibility.
+        foreach: Accepted for compatibility.
+        maximize: Ascend instead of descend.
+        differentiable: Must be False.
+
+    Raises:
+        ArgumentError: If an option is out of range.
+        NotSupported: For `differentiable=True`.
 
     Example:
         >>> w = wg.tensor([1.0], requires_grad=True)
@@ -177,6 +189,14 @@ class Adagrad(Optimizer):
         weight_decay: L2 penalty.
         initial_accumulator_value: First value of `sum`.
         eps: Added to the denominator.
+        foreach: Accepted for compatibility.
+        maximize: Ascend instead of descend.
+        differentiable: Must be False.
+        fused: Accepted for compatibility.
+
+    Raises:
+        ArgumentError: If an option is out of range.
+        NotSupported: For `differentiable=True`.
 
     Example:
         >>> w = wg.tensor([1.0], requires_grad=True)
@@ -231,6 +251,14 @@ class Adadelta(Optimizer):
         rho: Decay rate of the running mean squares, 0 to 1.
         eps: Added to both mean squares.
         weight_decay: L2 penalty.
+        foreach: Accepted for compatibility.
+        capturable: Accepted for compatibility.
+        maximize: Ascend instead of descend.
+        differentiable: Must be False.
+
+    Raises:
+        ArgumentError: If an option is out of range.
+        NotSupported: For `differentiable=True`.
 
     Example:
         >>> w = wg.tensor([1.0], requires_grad=True)
@@ -286,6 +314,14 @@ class Rprop(Optimizer):
         lr: First step size of every element.
         etas: Factors (below 1, above 1) of the step size.
         step_sizes: Smallest and largest step size.
+        capturable: Accepted for compatibility.
+        foreach: Accepted for compatibility.
+        maximize: Ascend instead of descend.
+        differentiable: Must be False.
+
+    Raises:
+        ArgumentError: If an option is out of range.
+        NotSupported: For `differentiable=True`.
 
     Example:
         >>> w = wg.tensor([1.0], requires_grad=True)
@@ -335,6 +371,14 @@ class ASGD(Optimizer):
         alpha: Exponent in the step size.
         t0: Step at which averaging begins.
         weight_decay: L2 penalty.
+        foreach: Accepted for compatibility.
+        maximize: Ascend instead of descend.
+        differentiable: Must be False.
+        capturable: Accepted for compatibility.
+
+    Raises:
+        ArgumentError: If an option is out of range.
+        NotSupported: For `differentiable=True`.
 
     Example:
         >>> w = wg.tensor([1.0], requires_grad=True)

@@ -445,6 +445,9 @@ class Optimizer:
 
         Returns:
             (op name, state entries that follow parameter and gradient as operands, scalar arguments).
+
+        Raises:
+            NotImplementedError: If a subclass defines neither this method nor `step`.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no kernel_arguments(...)")
 

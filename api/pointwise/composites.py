@@ -155,6 +155,10 @@ def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     Returns:
         Tensor of the shape of `input`.
 
+    Raises:
+        ShapeError: The matrices are not square.
+        ArgumentError: `n` is negative.
+
     Example:
         >>> wg.matrix_power(wg.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
         tensor([[1., 3.],

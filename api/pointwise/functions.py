@@ -585,6 +585,9 @@ def result_type(first: Any, second: Any) -> DType:
     Returns:
         The dtype.
 
+    Raises:
+        ArgumentError: An operand is neither a tensor nor a number.
+
     Example:
         >>> wg.result_type(wg.tensor([1]), 1.0)
         weftgrad.float32
@@ -638,6 +641,9 @@ def can_cast(source: DType, target: DType) -> bool:
 class finfo:
     """The limits of a floating dtype.
 
+    Args:
+        dtype: The dtype; None: the default dtype.
+
     Attributes:
         max: Largest finite number; `min` is its negative.
         eps: Difference between 1 and the next larger number.
@@ -645,9 +651,6 @@ class finfo:
         resolution: Decimal resolution, such as 1e-6 for float32.
         bits: Size of an element.
         dtype: Name of the dtype.
-
-    Args:
-        dtype: The dtype; None: the default dtype.
 
     Raises:
         DTypeError: The dtype is not floating.
@@ -680,14 +683,14 @@ class finfo:
 class iinfo:
     """The limits of an integer dtype.
 
+    Args:
+        dtype: The dtype.
+
     Attributes:
         max: Largest number.
         min: Smallest number.
         bits: Size of an element.
         dtype: Name of the dtype.
-
-    Args:
-        dtype: The dtype.
 
     Raises:
         DTypeError: The dtype is no integer dtype.

@@ -335,6 +335,9 @@ def bucketize(
     Returns:
         Integer tensor of the shape of `input`.
 
+    Raises:
+        ShapeError: `boundaries` is not a vector.
+
     Example:
         >>> wg.bucketize(wg.tensor([0, 3, 9]), wg.tensor([1, 3, 5]))
         tensor([0, 1, 3])
@@ -385,6 +388,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         DomainError: An element or `minlength` is negative.
         NotSupported: The input is not of an integer dtype.
         ShapeError: The input is not a vector, or the weights do not fit.
+        ArgumentError: `minlength` is not an integer.
 
     Example:
         >>> wg.bincount(wg.tensor([0, 2, 2]))
@@ -525,6 +529,7 @@ def histogram(
         DomainError: The range or the number of bins is invalid.
         DTypeError: Dtypes differ.
         ShapeError: Edges or weights have the wrong shape.
+        ArgumentError: `out` is not two tensors, or `range` is passed together with edges.
 
     Example:
         >>> wg.histogram(wg.tensor([1.0, 2.0, 2.0]), 2, range=(0.0, 4.0))

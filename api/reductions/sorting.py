@@ -78,6 +78,7 @@ def sort(
 
     Raises:
         IndexOutOfRange: The dimension does not exist.
+        ArgumentError: `stable` is not a bool.
 
     Example:
         >>> wg.sort(wg.tensor([3, 1, 2]))
@@ -373,7 +374,8 @@ def median(
         dim: Dimension to reduce; None reduces all elements.
         keepdim: Whether to keep the dimension with size 1.
         out: Tensor to write the result to; with `dim`, two tensors.
-        axis: NumPy's name for `dim`, as `keepdims` for `keepdim`.
+        axis: NumPy's name for `dim`.
+        keepdims: NumPy's name for `keepdim`.
 
     Returns:
         A 0-d tensor; with `dim`, `(values, indices)`.

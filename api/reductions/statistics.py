@@ -89,7 +89,8 @@ def max(
         keepdim: Whether to keep the dimension with size 1.
         other: Second tensor, for the elementwise maximum.
         out: Tensor to write the result to; two tensors for (values, indices).
-        axis: NumPy's name for `dim`, as `keepdims` for `keepdim`.
+        axis: NumPy's name for `dim`.
+        keepdims: NumPy's name for `keepdim`.
 
     Returns:
         A tensor; with an int `dim`, `(values, indices)`.
@@ -392,6 +393,9 @@ def norm(
 
     Returns:
         Tensor without the reduced dimensions.
+
+    Raises:
+        DTypeError: The dtype is not floating.
 
     Example:
         >>> wg.norm(wg.tensor([3.0, 4.0]))

@@ -37,6 +37,9 @@ def repeat(self: Tensor, *sizes: Any, repeats: Sequence[int] | None = None) -> T
     Returns:
         A copy of shape `sizes[d] * shape[d]`.
 
+    Raises:
+        ShapeError: A number is negative, or there are fewer numbers than dimensions.
+
     Example:
         >>> wg.tensor([1, 2]).repeat(2, 2)
         tensor([[1, 2, 1, 2],
@@ -275,15 +278,18 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 
 def cartesian_prod(*tensors: Tensor) -> Tensor:
-    """Return the Cartesian product of vectors, one combination a row: `(n_1 * ... * n_k, k)`.
+    """Return the Cartesian product of vectors, one combination a row.
 
-    A single vector is returned as it is. Raises `ShapeError` for tensors that are not vectors.
+    A single vector is returned as it is.
 
     Args:
         *tensors: Vectors.
 
     Returns:
         Tensor of shape `(n_1 * ... * n_k, k)`.
+
+    Raises:
+        ShapeError: A tensor is not a vector.
 
     Example:
         >>> wg.cartesian_prod(wg.tensor([1, 2]), wg.tensor([3, 4]))

@@ -164,6 +164,9 @@ def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
     Returns:
         A view of `input`.
 
+    Raises:
+        ShapeError: The numbers of dimensions differ, or a dimension appears twice.
+
     Example:
         >>> wg.ones(2, 3, 4).movedim(0, -1).shape
         weftgrad.Size([3, 4, 2])
@@ -197,6 +200,9 @@ def flip(input: Tensor, *along: Any, dims: Any = None) -> Tensor:
     Returns:
         Tensor of the shape of `input`.
 
+    Raises:
+        IndexOutOfRange: A dimension does not exist.
+
     Example:
         >>> wg.tensor([[1, 2], [3, 4]]).flip(1)
         tensor([[2, 1],
@@ -222,6 +228,9 @@ def fliplr(input: Tensor) -> Tensor:
     Returns:
         A copy.
 
+    Raises:
+        ShapeError: `input` has fewer than two dimensions.
+
     Example:
         >>> wg.fliplr(wg.tensor([[1, 2], [3, 4]]))
         tensor([[2, 1],
@@ -241,6 +250,9 @@ def flipud(input: Tensor) -> Tensor:
     Returns:
         A copy.
 
+    Raises:
+        ShapeError: `input` has no dimensions.
+
     Example:
         >>> wg.flipud(wg.tensor([[1, 2], [3, 4]]))
         tensor([[3, 4],
@@ -259,6 +271,9 @@ def adjoint(input: Tensor) -> Tensor:
 
     Returns:
         A view of shape `(..., n, m)`.
+
+    Raises:
+        ShapeError: `input` is a vector.
 
     Example:
         >>> wg.adjoint(wg.ones(5, 2, 3)).shape

@@ -86,6 +86,9 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
     Returns:
         A view for each size.
 
+    Raises:
+        ShapeError: A size is negative, or the sizes do not add up.
+
     Example:
         >>> wg.split_with_sizes(wg.arange(5), [2, 3])
         (tensor([0, 1]), tensor([2, 3, 4]))
@@ -150,6 +153,9 @@ def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: int | None = None) 
 
     Returns:
         A tuple of views.
+
+    Raises:
+        ShapeError: `chunks` is not positive.
 
     Example:
         >>> wg.chunk(wg.arange(5), 3)

@@ -95,6 +95,9 @@ class Conversions(TensorBase):
         Returns:
             This tensor.
 
+        Raises:
+            ShapeError: `value` is a tensor of several elements, or has dimensions and requires grad.
+
         Example:
             >>> wg.empty(2).fill_(3)
             tensor([3., 3.])
@@ -442,10 +445,13 @@ class Conversions(TensorBase):
         return host_data.host_array(self).tolist()
 
     def item(self) -> builtins.bool | builtins.int | builtins.float:
-        """Return the single element as a Python number. Raises `ShapeError` for several elements.
+        """Return the single element as a Python number.
 
         Returns:
             bool, int or float.
+
+        Raises:
+            ShapeError: The tensor does not have exactly one element.
 
         Example:
             >>> wg.tensor([2.5]).item()

@@ -290,6 +290,9 @@ class _Methods(TensorBase):
         Returns:
             A view of this tensor.
 
+        Raises:
+            ShapeError: The tensor has more than 2 dimensions.
+
         Example:
             >>> wg.tensor([[1, 2], [3, 4]]).t()
             tensor([[1, 3],
@@ -568,13 +571,17 @@ class _Methods(TensorBase):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Set `requires_grad` of a leaf. Raises `GradientError` for non-leaf and integer tensors.
+        """Set whether autograd records operations on this tensor.
 
         Args:
             requires_grad: Whether to record operations on this tensor.
 
         Returns:
             This tensor.
+
+        Raises:
+            GradientError: `requires_grad` is False for a tensor that is not a leaf, or True for one that is not
+                floating.
 
         Example:
             >>> wg.ones(2).requires_grad_()

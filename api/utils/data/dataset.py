@@ -227,7 +227,10 @@ class ChainDataset(IterableDataset):
     """The concatenation of iterable data sets.
 
     Args:
-        datasets: Data sets, each an `IterableDataset`; iteration raises `ArgumentError` for another one.
+        datasets: Data sets, each an `IterableDataset`.
+
+    Raises:
+        ArgumentError: From iteration, if a data set is no `IterableDataset`.
 
     Example:
         >>> from weftgrad.utils.data import ChainDataset, IterableDataset
