@@ -37,42 +37,146 @@ __all__ = [
 
 
 def dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """If `train`, zero each element with probability `p` and divide the others by `1 - p`."""
+    """If `train`, zero each element with probability `p` and divide the others by `1 - p`.
+
+    Args:
+        input: Tensor.
+        p: Probability with which an element becomes 0.
+        train: Whether to drop elements; False returns `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.dropout(wg.ones(2), 0.5, False)
+        tensor([1., 1.])
+    """
     return F.dropout(input, p, train)
 
 
 def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """`dropout` in place."""
+    """`dropout` in place.
+
+    Args:
+        input: Tensor, which is changed.
+        p: Probability with which an element becomes 0.
+        train: Whether to drop elements.
+
+    Returns:
+        `input`.
+
+    Example:
+        >>> wg.dropout_(wg.ones(2), 0.5, False)
+        tensor([1., 1.])
+    """
     return F.dropout(input, p, train, True)
 
 
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """If `train`, apply dropout that preserves mean 0 and variance 1; see `nn.functional.alpha_dropout`."""
+    """If `train`, apply dropout that preserves mean 0 and variance 1; see `nn.functional.alpha_dropout`.
+
+    Args:
+        input: Tensor.
+        p: Probability with which an element is dropped.
+        train: Whether to drop elements; False returns `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.alpha_dropout(wg.ones(2), 0.5, False)
+        tensor([1., 1.])
+    """
     return F.alpha_dropout(input, p, train)
 
 
 def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """`alpha_dropout` in place."""
+    """`alpha_dropout` in place.
+
+    Args:
+        input: Tensor, which is changed.
+        p: Probability with which an element is dropped.
+        train: Whether to drop elements.
+
+    Returns:
+        `input`.
+
+    Example:
+        >>> wg.alpha_dropout_(wg.ones(2), 0.5, False)
+        tensor([1., 1.])
+    """
     return F.alpha_dropout(input, p, train, True)
 
 
 def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """Apply dropout to whole channels, that is, to dimensions 0 and 1 together."""
+    """Apply dropout to whole channels, that is, to dimensions 0 and 1 together.
+
+    Args:
+        input: Tensor of shape `(N, C, *)`.
+        p: Probability with which a channel becomes 0.
+        train: Whether to drop channels; False returns `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.feature_dropout(wg.ones(1, 2), 0.5, False)
+        tensor([[1., 1.]])
+    """
     return F.feature_dropout(input, p, train)
 
 
 def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """`feature_dropout` in place."""
+    """`feature_dropout` in place.
+
+    Args:
+        input: Tensor of shape `(N, C, *)`, which is changed.
+        p: Probability with which a channel becomes 0.
+        train: Whether to drop channels.
+
+    Returns:
+        `input`.
+
+    Example:
+        >>> wg.feature_dropout_(wg.ones(1, 2), 0.5, False)
+        tensor([[1., 1.]])
+    """
     return F.feature_dropout(input, p, train, True)
 
 
 def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """Apply `alpha_dropout` to whole channels."""
+    """Apply `alpha_dropout` to whole channels.
+
+    Args:
+        input: Tensor of shape `(N, C, *)`.
+        p: Probability with which a channel is dropped.
+        train: Whether to drop channels; False returns `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Example:
+        >>> wg.feature_alpha_dropout(wg.ones(1, 2), 0.5, False)
+        tensor([[1., 1.]])
+    """
     return F.feature_alpha_dropout(input, p, train)
 
 
 def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """`feature_alpha_dropout` in place."""
+    """`feature_alpha_dropout` in place.
+
+    Args:
+        input: Tensor of shape `(N, C, *)`, which is changed.
+        p: Probability with which a channel is dropped.
+        train: Whether to drop channels.
+
+    Returns:
+        `input`.
+
+    Example:
+        >>> wg.feature_alpha_dropout_(wg.ones(1, 2), 0.5, False)
+        tensor([[1., 1.]])
+    """
     return F.feature_alpha_dropout(input, p, train, True)
 
 
@@ -80,7 +184,23 @@ def layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> Tensor:  # fmt: skip
-    """Call `nn.functional.layer_norm`; `cudnn_enable` has no effect."""
+    """Call `nn.functional.layer_norm`; `cudnn_enable` has no effect.
+
+    Args:
+        input: Tensor of shape `(*, *normalized_shape)`.
+        normalized_shape: Shape of the last dimensions, which are normalized together.
+        weight: Factor of each element, of shape `normalized_shape`; None: 1.
+        bias: Summand of each element, of shape `normalized_shape`; None: 0.
+        eps: Added to the variance.
+        cudnn_enable: Ignored.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.layer_norm(wg.tensor([1.0, 2.0, 3.0]), (3,))
+        tensor([-1.2247,  0.0000,  1.2247])
+    """
     return F.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
@@ -88,7 +208,23 @@ def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Tensor:  # fmt: skip
-    """Call `nn.functional.group_norm`; `cudnn_enabled` has no effect."""
+    """Call `nn.functional.group_norm`; `cudnn_enabled` has no effect.
+
+    Args:
+        input: Tensor of shape `(N, C, *)`.
+        num_groups: Number of groups of channels that are normalized together.
+        weight: Factor of each channel; None: 1.
+        bias: Summand of each channel; None: 0.
+        eps: Added to the variance.
+        cudnn_enabled: Ignored.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.group_norm(wg.tensor([[1.0, 2.0, 3.0]]), 1)
+        tensor([[-1.2247,  0.0000,  1.2247]])
+    """
     return F.group_norm(input, num_groups, weight, bias, eps)
 
 
@@ -96,7 +232,28 @@ def batch_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,
     training: bool, momentum: float, eps: float, cudnn_enabled: bool,
 ) -> Tensor:  # fmt: skip
-    """Call `nn.functional.batch_norm`, whose arguments have another order; `cudnn_enabled` has no effect."""
+    """Call `nn.functional.batch_norm`, whose arguments have another order; `cudnn_enabled` has no effect.
+
+    Args:
+        input: Tensor of shape `(N, C, *)`.
+        weight: Factor of each channel; None: 1.
+        bias: Summand of each channel; None: 0.
+        running_mean: Running mean of each channel, or None; updated in training.
+        running_var: Running variance of each channel, or None; updated in training.
+        training: Normalize by the batch's mean and variance instead of the running ones.
+        momentum: Weight of the batch in the running statistics.
+        eps: Added to the variance.
+        cudnn_enabled: Ignored.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> mean, var = wg.tensor([1.0]), wg.tensor([4.0])
+        >>> wg.batch_norm(wg.tensor([[2.0], [5.0]]), None, None, mean, var, False, 0.1, 0.0, True)
+        tensor([[0.5000],
+                [2.0000]])
+    """
     return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
@@ -104,7 +261,26 @@ def instance_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,
     use_input_stats: bool, momentum: float, eps: float, cudnn_enabled: bool,
 ) -> Tensor:  # fmt: skip
-    """Call `nn.functional.instance_norm`, whose arguments have another order; `cudnn_enabled` has no effect."""
+    """Call `nn.functional.instance_norm`, whose arguments have another order; `cudnn_enabled` has no effect.
+
+    Args:
+        input: Tensor of shape `(N, C, *)`.
+        weight: Factor of each channel; None: 1.
+        bias: Summand of each channel; None: 0.
+        running_mean: Running mean of each channel, or None.
+        running_var: Running variance of each channel, or None.
+        use_input_stats: Normalize by the mean and variance of each channel of each sample instead of the running ones.
+        momentum: Weight of the input in the running statistics.
+        eps: Added to the variance.
+        cudnn_enabled: Ignored.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Example:
+        >>> wg.instance_norm(wg.tensor([[[1.0, 2.0, 3.0]]]), None, None, None, None, True, 0.1, 1e-5, True)
+        tensor([[[-1.2247,  0.0000,  1.2247]]])
+    """
     return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
@@ -132,6 +308,15 @@ def embedding_bag(
     Returns:
         (output, bag of each index, size of each bag, max_indices). For mode 2, `max_indices` is the row that each
         feature comes from; otherwise it is empty. The last three are int64.
+
+    Raises:
+        ArgumentError: If `mode` is another number.
+
+    Example:
+        >>> weight = wg.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> wg.embedding_bag(weight, wg.tensor([0, 1, 1]), wg.tensor([0, 2]))[0]
+        tensor([[4., 6.],
+                [3., 4.]])
     """
     if mode not in (0, 1, 2):
         raise ArgumentError(f"embedding_bag: mode is 0 (sum), 1 (mean) or 2 (max), not {mode!r}")

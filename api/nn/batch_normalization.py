@@ -108,7 +108,17 @@ class _ChannelNorm(Module):
 
 class _BatchNorm(_ChannelNorm):
     def forward(self, input: Tensor) -> Tensor:
-        """Normalize `input`, `(N, C, *)`, per channel. In training mode, update the running statistics."""
+        """Normalize `input`, `(N, C, *)`, per channel. In training mode, update the running statistics.
+
+        Args:
+            input: Tensor of shape `(N, C, *)`.
+
+        Returns:
+            Tensor of the same shape.
+
+        Raises:
+            ShapeError: If the number of dimensions does not fit.
+        """
         self._check_input_dim(input)
         momentum = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
@@ -269,7 +279,17 @@ class _InstanceNorm(_ChannelNorm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalize `input`, `(N, C, *)` or `(C, *)`, per channel of each sample, or by running statistics."""
+        """Normalize `input`, `(N, C, *)` or `(C, *)`, per channel of each sample, or by running statistics.
+
+        Args:
+            input: Tensor of shape `(N, C, *)` or `(C, *)`.
+
+        Returns:
+            Tensor of the same shape.
+
+        Raises:
+            ShapeError: If the number of dimensions does not fit, or, with `affine`, the number of channels.
+        """
         self._check_input_dim(input)
         is_unbatched = input.meta.ndim == self._allowed_ndims[0]
         channel_dim = 0 if is_unbatched else 1

@@ -36,6 +36,19 @@ class LazyModuleMixin(Module):
     `initialize_parameters(*args, **kwargs)` is called with the arguments of the first call, before `forward`, and gives
     the parameters their shapes. Loading a state dict does so as well. After the first call the module's class becomes
     `cls_to_become`.
+
+    Args:
+        *args: Arguments of the other base class.
+        **kwargs: Arguments of the other base class.
+
+    Raises:
+        DomainError: From the first call, if `initialize_parameters` left a parameter without a shape.
+
+    Example:
+        >>> layer = wg.nn.LazyLinear(2)
+        >>> output = layer(wg.ones(5, 4))
+        >>> type(layer).__name__, layer.in_features
+        ('Linear', 4)
     """
 
     cls_to_become: ClassVar[type | None] = None
@@ -55,11 +68,27 @@ class LazyModuleMixin(Module):
         return [*itertools.chain(self._parameters.items(), self._buffers.items())]
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
-        """Set shapes and values of the parameters from the arguments of the first call."""
+        """Set shapes and values of the parameters from the arguments of the first call.
+
+        Args:
+            *args: Positional arguments of the first call.
+            **kwargs: Keyword arguments of the first call.
+
+        Raises:
+            NotImplementedError: If a subclass does not define the method.
+        """
         raise NotImplementedError(f"{type(self).__name__} defines no initialize_parameters(...)")
 
     def has_uninitialized_params(self) -> bool:
-        """Return whether a parameter or buffer has no shape yet."""
+        """Return whether a parameter or buffer has no shape yet.
+
+        Returns:
+            Python bool.
+
+        Example:
+            >>> wg.nn.LazyLinear(2).has_uninitialized_params()
+            True
+        """
         return any(is_lazy(tensor) for _, tensor in self._own_tensors())
 
     def _infer_parameters(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
@@ -110,7 +139,11 @@ class LazyLinear(LazyModuleMixin, Linear):
             super().reset_parameters()
 
     def initialize_parameters(self, input: Any) -> None:
-        """Set `in_features` from `input`."""
+        """Set `in_features` from `input`.
+
+        Args:
+            input: First input, of shape `(*, in_features)`.
+        """
         if self.has_uninitialized_params():
             self.in_features = input.meta.shape[-1]
             _materialize(self, (self.out_features, self.in_features), self.out_features)
@@ -138,7 +171,17 @@ class _LazyConvolution(LazyModuleMixin):
             super().reset_parameters()
 
     def initialize_parameters(self, input: Any, *args: Any, **kwargs: Any) -> None:
-        """Set `in_channels` from `input` of shape `(N, C, ...)` or `(C, ...)`."""
+        """Set `in_channels` from `input` of shape `(N, C, ...)` or `(C, ...)`.
+
+        Args:
+            input: First input.
+            *args: Ignored.
+            **kwargs: Ignored.
+
+        Raises:
+            ShapeError: If `input` has another number of dimensions.
+            ArgumentError: If `groups` does not divide the numbers of channels.
+        """
         weight: Any = self.weight
         if not self.has_uninitialized_params():
             if not self.in_channels:  # loaded before the first call
@@ -299,7 +342,11 @@ class _LazyNorm(LazyModuleMixin, _ChannelNorm):
             super().reset_parameters()
 
     def initialize_parameters(self, input: Any) -> None:
-        """Set `num_features` from `input` of shape `(N, C, ...)`."""
+        """Set `num_features` from `input` of shape `(N, C, ...)`.
+
+        Args:
+            input: First input.
+        """
         if self.has_uninitialized_params():
             self.num_features = input.meta.shape[1]
             _materialize(self, (self.num_features,), self.num_features)

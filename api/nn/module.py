@@ -84,7 +84,18 @@ class Module(Hooks, State):
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the module's output. Subclasses override this method."""
+        """Compute the module's output. Subclasses override this method.
+
+        Args:
+            *args: Positional arguments of the call.
+            **kwargs: Keyword arguments of the call.
+
+        Returns:
+            The output.
+
+        Raises:
+            NotImplementedError: If the subclass does not define the method.
+        """
         raise NotImplementedError(f"{type(self).__name__} defines no forward(...)")
 
     # attributes

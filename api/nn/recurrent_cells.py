@@ -127,6 +127,12 @@ class RNNCell(RNNCellBase):
         Args:
             input: `(batch, input_size)` or `(input_size,)`.
             hx: Hidden state of the result's shape; None means zeros.
+
+        Returns:
+            Tensor of shape `(batch, hidden_size)` or `(hidden_size,)`.
+
+        Raises:
+            ShapeError: If a shape does not fit, or `nonlinearity` is unknown.
         """
         if self.nonlinearity not in ("tanh", "relu"):
             raise ShapeError(f"RNNCell: nonlinearity is 'tanh' or 'relu', not {self.nonlinearity!r}")
@@ -159,6 +165,13 @@ class LSTMCell(RNNCellBase):
         Args:
             input: `(batch, input_size)` or `(input_size,)`.
             hx: (h, c); None means zeros.
+
+        Returns:
+            Two tensors of shape `(batch, hidden_size)` or `(hidden_size,)`.
+
+        Raises:
+            ShapeError: If a shape does not fit.
+            ArgumentError: If `hx` is not two tensors.
         """
         return self._step(recurrent.lstm_cell, input, hx, 2)
 
@@ -187,5 +200,11 @@ class GRUCell(RNNCellBase):
         Args:
             input: `(batch, input_size)` or `(input_size,)`.
             hx: Hidden state of the result's shape; None means zeros.
+
+        Returns:
+            Tensor of shape `(batch, hidden_size)` or `(hidden_size,)`.
+
+        Raises:
+            ShapeError: If a shape does not fit.
         """
         return self._step(recurrent.gru_cell, input, hx, 1)

@@ -194,7 +194,15 @@ class AveragedModel(Module):
         self.use_buffers = use_buffers
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the averaged model's output."""
+        """Return the averaged model's output.
+
+        Args:
+            *args: Arguments of the model.
+            **kwargs: Arguments of the model.
+
+        Returns:
+            The averaged model's output.
+        """
         return self.module(*args, **kwargs)
 
     @no_grad()

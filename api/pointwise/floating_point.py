@@ -202,9 +202,9 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
         DTypeError: The dtype is not floating.
 
     Example:
-        >>> wg.renorm(wg.tensor([[3.0, 4.0], [30.0, 40.0]]), 2, 0, 10.0)
-        tensor([[3., 4.],
-                [6., 8.]])
+        >>> wg.renorm(wg.tensor([[3.0, 4.0], [30.0, 40.0]]), 2, 0, 7.0)
+        tensor([[3.0000, 4.0000],
+                [4.2000, 5.6000]])
     """
     only_tensors("renorm", input)
     if input.meta.ndim < 2:

@@ -136,7 +136,11 @@ class ParametrizationList(ModuleList):
                 _set_data(original, new_value)
 
     def forward(self) -> Any:
-        """Compute the tensor from the originals."""
+        """Compute the tensor from the originals.
+
+        Returns:
+            The tensor.
+        """
         functions = list(self)
         output = functions[0](*self._originals())
         for function in functions[1:]:
