@@ -108,7 +108,7 @@ _default = float32
 
 
 def default_dtype() -> DType:
-    """Return the dtype of tensors made from Python floats (`get_default_dtype`).
+    """Return the dtype of tensors created from Python floats (`get_default_dtype`).
 
     Returns:
         `DType`.
@@ -121,7 +121,7 @@ def default_dtype() -> DType:
 
 
 def set_default_dtype(dtype: DType) -> None:
-    """Set the dtype of tensors made from Python floats.
+    """Set the dtype of tensors created from Python floats.
 
     Args:
         dtype: Floating dtype.

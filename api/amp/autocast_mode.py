@@ -51,7 +51,7 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 def get_autocast_dtype(device_type: str) -> DType:
-    """Return the half type that `autocast(device_type)` uses here if it is given no dtype.
+    """Return the half type that `autocast(device_type)` uses here unless it gets a dtype.
 
     Args:
         device_type: `"cpu"`, `"opencl"`, `"cuda"` or `"interpreter"`.

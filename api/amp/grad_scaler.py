@@ -184,7 +184,8 @@ class GradScaler:
         """Set the scale for the next iteration.
 
         Args:
-            new_scale: The new scale. None adapts it to what the steps since the last update found.
+            new_scale: The new scale. None shrinks it after a step with non-finite gradients, and grows it
+                after enough finite steps.
 
         Raises:
             ScalerError: If no gradients were checked since the last update.

@@ -117,7 +117,7 @@ def fractional_max_pool2d(
 
     Raises:
         ShapeError: Shapes or sizes do not fit.
-        ArgumentError: Not exactly one of `output_size` and `output_ratio` is given.
+        ArgumentError: Not exactly one of `output_size` and `output_ratio` is passed.
 
     Example:
         >>> wg.nn.functional.fractional_max_pool2d(wg.ones(1, 4, 4), 2, output_size=2)

@@ -91,7 +91,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """`leaky_relu` in place.
+    """Apply `leaky_relu` in place.
 
     Args:
         input: Floating tensor, which is changed.
@@ -141,7 +141,7 @@ def rrelu(
 
 
 def rrelu_(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Tensor:
-    """`rrelu` in place.
+    """Apply `rrelu` in place.
 
     Args:
         input: Floating tensor, which is changed.
@@ -187,7 +187,7 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """`elu` in place.
+    """Apply `elu` in place.
 
     Args:
         input: Floating tensor, which is changed.
@@ -227,7 +227,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """`celu` in place.
+    """Apply `celu` in place.
 
     Args:
         input: Floating tensor, which is changed.
@@ -261,7 +261,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def selu_(input: Tensor) -> Tensor:
-    """`selu` in place.
+    """Apply `selu` in place.
 
     Args:
         input: Floating tensor, which is changed.
@@ -344,7 +344,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
 
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """`hardtanh` in place.
+    """Apply `hardtanh` in place.
 
     Args:
         input: Tensor, which is changed.
@@ -506,7 +506,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
-    """`threshold` in place.
+    """Apply `threshold` in place.
 
     Args:
         input: Tensor, which is changed.

@@ -37,7 +37,7 @@ __all__ = [
 
 
 def dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """If `train`, zero each element with probability `p` and divide the others by `1 - p`.
+    """If `train`, zero each element with probability `p` and divide the remaining ones by `1 - p`.
 
     Args:
         input: Tensor.

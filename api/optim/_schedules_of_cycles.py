@@ -62,7 +62,7 @@ class CyclicLR(_MomentumScheduler):
         step_size_up: Steps of the rising half of a cycle.
         step_size_down: Steps of the falling half; None means `step_size_up`.
         mode: `"triangular"` repeats the cycle, `"triangular2"` halves its height each time, `"exp_range"` scales the
-            height by `gamma ** step`. Ignored if `scale_fn` is given.
+            height by `gamma ** step`. Ignored if `scale_fn` is not None.
         gamma: Base of `"exp_range"`.
         scale_fn: Function that returns the height of a cycle, relative to `max_lr - base_lr`.
         scale_mode: Argument of `scale_fn`: `"cycle"` passes the cycle's number from 1 on, `"iterations"` the step.

@@ -26,7 +26,9 @@ _HOST_DEVICES = ("cpu", "interpreter")
 
 
 class ProfilerActivity(enum.Enum):
-    """What a profile records. CPU: the host, and kernels on `cpu`. All others: kernels on other devices.
+    """An activity that a profile records.
+
+    `CPU` stands for the host, and for kernels on `cpu`. All other members stand for kernels on other devices.
 
     Example:
         >>> wg.profiler.ProfilerActivity.CPU in wg.profiler.supported_activities()

@@ -397,7 +397,7 @@ def cumulative_trapezoid(
 
     Args:
         y: Values of the function.
-        x: Points at which the values lie; None: they are `dx` apart.
+        x: Points at which the values lie; None: neighbours have the distance `dx`.
         dx: Distance of the points; None: 1.
         dim: The dimension; negative values count from the last.
         axis: NumPy's name for `dim`.

@@ -314,7 +314,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     Args:
         input: A vector.
         r: Number of elements in a combination.
-        with_replacement: Whether an element may be taken several times.
+        with_replacement: Whether an element may occur several times.
 
     Returns:
         Matrix with `r` columns.

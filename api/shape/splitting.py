@@ -76,7 +76,7 @@ def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int 
 
 
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> Pieces:
-    """Split `input` along `dim` into views of the given sizes, which must add up to the dimension's size.
+    """Split `input` along `dim` into views of the sizes in `split_sizes`, which add up to the dimension's size.
 
     Args:
         input: Tensor.
@@ -201,7 +201,7 @@ def tensor_split(
     tensor_indices_or_sections: Tensor | None = None,
     axis: int | None = None,
 ) -> Pieces:
-    """Split `input` along `dim` into views: a number of nearly equal pieces, or pieces between given positions.
+    """Split `input` along `dim` into views: a number of nearly equal pieces, or pieces between positions.
 
     Args:
         input: Any tensor with at least one dimension.
@@ -217,7 +217,7 @@ def tensor_split(
         A tuple of views.
 
     Raises:
-        ArgumentError: Not exactly one of the four arguments is given.
+        ArgumentError: Not exactly one of the four arguments is passed.
         ShapeError: The number of pieces is not positive, or a tensor has the wrong shape or dtype.
 
     Example:

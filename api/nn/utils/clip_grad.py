@@ -39,7 +39,7 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Return the norm of all tensors, taken as one vector.
+    """Return the norm of all elements of the tensors, as of one vector.
 
     Args:
         tensors: The tensors, usually gradients.
@@ -120,7 +120,7 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scale all gradients in place so that their norm, taken as one vector, is at most `max_norm`.
+    """Scale all gradients in place so that the norm of all their elements is at most `max_norm`.
 
     Args:
         parameters: Parameters whose gradients are clipped.

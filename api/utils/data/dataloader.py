@@ -227,7 +227,8 @@ class DataLoader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Let the next iteration continue from a position returned by `state_dict`.
 
-        Earlier samples are skipped if samples have indices; those of an iterable data set are made again and dropped.
+        Earlier samples are skipped if samples have indices; those of an iterable data set are computed
+        and dropped.
         The default generator is not changed, so its own state can be restored before or after.
 
         Args:
