@@ -91,6 +91,9 @@ class Stream:
 
         Args:
             other: The other stream, on the same device.
+
+        Raises:
+            ArgumentError: If `other` is a stream of another device.
         """
         self.wait_event(other.record_event())
 

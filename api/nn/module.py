@@ -608,6 +608,9 @@ class Module(Hooks, State):
 
         Returns:
             This module.
+
+        Raises:
+            DriverNotFound: If there is no GPU, or a package that it needs is missing.
         """
         return self.to("cuda:0" if device is None else device)
 

@@ -147,7 +147,7 @@ class LRScheduler:
             epoch: Go to this epoch instead. Deprecated.
 
         Raises:
-            ArgumentError: If the optimizer got or lost parameter groups after the schedule was created.
+            ArgumentError: If the schedule computes rates for another number of groups than the optimizer has.
         """
         if self._step_count == 1:
             self._check_order()

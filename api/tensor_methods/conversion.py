@@ -230,6 +230,9 @@ class Conversions(TensorBase):
         Returns:
             This tensor if it is there already, else a copy.
 
+        Raises:
+            DriverNotFound: If there is no GPU, or a package that it needs is missing.
+
         Example:
             >>> if wg.cuda.is_available():
             ...     x = wg.ones(2).cuda()
@@ -245,6 +248,9 @@ class Conversions(TensorBase):
 
         Returns:
             Tensor on `cpu`.
+
+        Raises:
+            DriverNotFound: If there is no GPU, or a package that it needs is missing.
 
         Example:
             >>> if wg.cuda.is_available():
@@ -418,13 +424,18 @@ class Conversions(TensorBase):
         return self.to(dtype=dtypes.bool_)
 
     def numpy(self, *, force: builtins.bool = False) -> np.ndarray[Any, Any]:
-        """Return a NumPy array that shares the memory; see `host_data.to_numpy`.
+        """Return a NumPy array that shares the memory.
 
         Args:
             force: Detach the tensor and copy it to the host first, if necessary.
 
         Returns:
             NumPy array of the same shape.
+
+        Raises:
+            GradientError: The tensor requires grad, and `force` is False.
+            DeviceError: The tensor is not on `cpu`, and `force` is False.
+            ArgumentError: The dtype is bfloat16, which NumPy does not have.
 
         Example:
             >>> wg.tensor([[1, 2], [3, 4]], device='cpu').numpy().tolist()

@@ -93,6 +93,7 @@ def set_device(device: Any) -> None:
 
     Raises:
         ArgumentError: If `device` is no CUDA device.
+        DriverNotFound: If there is no GPU, or a package that it needs is missing.
 
     Example:
         >>> if wg.cuda.is_available():
@@ -115,6 +116,9 @@ def device(device: Any) -> Iterator[None]:
 
     Returns:
         Context manager.
+
+    Raises:
+        DriverNotFound: If there is no GPU, or a package that it needs is missing.
 
     Example:
         >>> if wg.cuda.is_available():
@@ -187,6 +191,9 @@ def get_device_properties(device: Any = None) -> Properties:
     Returns:
         `Properties`.
 
+    Raises:
+        DriverNotFound: If there is no GPU, or a package that it needs is missing.
+
     Example:
         >>> if wg.cuda.is_available():
         ...     properties = wg.cuda.get_device_properties()
@@ -205,6 +212,9 @@ def get_device_name(device: Any = None) -> str:
     Returns:
         Text.
 
+    Raises:
+        DriverNotFound: If there is no GPU, or a package that it needs is missing.
+
     Example:
         >>> if wg.cuda.is_available():
         ...     name = wg.cuda.get_device_name()
@@ -221,6 +231,9 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
 
     Returns:
         Two ints.
+
+    Raises:
+        DriverNotFound: If there is no GPU, or a package that it needs is missing.
 
     Example:
         >>> if wg.cuda.is_available():
@@ -253,6 +266,9 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
     Returns:
         Two ints.
 
+    Raises:
+        DriverNotFound: If there is no GPU, or a package that it needs is missing.
+
     Example:
         >>> if wg.cuda.is_available():
         ...     free, total = wg.cuda.mem_get_info()
@@ -266,6 +282,9 @@ def synchronize(device: Any = None) -> None:
 
     Args:
         device: An index, a name or a `Device`; None: the current GPU.
+
+    Raises:
+        DriverNotFound: If there is no GPU, or a package that it needs is missing.
 
     Example:
         >>> if wg.cuda.is_available():
@@ -284,6 +303,9 @@ def current_stream(device: Any = None) -> streams.Stream:
     Returns:
         `Stream`.
 
+    Raises:
+        DriverNotFound: If there is no GPU, or a package that it needs is missing.
+
     Example:
         >>> if wg.cuda.is_available():
         ...     stream = wg.cuda.current_stream()
@@ -300,6 +322,9 @@ def default_stream(device: Any = None) -> streams.Stream:
 
     Returns:
         `Stream`.
+
+    Raises:
+        DriverNotFound: If there is no GPU, or a package that it needs is missing.
 
     Example:
         >>> if wg.cuda.is_available():
@@ -395,6 +420,9 @@ def reset_peak_memory_stats(device: Any = None) -> None:
     Args:
         device: An index, a name or a `Device`; None: the current GPU.
 
+    Raises:
+        DriverNotFound: If there is no GPU, or a package that it needs is missing.
+
     Example:
         >>> if wg.cuda.is_available():
         ...     wg.cuda.reset_peak_memory_stats()
@@ -421,6 +449,9 @@ class Stream(streams.Stream):
     Args:
         device: An index, a name or a `Device`; None: the current GPU.
         priority: Work with a lower number runs first (-5 to 0 on most GPUs).
+
+    Raises:
+        DriverNotFound: If there is no GPU, or a package that it needs is missing.
 
     Example:
         >>> if wg.cuda.is_available():
@@ -475,6 +506,7 @@ class CUDAGraph:
 
         Raises:
             CaptureError: If this graph was captured already, or is being captured.
+            DriverNotFound: If there is no GPU, or a package that it needs is missing.
         """
         self._begin(_stream_of(_resolve_device(None)))
 
@@ -532,6 +564,7 @@ def graph(cuda_graph: CUDAGraph, pool: Any = None, stream: streams.Stream | None
     Raises:
         ArgumentError: If `pool` is not None.
         CaptureError: If the graph was captured already.
+        DriverNotFound: If there is no GPU, or a package that it needs is missing.
 
     Example:
         >>> if wg.cuda.is_available():

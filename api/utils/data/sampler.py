@@ -176,7 +176,7 @@ class WeightedRandomSampler(Sampler):
 
     Raises:
         ArgumentError: If `num_samples` is not a positive int, or `replacement` is not a bool. Iteration raises it if
-            there are too few positive weights to draw without replacement.
+            weights are negative or all 0, or if there are fewer weights than samples to draw without replacement.
         ShapeError: If `weights` is not 1-D.
 
     Example:
