@@ -76,7 +76,7 @@ def take_along_dim(
     """Gather along `dim`; the other dimensions of `input` and `indices` broadcast.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         indices: int64 tensor with as many dimensions as `input`; negative indices count from the end.
         dim: The dimension; None flattens both tensors.
         out: Tensor to write the result to.
@@ -159,7 +159,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     """Return a view of the slice at `index` of dimension `dim`, without that dimension.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         dim: The dimension.
         index: Position; negative positions count from the end.
 
@@ -178,7 +178,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """Return a view of `length` elements of dimension `dim`, from `start` on.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         dim: The dimension; negative values count from the last.
         start: An int, or a 0-d integer tensor, whose value the host waits for.
         length: Number of elements.
@@ -197,7 +197,7 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return elements of the flattened `input`, in the shape of `index`. Negative positions count from the end.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         index: int64 tensor of any shape.
         out: Tensor to write the result to.
 
@@ -251,7 +251,7 @@ def nonzero(
     """Return the indices of the elements that are not 0. The host waits for their number.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         out: Tensor to write the result to.
         as_tuple: Whether to return a vector for each dimension.
 
@@ -284,7 +284,7 @@ def argwhere(input: Tensor) -> Tensor:
     """Return the indices of the elements that are not 0: int64 `(count, ndim)`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
 
     Returns:
         int64 tensor of shape `(count, ndim)`.
@@ -309,7 +309,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """Return `input` with `value` (a number or 0-d tensor) where `mask` (bool) is true; the shapes broadcast.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         mask: bool tensor.
         value: Number, or a tensor of shape `()`.
 
@@ -343,7 +343,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
     """Return the elements where `mask` is true as a vector; shapes broadcast. The host waits for their number.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         mask: bool tensor.
         out: Tensor to write the result to.
 
@@ -363,7 +363,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """Return `input` with the first elements of `source` where `mask` is true. The host waits for their number.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         mask: bool tensor, which broadcasts to the shape of `input`.
         source: Tensor with at least as many elements as `mask` has true ones.
 

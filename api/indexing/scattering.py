@@ -166,7 +166,7 @@ def scatter(
     """Return a copy of `input` with `src` written at `index`; see `scatter_`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype, with as many dimensions as `index`.
         dim: The dimension; negative values count from the last.
         index: int64 tensor with as many dimensions as `input`.
         src: Tensor with at least the sizes of `index`.
@@ -190,7 +190,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Ten
     """Return a copy of `input` with `src` added at `index`; see `scatter_add_`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype, with as many dimensions as `index`.
         dim: The dimension; negative values count from the last.
         index: int64 tensor with as many dimensions as `input`.
         src: Tensor with at least the sizes of `index`.
@@ -350,7 +350,7 @@ def index_add(
     """Return a copy of `input` with the slices of `source` added at `index`; see `index_add_`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         dim: The dimension; negative values count from the last.
         index: int64 vector of positions along `dim`.
         source: Tensor whose slices along `dim` are used.
@@ -376,7 +376,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: T
     """Return a copy of `input` with the slices of `source` at `index`; see `index_copy_`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         dim: The dimension; negative values count from the last.
         index: int64 vector of positions along `dim`.
         source: Tensor whose slices along `dim` are used.
@@ -399,7 +399,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """Return a copy of `input` with the slices at `index` filled with a number; see `index_fill_`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         dim: The dimension; negative values count from the last.
         index: int64 vector of positions along `dim`.
         value: Number, or a tensor of shape `()`.
@@ -590,7 +590,7 @@ def index_reduce(
     `reduce` is "prod", "mean", "amax" or "amin"; for it and `include_self` see `scatter_reduce`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         dim: The dimension; negative values count from the last.
         index: int64 vector of positions along `dim`.
         source: Tensor whose slices along `dim` are used.
@@ -676,7 +676,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     """Return a copy of `input` with `source` at the positions `index` of the flattened tensor; see `put_`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         index: int64 tensor of positions in the flattened tensor.
         source: Tensor with as many elements as `index`.
         accumulate: Whether to add instead of writing.

@@ -427,7 +427,7 @@ def index_put(input: Tensor, indices: Sequence[Any], values: Any, accumulate: bo
     """Return a copy of `input` with `values` at `indices`; see `index_put_`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         indices: Indices of the first dimensions, such as int64 or bool tensors.
         values: Number, or a tensor that broadcasts to the indexed shape.
         accumulate: Add instead, once for each time a position occurs.

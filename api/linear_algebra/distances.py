@@ -154,8 +154,8 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     """Return the cosine similarity along `dim`: x1 . x2 / (max(|x1|, eps) * max(|x2|, eps)); shapes broadcast.
 
     Args:
-        x1: Tensor.
-        x2: Tensor.
+        x1: Tensor. One of the two dtypes is floating.
+        x2: Tensor, whose shape broadcasts with that of `x1`.
         dim: The dimension; negative values count from the last.
         eps: Lower bound of each norm.
 

@@ -26,8 +26,8 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     Shapes are aligned at the last dimension; size d of the result is the product of both sizes d.
 
     Args:
-        input: Tensor.
-        other: Tensor.
+        input: Tensor of any dtype.
+        other: Tensor of any dtype.
         out: Tensor to write the result to.
 
     Returns:

@@ -70,8 +70,8 @@ def l1_loss(
     """Compute the absolute error |input - target|. Shapes and `weight` are as in `mse_loss`.
 
     Args:
-        input: Tensor.
-        target: Tensor.
+        input: Floating tensor of any shape.
+        target: Floating tensor of the shape of `input`; another shape is broadcast with a warning.
         size_average: Deprecated.
         reduce: Deprecated.
         reduction: `"mean"`, `"sum"` or `"none"`.
@@ -98,8 +98,8 @@ def smooth_l1_loss(
     Source: Girshick 2015, arXiv 1504.08083. `beta=0` is `l1_loss`.
 
     Args:
-        input: Tensor.
-        target: Tensor.
+        input: Floating tensor of any shape.
+        target: Floating tensor of the shape of `input`; another shape is broadcast with a warning.
         size_average: Deprecated.
         reduce: Deprecated.
         reduction: `"mean"`, `"sum"` or `"none"`.
@@ -361,7 +361,7 @@ def soft_margin_loss(
     """Compute log(1 + exp(-target * input)), for targets of 1 and -1. Shapes broadcast.
 
     Args:
-        input: Tensor.
+        input: Floating tensor of any shape.
         target: Tensor of 1 and -1.
         size_average: Deprecated.
         reduce: Deprecated.
@@ -386,7 +386,7 @@ def hinge_embedding_loss(
     """Compute `input` where the target is 1, max(0, margin - input) where it is -1, and their sum elsewhere.
 
     Args:
-        input: Tensor.
+        input: Tensor of any shape.
         target: Tensor of 1 and -1.
         margin: Value from which an element with target -1 costs nothing.
         size_average: Deprecated.

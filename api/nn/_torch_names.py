@@ -40,7 +40,7 @@ def dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """If `train`, zero each element with probability `p` and divide the remaining ones by `1 - p`.
 
     Args:
-        input: Tensor.
+        input: Floating tensor.
         p: Probability with which an element becomes 0.
         train: Whether to drop elements; False returns `input`.
 
@@ -76,7 +76,7 @@ def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """If `train`, apply dropout that preserves mean 0 and variance 1; see `nn.functional.alpha_dropout`.
 
     Args:
-        input: Tensor.
+        input: Floating tensor.
         p: Probability with which an element is dropped.
         train: Whether to drop elements; False returns `input`.
 

@@ -31,8 +31,8 @@ def margin_ranking_loss(
     Target 1 means that input1 should be larger, -1 that it should be smaller.
 
     Args:
-        input1: Tensor.
-        input2: Tensor.
+        input1: Tensor of any dtype but bool.
+        input2: Tensor of any dtype but bool, with as many dimensions.
         target: 1 where `input1` should be larger, -1 where it should be smaller.
         margin: Difference from which a pair in the right order costs nothing.
         size_average: Deprecated.

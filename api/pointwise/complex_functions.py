@@ -18,7 +18,7 @@ def is_complex(input: Tensor) -> bool:
     """Return False: there are no complex dtypes.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
 
     Returns:
         False.
@@ -38,7 +38,7 @@ def is_conj(input: Tensor) -> bool:
     """Return False: there are no complex dtypes.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
 
     Returns:
         False.
@@ -57,7 +57,7 @@ def is_neg(input: Tensor) -> bool:
     """Return False: there are no lazily negated tensors.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
 
     Returns:
         False.
@@ -76,7 +76,7 @@ def real(input: Tensor) -> Tensor:
     """Return `input` itself, which is real.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
 
     Returns:
         `input`.
@@ -96,7 +96,7 @@ def conj(input: Tensor) -> Tensor:
     """Return `input` itself: a real number is its own conjugate.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
 
     Returns:
         `input`.
@@ -115,7 +115,7 @@ def resolve_conj(input: Tensor) -> Tensor:
     """Return `input` itself: there are no lazily conjugated tensors.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
 
     Returns:
         `input`.
@@ -134,7 +134,7 @@ def resolve_neg(input: Tensor) -> Tensor:
     """Return `input` itself: there are no lazily negated tensors.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
 
     Returns:
         `input`.

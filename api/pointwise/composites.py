@@ -106,8 +106,8 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """Return the p-norm of `input - other`; shapes broadcast.
 
     Args:
-        input: Tensor.
-        other: Tensor.
+        input: Floating tensor.
+        other: Floating tensor, whose shape broadcasts with that of `input`.
         p: Order of the norm.
 
     Returns:
@@ -208,7 +208,7 @@ def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Convert degrees to radians.
 
     Args:
-        input: Tensor.
+        input: Tensor; integers and bool become the default floating dtype.
         out: Tensor to write the result to.
 
     Returns:
@@ -226,7 +226,7 @@ def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Convert radians to degrees.
 
     Args:
-        input: Tensor.
+        input: Tensor; integers and bool become the default floating dtype.
         out: Tensor to write the result to.
 
     Returns:
@@ -244,7 +244,7 @@ def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return `sign(input)`; the two are equal because there are no complex dtypes.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype but bool.
         out: Tensor to write the result to.
 
     Returns:
@@ -262,7 +262,7 @@ def positive(input: Tensor) -> Tensor:
     """Return `input` itself.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype but bool.
 
     Returns:
         `input`.
@@ -312,7 +312,7 @@ def detach(input: Tensor) -> Tensor:
     """Return a tensor without history that shares the memory of `input`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
 
     Returns:
         A view of `input`.
@@ -348,8 +348,8 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Return True if the shapes are equal.
 
     Args:
-        input: Tensor.
-        other: Tensor.
+        input: Tensor of any dtype.
+        other: Tensor of any dtype.
 
     Returns:
         Python bool.
@@ -365,7 +365,7 @@ def is_signed(input: Tensor) -> bool:
     """Return True if the dtype has negative numbers.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
 
     Returns:
         Python bool.
@@ -469,7 +469,7 @@ def as_strided(
     """Call `Tensor.as_strided`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         size: The shape.
         stride: Distance between neighbours in each dimension, in elements, not negative.
         storage_offset: Position of the first element in the storage, in elements; None: that of `input`.
@@ -570,7 +570,7 @@ def get_device(input: Tensor) -> int:
     """Call `Tensor.get_device`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
 
     Returns:
         Index of the device; -1 for `cpu`.

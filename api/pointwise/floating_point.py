@@ -37,7 +37,7 @@ def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Te
     """Return 0 where `input` is negative or NaN, 1 where it is positive, and `values` where it is 0; shapes broadcast.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         values: Tensor of the same dtype, whose shape broadcasts with that of `input`.
         out: Tensor to write the result to.
 
@@ -70,7 +70,7 @@ def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return `input * 2 ** other`; integers give the default floating dtype, as in PyTorch.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         other: Tensor of exponents, whose shape broadcasts with that of `input`.
         out: Tensor to write the result to.
 

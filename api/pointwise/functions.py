@@ -276,7 +276,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
     """Limit each element to [min, max].
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         min: Lower bound: a number, a tensor that broadcasts, or None.
         max: Upper bound, likewise. It wins where it is below `min`.
         out: Tensor to write the result to.
@@ -329,7 +329,7 @@ def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Ten
     """Round to the nearest number of `decimals` decimals, halves to even.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype but bool.
         decimals: Number of decimals; negative values round to tens, hundreds, and so on.
         out: Tensor to write the result to.
 
@@ -360,7 +360,7 @@ def nan_to_num(
     """Replace NaN by `nan`, and infinities by `posinf` and `neginf` (default: the extremes of the dtype).
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         nan: Replaces NaN.
         posinf: Replaces +inf; None: the largest number of the dtype.
         neginf: Replaces -inf; None: the smallest number of the dtype.
@@ -385,7 +385,7 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8
     """Return where two tensors are close: `|input - other| <= atol + rtol * |other|`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype but bool.
         other: Tensor whose shape broadcasts with that of `input`.
         rtol: Relative tolerance.
         atol: Absolute tolerance.
@@ -409,7 +409,7 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-
     """Return True if all elements are close; see `isclose`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype but bool.
         other: Tensor whose shape broadcasts with that of `input`.
         rtol: Tolerance relative to `other`.
         atol: Absolute tolerance.
@@ -429,8 +429,8 @@ def equal(input: Tensor, other: Tensor) -> bool:
     """Return True if the shapes and all elements are equal.
 
     Args:
-        input: Tensor.
-        other: Tensor.
+        input: Tensor of any dtype.
+        other: Tensor of any dtype.
 
     Returns:
         Python bool.
@@ -447,7 +447,7 @@ def isposinf(input: Tensor) -> Tensor:
     """Return a bool tensor that is True where elements are +inf.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
 
     Returns:
         bool tensor of the shape of `input`.
@@ -463,7 +463,7 @@ def isneginf(input: Tensor) -> Tensor:
     """Return a bool tensor that is True where elements are -inf.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
 
     Returns:
         bool tensor of the shape of `input`.
@@ -479,7 +479,7 @@ def isreal(input: Tensor) -> Tensor:
     """Return True for every element: there are no complex dtypes.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
 
     Returns:
         bool tensor of the shape of `input`.
@@ -495,7 +495,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """Return a copy; gradients flow back to `input`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         memory_format: Accepted for compatibility with PyTorch.
 
     Returns:
@@ -512,7 +512,7 @@ def numel(input: Tensor) -> int:
     """Return the number of elements.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
 
     Returns:
         Python int.
@@ -544,7 +544,7 @@ def is_floating_point(input: Tensor) -> bool:
     """Return True if the dtype is floating.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
 
     Returns:
         Python bool.

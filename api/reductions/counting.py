@@ -129,7 +129,7 @@ def unique_consecutive(
     """Return the elements, or slices along `dim`, that differ from their predecessor; see `unique`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         return_inverse: Whether to return the position of each element in the result.
         return_counts: Whether to return how often each element occurs in its run.
         dim: The dimension whose slices are compared; None: the elements of the flattened tensor.

@@ -24,7 +24,7 @@ def nansum(
     Integers and bool are summed in int64. The gradient of a NaN element is 0.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype; integers and bool give int64.
         dim: Dimension, or several; None: all.
         keepdim: Whether reduced dimensions stay, with size 1.
         dtype: Dtype in which elements are summed and returned; None: that of `input`, or int64.

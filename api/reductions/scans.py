@@ -80,7 +80,7 @@ def cumprod(
     Derivatives of every order are correct where elements are 0. For the arguments and errors see `cumsum`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype; integers and bool give int64.
         dim: The dimension; negative values count from the last.
         dtype: Dtype in which elements are computed and returned; None: as in `cumsum`.
         out: Tensor to write the result to.
@@ -213,7 +213,7 @@ def cummin(input: Tensor, dim: int | None = None, *, out: Any = None, axis: int 
     See `cummax`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         dim: The dimension; negative values count from the last.
         out: Tensor to write the result to.
         axis: NumPy's name for `dim`.
@@ -257,7 +257,7 @@ def logcumsumexp(
     normalizer calculation for softmax", 2018.
 
     Args:
-        input: Tensor.
+        input: Floating tensor.
         dim: The dimension; negative values count from the last.
         out: Tensor to write the result to.
         axis: NumPy's name for `dim`.

@@ -99,7 +99,7 @@ def argsort(
     """Return the int64 indices that sort `input` along `dim`; see `sort`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         dim: The dimension; negative values count from the last.
         descending: Whether the largest element comes first.
         stable: Whether equal elements keep their order.
@@ -122,7 +122,7 @@ def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the elements sorted along the first dimension.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         out: Tensor to write the result to.
 
     Returns:
@@ -223,7 +223,7 @@ def kthvalue(
     NaN is greater than every number.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype but bool.
         k: Rank, from 1.
         dim: The dimension; negative values count from the last.
         keepdim: Whether reduced dimensions stay, with size 1.
@@ -405,7 +405,7 @@ def nanmedian(
     """Return the median of the elements that are not NaN; NaN where all are. See `median`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype but bool.
         dim: The dimension; None: all elements.
         keepdim: Whether reduced dimensions stay, with size 1.
         out: Tensor to write the result to.
@@ -432,7 +432,7 @@ def mode(
     numbers is unspecified.)
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         dim: The dimension; negative values count from the last.
         keepdim: Whether reduced dimensions stay, with size 1.
         out: Tensor to write the result to.
@@ -511,7 +511,7 @@ def nanquantile(
     """Return the quantiles of the elements that are not NaN; NaN where all are. See `quantile`.
 
     Args:
-        input: Tensor.
+        input: float32 or float64 tensor.
         q: Number, or a vector of numbers, from 0 to 1.
         dim: The dimension; None: all elements.
         keepdim: Whether reduced dimensions stay, with size 1.

@@ -136,7 +136,7 @@ def min(
     For the arguments and the result see `max`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         dim: Dimension, or the other tensor; None: all elements.
         keepdim: Whether reduced dimensions stay, with size 1.
         other: The other tensor by name.
@@ -180,7 +180,7 @@ def aminmax(
     """Return `(min, max)`: the smallest and the largest element, of the whole tensor or along `dim`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         dim: The dimension; None: all elements.
         keepdim: Whether reduced dimensions stay, with size 1.
         out: Tensor to write the result to.
@@ -238,7 +238,7 @@ def std(
     """Return the standard deviation along `dim`: the square root of `var`.
 
     Args:
-        input: Tensor.
+        input: Floating tensor.
         dim: Dimension, or several; None: all.
         unbiased: False stands for `correction=0`, True for 1.
         keepdim: Whether reduced dimensions stay, with size 1.
@@ -267,7 +267,7 @@ def var_mean(
     """Return variance and mean along `dim`; see `var`.
 
     Args:
-        input: Tensor.
+        input: Floating tensor.
         dim: Dimension, or several; None: all.
         unbiased: False stands for `correction=0`, True for 1.
         keepdim: Whether reduced dimensions stay, with size 1.
@@ -294,7 +294,7 @@ def std_mean(
     """Return standard deviation and mean along `dim`; see `var`.
 
     Args:
-        input: Tensor.
+        input: Floating tensor.
         dim: Dimension, or several; None: all.
         unbiased: False stands for `correction=0`, True for 1.
         keepdim: Whether reduced dimensions stay, with size 1.
@@ -343,7 +343,7 @@ def logsumexp(
     """Return log(sum(exp(input))) along one or several dimensions, without overflow.
 
     Args:
-        input: Tensor.
+        input: Tensor; integers and bool become the default floating dtype.
         dim: Dimension, or several; None: all.
         keepdim: Whether reduced dimensions stay, with size 1.
         out: Tensor to write the result to.
@@ -384,7 +384,7 @@ def norm(
     """Return the p-norm along `dim`, after converting to `dtype`.
 
     Args:
-        input: Tensor.
+        input: Floating tensor.
         p: Any number, inf, -inf, or "fro" (the same as 2).
         dim: Dimension, or several; None: all.
         keepdim: Whether reduced dimensions stay, with size 1.

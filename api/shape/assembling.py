@@ -182,7 +182,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """Return a matrix with the flattened `input` on a diagonal.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         offset: Diagonal: 0 is the main one, positive ones lie above it.
 
     Returns:
@@ -233,7 +233,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """Return a copy of `input` with `src` at `index` of dimension `dim`, which `src` does not have.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         src: Tensor of the shape of `input.select(dim, index)`.
         dim: The dimension; negative values count from the last.
         index: Position; negative positions count from the end.
@@ -255,7 +255,7 @@ def slice_scatter(
     """Return a copy of `input` with `src` in the slice `start:end:step` of dimension `dim`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         src: Tensor of the shape of that slice.
         dim: The dimension; negative values count from the last.
         start: First position of the slice; None: 0.
@@ -276,7 +276,7 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor
     """Return a copy of `length` elements of dimension `dim`, from `start` on.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         dim: The dimension; negative values count from the last.
         start: First position.
         length: Number of elements.

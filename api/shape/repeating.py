@@ -64,7 +64,7 @@ def tile(input: Tensor, *dims: Any) -> Tensor:
     """Repeat the tensor as `Tensor.repeat` does, with 1 for missing leading sizes.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         *dims: Number of repetitions of each dimension, as ints or as one sequence.
 
     Returns:

@@ -44,7 +44,7 @@ def reshape(input: Tensor, shape: Sequence[int]) -> Tensor:
     """Return the elements in another shape: a view where strides allow it, else a copy.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         shape: New shape; one -1 stands for the size that the others leave.
 
     Returns:
@@ -65,7 +65,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Merge dimensions `start_dim` to `end_dim` into one.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         start_dim: First dimension to merge.
         end_dim: Last dimension to merge, included.
 
@@ -83,7 +83,7 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Split one dimension into several; `sizes` may have one -1.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         dim: The dimension to split.
         sizes: Sizes of the new dimensions; one may be -1.
 
@@ -101,7 +101,7 @@ def ravel(input: Tensor) -> Tensor:
     """Flatten to one dimension.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
 
     Returns:
         Vector: a view where strides allow it, else a copy.
@@ -117,7 +117,7 @@ def permute(input: Tensor, dims: Sequence[int]) -> Tensor:
     """Return a view with the dimensions in another order.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         dims: Dimension of `input` for each dimension of the result.
 
     Returns:
@@ -157,7 +157,7 @@ def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
     """Move dimensions from `source` to `destination` (ints or sequences); the other dimensions keep their order.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         source: Dimensions to move.
         destination: Their positions in the result.
 
@@ -193,7 +193,7 @@ def flip(input: Tensor, *along: Any, dims: Any = None) -> Tensor:
     """Return a copy with the elements along `dims` (ints, or one sequence) in reverse order.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         *along: The dimensions, as ints or as one sequence.
         dims: The dimensions by name.
 
@@ -369,7 +369,7 @@ def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Ten
     """Return the slices along a dimension, as views without it.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         dim: The dimension to remove.
         axis: NumPy's name for `dim`.
 
@@ -387,7 +387,7 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
     """Return a view in the shape of `other`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         other: Tensor whose shape the result has.
 
     Returns:
@@ -405,7 +405,7 @@ def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Return a view expanded to `size` (ints, or one sequence).
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         *sizes: The shape, as ints or as one sequence.
         size: The shape by name.
 

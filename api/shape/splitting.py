@@ -79,7 +79,7 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
     """Split `input` along `dim` into views of the sizes in `split_sizes`, which add up to the dimension's size.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         split_sizes: Size of each piece.
         dim: The dimension.
 
@@ -104,7 +104,7 @@ def unsafe_split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -
     """Do the same as `split`: other than in PyTorch, in-place writes to the pieces are tracked.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         split_size: Size of each piece, or a list of sizes.
         dim: The dimension to split.
 
@@ -125,7 +125,7 @@ def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int 
     """Do the same as `split_with_sizes`; see `unsafe_split`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         split_sizes: Size of each piece.
         dim: The dimension to split.
 
@@ -146,7 +146,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: int | None = None) 
     """Split `input` along `dim` into at most `chunks` views of equal size; the last one may be shorter.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         chunks: Largest number of pieces.
         dim: The dimension.
         axis: NumPy's name for `dim`.
@@ -174,7 +174,7 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> Pieces:
     """Do the same as `chunk`; see `unsafe_split`.
 
     Args:
-        input: Tensor.
+        input: Tensor of any dtype.
         chunks: Largest number of pieces.
         dim: The dimension to split.
 

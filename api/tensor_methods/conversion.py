@@ -482,7 +482,7 @@ class Conversions(TensorBase):
             device: Device of the result; None: that of this tensor.
 
         Returns:
-            Tensor.
+            Tensor of this tensor's dtype.
 
         Raises:
             ArgumentError: If `args` are neither sizes nor one sequence, or a tensor has another dtype.
@@ -503,7 +503,7 @@ class Conversions(TensorBase):
             **options: `dtype`, `device`, `requires_grad` and further options of the function that creates tensors.
 
         Returns:
-            Tensor.
+            Tensor with memory of its own.
 
         Example:
             >>> wg.tensor([0.5]).new_tensor([1, 2])
@@ -521,7 +521,7 @@ class Conversions(TensorBase):
             **options: `dtype`, `device`, `requires_grad` and further options of the function that creates tensors.
 
         Returns:
-            Tensor.
+            Tensor of shape `size`.
 
         Example:
             >>> wg.tensor([1]).new_zeros(2)
@@ -539,7 +539,7 @@ class Conversions(TensorBase):
             **options: `dtype`, `device`, `requires_grad` and further options of the function that creates tensors.
 
         Returns:
-            Tensor.
+            Tensor of shape `size`.
 
         Example:
             >>> wg.tensor([1]).new_ones(2)
@@ -558,7 +558,7 @@ class Conversions(TensorBase):
             **options: `dtype`, `device`, `requires_grad` and further options of the function that creates tensors.
 
         Returns:
-            Tensor.
+            Tensor of shape `size`.
 
         Example:
             >>> wg.tensor([1]).new_full((2,), 7)

@@ -329,7 +329,7 @@ class _Methods(TensorBase):
         """Return a view in the shape of `other`.
 
         Args:
-            other: Tensor.
+            other: Tensor whose shape the result has.
 
         Returns:
             A view of this tensor.
@@ -384,7 +384,7 @@ class _Methods(TensorBase):
         """Reshape to the shape of `other`.
 
         Args:
-            other: Tensor.
+            other: Tensor whose shape the result has.
 
         Returns:
             A view where strides allow it, else a copy.
@@ -479,7 +479,7 @@ class _Methods(TensorBase):
         """Return a view expanded to the shape of `other`.
 
         Args:
-            other: Tensor.
+            other: Tensor whose shape the result has.
 
         Returns:
             A view, in which repeated elements share memory.

@@ -62,7 +62,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
     """Return the dot products along `dim`; other dimensions broadcast.
 
     Args:
-        x: Tensor.
+        x: Tensor of any dtype; integers and bool give int64.
         y: Tensor that broadcasts with `x`.
         dim: The dimension of the vectors.
         out: Tensor to write the result to.
