@@ -59,7 +59,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """Return max(input, 0).
 
     Args:
-        input: Floating tensor of any shape.
+        input: Tensor of any shape and any dtype but bool.
         inplace: Whether to write the result to `input`.
 
     Returns:
@@ -365,7 +365,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """Clamp `input` to [0, 6].
 
     Args:
-        input: Floating tensor of any shape.
+        input: Tensor of any shape and any dtype but bool.
         inplace: Whether to write the result to `input`.
 
     Returns:
@@ -455,10 +455,10 @@ def softsign(input: Tensor) -> Tensor:
     """Return input / (1 + |input|).
 
     Args:
-        input: Floating tensor of any shape.
+        input: Tensor of any shape; integers and bool become the default floating dtype.
 
     Returns:
-        Tensor of the shape and dtype of `input`.
+        Floating tensor of the shape of `input`.
 
     Example:
         >>> wg.nn.functional.softsign(wg.tensor([-1.0, 0.0, 2.0]))
@@ -471,10 +471,10 @@ def tanhshrink(input: Tensor) -> Tensor:
     """Return input - tanh(input).
 
     Args:
-        input: Floating tensor of any shape.
+        input: Tensor of any shape; integers and bool become the default floating dtype.
 
     Returns:
-        Tensor of the shape and dtype of `input`.
+        Floating tensor of the shape of `input`.
 
     Example:
         >>> wg.nn.functional.tanhshrink(wg.tensor([-1.0, 0.0, 2.0]))

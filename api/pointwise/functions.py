@@ -86,8 +86,8 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
     Dtypes are promoted as in `add`.
 
     Args:
-        input: Tensor or number of any dtype.
-        other: Tensor or number; its shape broadcasts with that of `input`.
+        input: Tensor or number.
+        other: Tensor or number, not bool if `input` is; its shape broadcasts with that of `input`.
         alpha: Factor of `other`.
         out: Tensor to write the result to.
 
@@ -96,6 +96,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
 
     Raises:
         ShapeError: The shapes do not broadcast.
+        UnsupportedDType: Both operands are bool.
 
     Example:
         >>> wg.sub(wg.tensor([5.0, 7.0]), 2)
@@ -111,12 +112,15 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """Return `other - alpha * input`.
 
     Args:
-        input: Tensor or number of any dtype.
-        other: Tensor or number; its shape broadcasts with that of `input`.
+        input: Tensor or number.
+        other: Tensor or number, not bool if `input` is; its shape broadcasts with that of `input`.
         alpha: Factor of `input`.
 
     Returns:
         Tensor of the broadcast shape and the promoted dtype.
+
+    Raises:
+        UnsupportedDType: Both operands are bool.
 
     Example:
         >>> wg.rsub(wg.tensor([1.0, 2.0]), 10)
