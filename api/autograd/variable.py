@@ -18,9 +18,14 @@ class _IsTensor(type):
 
 
 class Variable(metaclass=_IsTensor):
-    """`Variable(data, requires_grad=False)` returns a leaf that shares the memory of `data`.
+    """PyTorch's former name of a tensor that is differentiated.
 
-    Every tensor is an instance.
+    A call returns a leaf that shares the memory of `data`. Every tensor is an instance.
+
+    Args:
+        data: Tensor.
+        requires_grad: Whether to record operations on the result.
+        volatile: Ignored.
 
     Example:
         >>> wg.autograd.Variable(wg.tensor([1.0]), requires_grad=True)

@@ -77,6 +77,14 @@ class _OfDtype(type):
 class FloatTensor(metaclass=_OfDtype):
     """A float32 tensor on the host.
 
+    Args:
+        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
+            tensor of this dtype.
+        device: Device of the result; None: `cpu`.
+
+    Raises:
+        ArgumentError: If `args` are neither, or a tensor has another dtype.
+
     Example:
         >>> wg.FloatTensor([1, 2])
         tensor([1., 2.])
@@ -87,6 +95,14 @@ class FloatTensor(metaclass=_OfDtype):
 
 class DoubleTensor(metaclass=_OfDtype):
     """A float64 tensor on the host.
+
+    Args:
+        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
+            tensor of this dtype.
+        device: Device of the result; None: `cpu`.
+
+    Raises:
+        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.DoubleTensor([1, 2])
@@ -99,6 +115,14 @@ class DoubleTensor(metaclass=_OfDtype):
 class HalfTensor(metaclass=_OfDtype):
     """A float16 tensor on the host.
 
+    Args:
+        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
+            tensor of this dtype.
+        device: Device of the result; None: `cpu`.
+
+    Raises:
+        ArgumentError: If `args` are neither, or a tensor has another dtype.
+
     Example:
         >>> wg.HalfTensor([1, 2])
         tensor([1., 2.], dtype=weftgrad.float16)
@@ -109,6 +133,14 @@ class HalfTensor(metaclass=_OfDtype):
 
 class BFloat16Tensor(metaclass=_OfDtype):
     """A bfloat16 tensor on the host.
+
+    Args:
+        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
+            tensor of this dtype.
+        device: Device of the result; None: `cpu`.
+
+    Raises:
+        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.BFloat16Tensor([1, 2])
@@ -121,6 +153,14 @@ class BFloat16Tensor(metaclass=_OfDtype):
 class ByteTensor(metaclass=_OfDtype):
     """A uint8 tensor on the host.
 
+    Args:
+        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
+            tensor of this dtype.
+        device: Device of the result; None: `cpu`.
+
+    Raises:
+        ArgumentError: If `args` are neither, or a tensor has another dtype.
+
     Example:
         >>> wg.ByteTensor([1, 2])
         tensor([1, 2], dtype=weftgrad.uint8)
@@ -131,6 +171,14 @@ class ByteTensor(metaclass=_OfDtype):
 
 class CharTensor(metaclass=_OfDtype):
     """An int8 tensor on the host.
+
+    Args:
+        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
+            tensor of this dtype.
+        device: Device of the result; None: `cpu`.
+
+    Raises:
+        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.CharTensor([1, 2])
@@ -143,6 +191,14 @@ class CharTensor(metaclass=_OfDtype):
 class ShortTensor(metaclass=_OfDtype):
     """An int16 tensor on the host.
 
+    Args:
+        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
+            tensor of this dtype.
+        device: Device of the result; None: `cpu`.
+
+    Raises:
+        ArgumentError: If `args` are neither, or a tensor has another dtype.
+
     Example:
         >>> wg.ShortTensor([1, 2])
         tensor([1, 2], dtype=weftgrad.int16)
@@ -153,6 +209,14 @@ class ShortTensor(metaclass=_OfDtype):
 
 class IntTensor(metaclass=_OfDtype):
     """An int32 tensor on the host.
+
+    Args:
+        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
+            tensor of this dtype.
+        device: Device of the result; None: `cpu`.
+
+    Raises:
+        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.IntTensor([1, 2])
@@ -165,6 +229,14 @@ class IntTensor(metaclass=_OfDtype):
 class LongTensor(metaclass=_OfDtype):
     """An int64 tensor on the host.
 
+    Args:
+        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
+            tensor of this dtype.
+        device: Device of the result; None: `cpu`.
+
+    Raises:
+        ArgumentError: If `args` are neither, or a tensor has another dtype.
+
     Example:
         >>> wg.LongTensor([1, 2])
         tensor([1, 2])
@@ -175,6 +247,14 @@ class LongTensor(metaclass=_OfDtype):
 
 class BoolTensor(metaclass=_OfDtype):
     """A bool tensor on the host.
+
+    Args:
+        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
+            tensor of this dtype.
+        device: Device of the result; None: `cpu`.
+
+    Raises:
+        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.BoolTensor([True, False])

@@ -50,6 +50,14 @@ _STRATEGIES = {"file_descriptor", "file_system"}
 class Process(_process.BaseProcess):  # type: ignore[no-redef]
     """A process that starts by the method set with this module's `set_start_method`.
 
+    Args:
+        group: Must be None.
+        target: Function to call in the process.
+        name: Name of the process.
+        args: Positional arguments of `target`.
+        kwargs: Keyword arguments of `target`.
+        daemon: Whether the process is terminated when this one exits; None: as this one.
+
     Example:
         >>> wg.multiprocessing.Process(target=print).exitcode is None
         True

@@ -50,6 +50,11 @@ class ProcessException(WorkerError):
 class ProcessRaisedException(ProcessException):
     """A process raised an exception; the message contains its traceback.
 
+    Args:
+        msg: Message.
+        error_index: Index of the process.
+        error_pid: Its process id.
+
     Example:
         >>> from weftgrad.multiprocessing import ProcessRaisedException
         >>> str(ProcessRaisedException('process 0 raised an error', 0, 4711))
@@ -204,6 +209,10 @@ def signal_name(number: int) -> str:
 
 class SpawnContext(ProcessContext):
     """The former name of `ProcessContext`.
+
+    Args:
+        processes: The processes, started.
+        errors: One connection per process, which delivers the traceback of its exception.
 
     Example:
         >>> from weftgrad.multiprocessing import ProcessContext, SpawnContext

@@ -504,6 +504,9 @@ class _DimActivation(Module):
 class Softmax(_DimActivation):
     """exp(x) / sum of exp(x) along `dim`.
 
+    Args:
+        dim: The dimension whose elements sum to 1. None is deprecated: 0 for 0-D, 1-D and 3-D input, otherwise 1.
+
     Example:
         >>> wg.nn.Softmax(0)(wg.tensor([-1.0, 0.0, 2.0]))
         tensor([0.0420, 0.1142, 0.8438])
@@ -515,6 +518,9 @@ class Softmax(_DimActivation):
 class Softmin(_DimActivation):
     """`Softmax` of -x.
 
+    Args:
+        dim: The dimension whose elements sum to 1. None is deprecated: 0 for 0-D, 1-D and 3-D input, otherwise 1.
+
     Example:
         >>> wg.nn.Softmin(0)(wg.tensor([-1.0, 0.0, 2.0]))
         tensor([0.7054, 0.2595, 0.0351])
@@ -525,6 +531,9 @@ class Softmin(_DimActivation):
 
 class LogSoftmax(_DimActivation):
     """The logarithm of `Softmax`.
+
+    Args:
+        dim: The dimension whose exponentials sum to 1. None is deprecated: 0 for 0-D, 1-D and 3-D input, otherwise 1.
 
     Example:
         >>> wg.nn.LogSoftmax(0)(wg.tensor([-1.0, 0.0, 2.0]))

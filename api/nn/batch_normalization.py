@@ -181,7 +181,20 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalization of `(N, C, D, H, W)`. Formula and arguments are `BatchNorm2d`'s.
+    """Batch normalization of `(N, C, D, H, W)` (Ioffe and Szegedy 2015, arXiv 1502.03167).
+
+    y = (x - mean) / sqrt(var + eps) * weight + bias per channel, with the batch's mean and biased variance in training
+    and the running ones in evaluation.
+
+    Args:
+        num_features: C.
+        eps: Added to the variance.
+        momentum: Weight of a batch in the running statistics; None averages all batches equally.
+        affine: Learn weight and bias per channel.
+        track_running_stats: Keep running statistics and use them in evaluation.
+        device: Device of parameters and buffers; None: the default device.
+        dtype: Dtype of parameters and buffers; None: the default dtype.
+        bias: False learns only a weight.
 
     Example:
         >>> wg.nn.BatchNorm3d(3)(wg.ones(8, 3, 10, 10, 10)).shape
@@ -318,8 +331,17 @@ class _InstanceNorm(_ChannelNorm):
 class InstanceNorm1d(_InstanceNorm):
     """Instance normalization of `(N, C, L)` or `(C, L)` (Ulyanov et al. 2016, arXiv 1607.08022).
 
-    Each channel of each sample is normalized to mean 0 and variance 1. The arguments are `BatchNorm1d`'s; by default
-    there are no weights and no running statistics.
+    Each channel of each sample is normalized to mean 0 and variance 1.
+
+    Args:
+        num_features: C.
+        eps: Added to the variance.
+        momentum: Weight of an input in the running statistics.
+        affine: Learn weight and bias per channel; False by default.
+        track_running_stats: Keep running statistics and use them in evaluation; False by default.
+        device: Device of parameters and buffers; None: the default device.
+        dtype: Dtype of parameters and buffers; None: the default dtype.
+        bias: False learns only a weight.
 
     Example:
         >>> wg.nn.InstanceNorm1d(3)(wg.ones(8, 3, 10)).shape
@@ -332,8 +354,17 @@ class InstanceNorm1d(_InstanceNorm):
 class InstanceNorm2d(_InstanceNorm):
     """Instance normalization of `(N, C, H, W)` or `(C, H, W)` (Ulyanov et al. 2016, arXiv 1607.08022).
 
-    Each channel of each sample is normalized to mean 0 and variance 1. The arguments are `BatchNorm2d`'s; by default
-    there are no weights and no running statistics.
+    Each channel of each sample is normalized to mean 0 and variance 1.
+
+    Args:
+        num_features: C.
+        eps: Added to the variance.
+        momentum: Weight of an input in the running statistics.
+        affine: Learn weight and bias per channel; False by default.
+        track_running_stats: Keep running statistics and use them in evaluation; False by default.
+        device: Device of parameters and buffers; None: the default device.
+        dtype: Dtype of parameters and buffers; None: the default dtype.
+        bias: False learns only a weight.
 
     Example:
         >>> wg.nn.InstanceNorm2d(3)(wg.ones(8, 3, 10, 10)).shape
@@ -344,7 +375,19 @@ class InstanceNorm2d(_InstanceNorm):
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance normalization of `(N, C, D, H, W)` or `(C, D, H, W)`; see `InstanceNorm2d`.
+    """Instance normalization of `(N, C, D, H, W)` or `(C, D, H, W)` (Ulyanov et al. 2016, arXiv 1607.08022).
+
+    Each channel of each sample is normalized to mean 0 and variance 1.
+
+    Args:
+        num_features: C.
+        eps: Added to the variance.
+        momentum: Weight of an input in the running statistics.
+        affine: Learn weight and bias per channel; False by default.
+        track_running_stats: Keep running statistics and use them in evaluation; False by default.
+        device: Device of parameters and buffers; None: the default device.
+        dtype: Dtype of parameters and buffers; None: the default dtype.
+        bias: False learns only a weight.
 
     Example:
         >>> wg.nn.InstanceNorm3d(3)(wg.ones(8, 3, 10, 10, 10)).shape

@@ -147,6 +147,9 @@ class Conv1d(_ForwardConvolution):
         `(N, in_channels, L)` or `(in_channels, L)` to `(N, out_channels, L_out)` or `(out_channels, L_out)`, with
         `L_out = (L + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1`.
 
+    Raises:
+        ArgumentError: If `groups` does not divide the numbers of channels, or an argument is out of range.
+
     Example:
         >>> wg.nn.Conv1d(3, 6, 3, padding=1)(wg.ones(8, 3, 10)).shape
         weftgrad.Size([8, 6, 10])
@@ -180,6 +183,9 @@ class Conv2d(_ForwardConvolution):
         `(N, in_channels, H, W)` or `(in_channels, H, W)` to `(N, out_channels, H_out, W_out)` or without N, with
         `H_out = (H + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1`.
 
+    Raises:
+        ArgumentError: If `groups` does not divide the numbers of channels, or an argument is out of range.
+
     Example:
         >>> wg.nn.Conv2d(3, 6, 3, padding=1)(wg.ones(8, 3, 10, 10)).shape
         weftgrad.Size([8, 6, 10, 10])
@@ -194,11 +200,26 @@ class Conv2d(_ForwardConvolution):
 class Conv3d(_ForwardConvolution):
     """A 3-D convolution (cross-correlation); see `nn.functional.conv3d`.
 
-    The arguments are `Conv2d`'s, with one number for all dimensions or one per dimension (depth, height, width).
+    Args:
+        in_channels: Channels of the input.
+        out_channels: Channels of the output.
+        kernel_size: Size of the kernel; one int for all dimensions, or three (depth, height, width).
+        stride: Step of the kernel; one int for all dimensions, or three (depth, height, width).
+        padding: Positions added at each end, one int for all dimensions, or three (depth, height, width); or `"same"`
+            or `"valid"`.
+        dilation: Distance of kernel elements; one int for all dimensions, or three (depth, height, width).
+        groups: Groups of channels that are convolved separately.
+        bias: Add a bias per output channel.
+        padding_mode: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
 
     Shape:
         `(N, in_channels, D, H, W)` or `(in_channels, D, H, W)` to `(N, out_channels, D_out, H_out, W_out)` or without
         N.
+
+    Raises:
+        ArgumentError: If `groups` does not divide the numbers of channels, or an argument is out of range.
 
     Example:
         >>> wg.nn.Conv3d(3, 6, 3, padding=1)(wg.ones(8, 3, 10, 10, 10)).shape
@@ -268,12 +289,28 @@ class _Transposed(_Convolution):
 class ConvTranspose1d(_Transposed):
     """A 1-D transposed convolution, the adjoint of `Conv1d`; see `nn.functional.conv_transpose1d`.
 
-    The arguments are `Conv1d`'s, and `output_padding`, the positions added at one end of the output. Alternatively,
-    `forward(input, output_size)` computes output_padding from the requested size.
+    `forward(input, output_size)` computes `output_padding` from the requested size.
+
+    Args:
+        in_channels: Channels of the input.
+        out_channels: Channels of the output.
+        kernel_size: Size of the kernel; one int.
+        stride: Step of the kernel; one int.
+        padding: Positions that the result loses at each end; one int.
+        output_padding: Positions added at one end of the result; one int.
+        groups: Groups of channels that are convolved separately.
+        bias: Add a bias per output channel.
+        dilation: Distance of kernel elements; one int.
+        padding_mode: Must be `"zeros"`.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
 
     Shape:
         `(N, in_channels, L)` to `(N, out_channels, L_out)`, with `L_out = (L - 1) * stride - 2 * padding + dilation *
         (kernel_size - 1) + output_padding + 1`.
+
+    Raises:
+        ArgumentError: If `groups` does not divide the numbers of channels, or an argument is out of range.
 
     Example:
         >>> wg.nn.ConvTranspose1d(3, 6, 2, stride=2)(wg.ones(8, 3, 10)).shape
@@ -289,12 +326,28 @@ class ConvTranspose1d(_Transposed):
 class ConvTranspose2d(_Transposed):
     """A 2-D transposed convolution, the adjoint of `Conv2d`; see `nn.functional.conv_transpose2d`.
 
-    The arguments are `Conv2d`'s, and `output_padding`, the positions added at one end of the output. Alternatively,
-    `forward(input, output_size)` computes output_padding from the requested size.
+    `forward(input, output_size)` computes `output_padding` from the requested size.
+
+    Args:
+        in_channels: Channels of the input.
+        out_channels: Channels of the output.
+        kernel_size: Size of the kernel; one int for both dimensions, or two (height, width).
+        stride: Step of the kernel; one int for both dimensions, or two (height, width).
+        padding: Positions that the result loses at each end; one int for both dimensions, or two (height, width).
+        output_padding: Positions added at one end of the result; one int for both dimensions, or two (height, width).
+        groups: Groups of channels that are convolved separately.
+        bias: Add a bias per output channel.
+        dilation: Distance of kernel elements; one int for both dimensions, or two (height, width).
+        padding_mode: Must be `"zeros"`.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
 
     Shape:
         `(N, in_channels, H, W)` to `(N, out_channels, H_out, W_out)`, with `H_out = (H - 1) * stride - 2 * padding +
         dilation * (kernel_size - 1) + output_padding + 1`.
+
+    Raises:
+        ArgumentError: If `groups` does not divide the numbers of channels, or an argument is out of range.
 
     Example:
         >>> wg.nn.ConvTranspose2d(3, 6, 2, stride=2)(wg.ones(8, 3, 10, 10)).shape
@@ -310,8 +363,26 @@ class ConvTranspose2d(_Transposed):
 class ConvTranspose3d(_Transposed):
     """A 3-D transposed convolution, the adjoint of `Conv3d`; see `nn.functional.conv_transpose3d`.
 
-    The arguments are `Conv3d`'s, and `output_padding`, the positions added at one end of the output. Alternatively,
-    `forward(input, output_size)` computes output_padding from the requested size.
+    `forward(input, output_size)` computes `output_padding` from the requested size.
+
+    Args:
+        in_channels: Channels of the input.
+        out_channels: Channels of the output.
+        kernel_size: Size of the kernel; one int for all dimensions, or three (depth, height, width).
+        stride: Step of the kernel; one int for all dimensions, or three (depth, height, width).
+        padding: Positions that the result loses at each end; one int for all dimensions, or three (depth, height,
+            width).
+        output_padding: Positions added at one end of the result; one int for all dimensions, or three (depth, height,
+            width).
+        groups: Groups of channels that are convolved separately.
+        bias: Add a bias per output channel.
+        dilation: Distance of kernel elements; one int for all dimensions, or three (depth, height, width).
+        padding_mode: Must be `"zeros"`.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
+
+    Raises:
+        ArgumentError: If `groups` does not divide the numbers of channels, or an argument is out of range.
 
     Example:
         >>> wg.nn.ConvTranspose3d(3, 6, 2, stride=2)(wg.ones(8, 3, 10, 10, 10)).shape

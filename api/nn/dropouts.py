@@ -43,6 +43,9 @@ class Dropout(_Dropout):
         p: Probability of zeroing an element.
         inplace: Overwrite the input.
 
+    Raises:
+        ArgumentError: If `p` is not between 0 and 1.
+
     Example:
         >>> wg.nn.Dropout(0.5).eval()(wg.tensor([-1.0, 0.0, 2.0]))
         tensor([-1.,  0.,  2.])
@@ -53,6 +56,13 @@ class Dropout(_Dropout):
 
 class Dropout1d(_Dropout):
     """`Dropout` of whole channels of `(N, C, L)` or `(C, L)`.
+
+    Args:
+        p: Probability of dropping a channel.
+        inplace: Overwrite the input.
+
+    Raises:
+        ArgumentError: If `p` is not between 0 and 1.
 
     Example:
         >>> wg.nn.Dropout1d(0.2)(wg.ones(8, 3, 10)).shape
@@ -65,6 +75,13 @@ class Dropout1d(_Dropout):
 class Dropout2d(_Dropout):
     """`Dropout` of whole channels of `(N, C, H, W)`; `(N, C, L)` with a warning.
 
+    Args:
+        p: Probability of dropping a channel.
+        inplace: Overwrite the input.
+
+    Raises:
+        ArgumentError: If `p` is not between 0 and 1.
+
     Example:
         >>> wg.nn.Dropout2d(0.2)(wg.ones(8, 3, 10, 10)).shape
         weftgrad.Size([8, 3, 10, 10])
@@ -75,6 +92,13 @@ class Dropout2d(_Dropout):
 
 class Dropout3d(_Dropout):
     """`Dropout` of whole channels of `(N, C, D, H, W)` or `(C, D, H, W)`.
+
+    Args:
+        p: Probability of dropping a channel.
+        inplace: Overwrite the input.
+
+    Raises:
+        ArgumentError: If `p` is not between 0 and 1.
 
     Example:
         >>> wg.nn.Dropout3d(0.2)(wg.ones(8, 3, 10, 10, 10)).shape
@@ -87,6 +111,13 @@ class Dropout3d(_Dropout):
 class AlphaDropout(_Dropout):
     """Dropout that preserves mean 0 and variance 1, for networks with `SELU` (Klambauer et al. 2017, section 3).
 
+    Args:
+        p: Probability of dropping an element.
+        inplace: Overwrite the input.
+
+    Raises:
+        ArgumentError: If `p` is not between 0 and 1.
+
     Example:
         >>> wg.nn.AlphaDropout(0.2)(wg.ones(4, 3)).shape
         weftgrad.Size([4, 3])
@@ -97,6 +128,13 @@ class AlphaDropout(_Dropout):
 
 class FeatureAlphaDropout(_Dropout):
     """`AlphaDropout` of whole channels.
+
+    Args:
+        p: Probability of dropping a channel.
+        inplace: Overwrite the input.
+
+    Raises:
+        ArgumentError: If `p` is not between 0 and 1.
 
     Example:
         >>> wg.nn.FeatureAlphaDropout(0.2)(wg.ones(4, 3, 5)).shape

@@ -68,7 +68,17 @@ class FractionalMaxPool2d(_FractionalMaxPool):
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
-    """Fractional max pooling of `(N, C, D, H, W)` or `(C, D, H, W)`; see `FractionalMaxPool2d`.
+    """Fractional max pooling of `(N, C, D, H, W)` or `(C, D, H, W)` at random distances (Graham 2014, arXiv 1412.6071).
+
+    Args:
+        kernel_size: Size of the window; one int or three.
+        output_size: Size of the output, one int or three; or
+        output_ratio: Ratio of output and input size, between 0 and 1. Exactly one of both is needed.
+        return_indices: Also return the positions of the maxima.
+        _random_samples: Random numbers that determine the windows, `(N, C, 3)`; None draws them.
+
+    Raises:
+        ArgumentError: If a size or a ratio is out of range.
 
     Example:
         >>> wg.nn.FractionalMaxPool3d(2, output_size=3)(wg.ones(1, 8, 8, 8)).shape

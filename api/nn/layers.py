@@ -31,6 +31,10 @@ def _empty_parameter(*size: int, device: Any, dtype: Any) -> Parameter:
 class Identity(Module):
     """Return the input. The constructor accepts any arguments.
 
+    Args:
+        *args: Ignored.
+        **kwargs: Ignored.
+
     Example:
         >>> wg.nn.Identity()(wg.tensor([-1.0, 0.0, 2.0]))
         tensor([-1.,  0.,  2.])

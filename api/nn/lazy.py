@@ -250,6 +250,18 @@ class _LazyTransposedConvolution(_LazyConvolution):
 class LazyConv1d(_LazyForwardConvolution, Conv1d):
     """`Conv1d` that takes `in_channels` from the first input.
 
+    Args:
+        out_channels: Channels of the output.
+        kernel_size: Size of the kernel; one int.
+        stride: Step of the kernel; one int.
+        padding: Positions added at each end, one int; or `"same"` or `"valid"`.
+        dilation: Distance of kernel elements; one int.
+        groups: Groups of channels that are convolved separately.
+        bias: Add a bias per output channel.
+        padding_mode: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
+
     Example:
         >>> wg.nn.LazyConv1d(6, 3)(wg.ones(8, 3, 10)).shape
         weftgrad.Size([8, 6, 8])
@@ -260,6 +272,19 @@ class LazyConv1d(_LazyForwardConvolution, Conv1d):
 
 class LazyConv2d(_LazyForwardConvolution, Conv2d):
     """`Conv2d` that takes `in_channels` from the first input.
+
+    Args:
+        out_channels: Channels of the output.
+        kernel_size: Size of the kernel; one int for both dimensions, or two (height, width).
+        stride: Step of the kernel; one int for both dimensions, or two (height, width).
+        padding: Positions added at each end, one int for both dimensions, or two (height, width); or `"same"` or
+            `"valid"`.
+        dilation: Distance of kernel elements; one int for both dimensions, or two (height, width).
+        groups: Groups of channels that are convolved separately.
+        bias: Add a bias per output channel.
+        padding_mode: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
 
     Example:
         >>> wg.nn.LazyConv2d(6, 3)(wg.ones(8, 3, 10, 10)).shape
@@ -272,6 +297,19 @@ class LazyConv2d(_LazyForwardConvolution, Conv2d):
 class LazyConv3d(_LazyForwardConvolution, Conv3d):
     """`Conv3d` that takes `in_channels` from the first input.
 
+    Args:
+        out_channels: Channels of the output.
+        kernel_size: Size of the kernel; one int for all dimensions, or three (depth, height, width).
+        stride: Step of the kernel; one int for all dimensions, or three (depth, height, width).
+        padding: Positions added at each end, one int for all dimensions, or three (depth, height, width); or `"same"`
+            or `"valid"`.
+        dilation: Distance of kernel elements; one int for all dimensions, or three (depth, height, width).
+        groups: Groups of channels that are convolved separately.
+        bias: Add a bias per output channel.
+        padding_mode: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
+
     Example:
         >>> wg.nn.LazyConv3d(6, 3)(wg.ones(8, 3, 10, 10, 10)).shape
         weftgrad.Size([8, 6, 8, 8, 8])
@@ -282,6 +320,19 @@ class LazyConv3d(_LazyForwardConvolution, Conv3d):
 
 class LazyConvTranspose1d(_LazyTransposedConvolution, ConvTranspose1d):
     """`ConvTranspose1d` that takes `in_channels` from the first input.
+
+    Args:
+        out_channels: Channels of the output.
+        kernel_size: Size of the kernel; one int.
+        stride: Step of the kernel; one int.
+        padding: Positions that the result loses at each end; one int.
+        output_padding: Positions added at one end of the result; one int.
+        groups: Groups of channels that are convolved separately.
+        bias: Add a bias per output channel.
+        dilation: Distance of kernel elements; one int.
+        padding_mode: Must be `"zeros"`.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
 
     Example:
         >>> wg.nn.LazyConvTranspose1d(6, 3)(wg.ones(8, 3, 10)).shape
@@ -294,6 +345,19 @@ class LazyConvTranspose1d(_LazyTransposedConvolution, ConvTranspose1d):
 class LazyConvTranspose2d(_LazyTransposedConvolution, ConvTranspose2d):
     """`ConvTranspose2d` that takes `in_channels` from the first input.
 
+    Args:
+        out_channels: Channels of the output.
+        kernel_size: Size of the kernel; one int for both dimensions, or two (height, width).
+        stride: Step of the kernel; one int for both dimensions, or two (height, width).
+        padding: Positions that the result loses at each end; one int for both dimensions, or two (height, width).
+        output_padding: Positions added at one end of the result; one int for both dimensions, or two (height, width).
+        groups: Groups of channels that are convolved separately.
+        bias: Add a bias per output channel.
+        dilation: Distance of kernel elements; one int for both dimensions, or two (height, width).
+        padding_mode: Must be `"zeros"`.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
+
     Example:
         >>> wg.nn.LazyConvTranspose2d(6, 3)(wg.ones(8, 3, 10, 10)).shape
         weftgrad.Size([8, 6, 12, 12])
@@ -304,6 +368,21 @@ class LazyConvTranspose2d(_LazyTransposedConvolution, ConvTranspose2d):
 
 class LazyConvTranspose3d(_LazyTransposedConvolution, ConvTranspose3d):
     """`ConvTranspose3d` that takes `in_channels` from the first input.
+
+    Args:
+        out_channels: Channels of the output.
+        kernel_size: Size of the kernel; one int for all dimensions, or three (depth, height, width).
+        stride: Step of the kernel; one int for all dimensions, or three (depth, height, width).
+        padding: Positions that the result loses at each end; one int for all dimensions, or three (depth, height,
+            width).
+        output_padding: Positions added at one end of the result; one int for all dimensions, or three (depth, height,
+            width).
+        groups: Groups of channels that are convolved separately.
+        bias: Add a bias per output channel.
+        dilation: Distance of kernel elements; one int for all dimensions, or three (depth, height, width).
+        padding_mode: Must be `"zeros"`.
+        device: Device of the parameters; None: the default device.
+        dtype: Dtype of the parameters; None: the default dtype.
 
     Example:
         >>> wg.nn.LazyConvTranspose3d(6, 3)(wg.ones(8, 3, 10, 10, 10)).shape
@@ -361,6 +440,15 @@ class _LazyNorm(LazyModuleMixin, _ChannelNorm):
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
     """`BatchNorm1d` that takes `num_features` from the first input's channels.
 
+    Args:
+        eps: Added to the variance.
+        momentum: Weight of a batch in the running statistics; None averages all batches equally.
+        affine: Learn weight and bias per channel.
+        track_running_stats: Keep running statistics and use them in evaluation.
+        device: Device of parameters and buffers; None: the default device.
+        dtype: Dtype of parameters and buffers; None: the default dtype.
+        bias: False learns only a weight.
+
     Example:
         >>> wg.nn.LazyBatchNorm1d()(wg.ones(8, 3, 10)).shape
         weftgrad.Size([8, 3, 10])
@@ -371,6 +459,15 @@ class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
 
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
     """`BatchNorm2d` that takes `num_features` from the first input's channels.
+
+    Args:
+        eps: Added to the variance.
+        momentum: Weight of a batch in the running statistics; None averages all batches equally.
+        affine: Learn weight and bias per channel.
+        track_running_stats: Keep running statistics and use them in evaluation.
+        device: Device of parameters and buffers; None: the default device.
+        dtype: Dtype of parameters and buffers; None: the default dtype.
+        bias: False learns only a weight.
 
     Example:
         >>> wg.nn.LazyBatchNorm2d()(wg.ones(8, 3, 10, 10)).shape
@@ -383,6 +480,15 @@ class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
     """`BatchNorm3d` that takes `num_features` from the first input's channels.
 
+    Args:
+        eps: Added to the variance.
+        momentum: Weight of a batch in the running statistics; None averages all batches equally.
+        affine: Learn weight and bias per channel.
+        track_running_stats: Keep running statistics and use them in evaluation.
+        device: Device of parameters and buffers; None: the default device.
+        dtype: Dtype of parameters and buffers; None: the default dtype.
+        bias: False learns only a weight.
+
     Example:
         >>> wg.nn.LazyBatchNorm3d()(wg.ones(8, 3, 10, 10, 10)).shape
         weftgrad.Size([8, 3, 10, 10, 10])
@@ -393,6 +499,15 @@ class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
 
 class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
     """`InstanceNorm1d` that takes `num_features` from the first input's channels.
+
+    Args:
+        eps: Added to the variance.
+        momentum: Weight of an input in the running statistics.
+        affine: Learn weight and bias per channel.
+        track_running_stats: Keep running statistics and use them in evaluation.
+        device: Device of parameters and buffers; None: the default device.
+        dtype: Dtype of parameters and buffers; None: the default dtype.
+        bias: False learns only a weight.
 
     Example:
         >>> wg.nn.LazyInstanceNorm1d()(wg.ones(8, 3, 10)).shape
@@ -405,6 +520,15 @@ class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
 class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
     """`InstanceNorm2d` that takes `num_features` from the first input's channels.
 
+    Args:
+        eps: Added to the variance.
+        momentum: Weight of an input in the running statistics.
+        affine: Learn weight and bias per channel.
+        track_running_stats: Keep running statistics and use them in evaluation.
+        device: Device of parameters and buffers; None: the default device.
+        dtype: Dtype of parameters and buffers; None: the default dtype.
+        bias: False learns only a weight.
+
     Example:
         >>> wg.nn.LazyInstanceNorm2d()(wg.ones(8, 3, 10, 10)).shape
         weftgrad.Size([8, 3, 10, 10])
@@ -415,6 +539,15 @@ class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
 
 class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
     """`InstanceNorm3d` that takes `num_features` from the first input's channels.
+
+    Args:
+        eps: Added to the variance.
+        momentum: Weight of an input in the running statistics.
+        affine: Learn weight and bias per channel.
+        track_running_stats: Keep running statistics and use them in evaluation.
+        device: Device of parameters and buffers; None: the default device.
+        dtype: Dtype of parameters and buffers; None: the default dtype.
+        bias: False learns only a weight.
 
     Example:
         >>> wg.nn.LazyInstanceNorm3d()(wg.ones(8, 3, 10, 10, 10)).shape

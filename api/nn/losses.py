@@ -70,6 +70,11 @@ class _WeightedLoss(_Loss):
 class L1Loss(_Loss):
     """The absolute error, |input - target|. Shape: `(*)` and `(*)`.
 
+    Args:
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
     Example:
         >>> wg.nn.L1Loss()(wg.tensor([1.0, 2.0]), wg.tensor([1.0, 4.0]))
         tensor(1.)
@@ -81,6 +86,11 @@ class L1Loss(_Loss):
 
 class MSELoss(_Loss):
     """The squared error, (input - target)**2. Shape: `(*)` and `(*)`.
+
+    Args:
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
 
     Example:
         >>> wg.nn.MSELoss()(wg.tensor([1.0, 2.0]), wg.tensor([1.0, 4.0]))
@@ -262,6 +272,11 @@ class GaussianNLLLoss(_Loss):
 
 class SoftMarginLoss(_Loss):
     """log(1 + exp(-target * input)), for targets of 1 and -1.
+
+    Args:
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
 
     Example:
         >>> wg.nn.SoftMarginLoss()(wg.tensor([0.0]), wg.tensor([1.0]))
@@ -544,6 +559,11 @@ class MultiMarginLoss(_WeightedLoss):
 class MultiLabelMarginLoss(_Loss):
     """Sum of max(0, 1 - input[y] + input[i]) over targets y and non-targets i, divided by the number of classes.
 
+    Args:
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
     Shape:
         Input and target `(N, C)` or `(C)`. A row's targets are class indices up to the first -1.
 
@@ -558,6 +578,12 @@ class MultiLabelMarginLoss(_Loss):
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
     """Binary cross-entropy of logits, averaged over the classes.
+
+    Args:
+        weight: Weight of each class, shape `(C)`.
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
 
     Example:
         >>> wg.nn.MultiLabelSoftMarginLoss()(wg.tensor([[0.0, 0.0]]), wg.tensor([[1.0, 0.0]]))

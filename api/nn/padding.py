@@ -47,6 +47,9 @@ class ConstantPad1d(_Pad):
         padding: Elements at both ends, or `(left, right)`.
         value: The value of padded elements.
 
+    Raises:
+        ArgumentError: If `padding` is neither an int nor as many ints as ends.
+
     Example:
         >>> wg.nn.ConstantPad1d(1, 0.5)(wg.ones(8, 3, 10)).shape
         weftgrad.Size([8, 3, 12])
@@ -66,6 +69,13 @@ class ConstantPad1d(_Pad):
 class ConstantPad2d(ConstantPad1d):
     """Pad the last two dimensions with `value`.
 
+    Args:
+        padding: Elements at each of the four ends, or `(left, right, top, bottom)`.
+        value: The value of padded elements.
+
+    Raises:
+        ArgumentError: If `padding` is neither an int nor as many ints as ends.
+
     Example:
         >>> wg.nn.ConstantPad2d(1, 0.5)(wg.ones(8, 3, 10, 10)).shape
         weftgrad.Size([8, 3, 12, 12])
@@ -76,6 +86,13 @@ class ConstantPad2d(ConstantPad1d):
 
 class ConstantPad3d(ConstantPad1d):
     """Pad the last three dimensions with `value`.
+
+    Args:
+        padding: Elements at each of the six ends, or `(left, right, top, bottom, front, back)`.
+        value: The value of padded elements.
+
+    Raises:
+        ArgumentError: If `padding` is neither an int nor as many ints as ends.
 
     Example:
         >>> wg.nn.ConstantPad3d(1, 0.5)(wg.ones(8, 3, 10, 10, 10)).shape
@@ -90,6 +107,9 @@ class ZeroPad1d(ConstantPad1d):
 
     Args:
         padding: Elements at both ends, or `(left, right)`.
+
+    Raises:
+        ArgumentError: If `padding` is neither an int nor as many ints as ends.
 
     Example:
         >>> wg.nn.ZeroPad1d(1)(wg.ones(8, 3, 10)).shape
@@ -106,6 +126,12 @@ class ZeroPad1d(ConstantPad1d):
 class ZeroPad2d(ZeroPad1d):
     """Pad the last two dimensions with zeros.
 
+    Args:
+        padding: Elements at each of the four ends, or `(left, right, top, bottom)`.
+
+    Raises:
+        ArgumentError: If `padding` is neither an int nor as many ints as ends.
+
     Example:
         >>> wg.nn.ZeroPad2d(1)(wg.ones(8, 3, 10, 10)).shape
         weftgrad.Size([8, 3, 12, 12])
@@ -116,6 +142,12 @@ class ZeroPad2d(ZeroPad1d):
 
 class ZeroPad3d(ZeroPad1d):
     """Pad the last three dimensions with zeros.
+
+    Args:
+        padding: Elements at each of the six ends, or `(left, right, top, bottom, front, back)`.
+
+    Raises:
+        ArgumentError: If `padding` is neither an int nor as many ints as ends.
 
     Example:
         >>> wg.nn.ZeroPad3d(1)(wg.ones(8, 3, 10, 10, 10)).shape
@@ -128,6 +160,12 @@ class ZeroPad3d(ZeroPad1d):
 class ReflectionPad1d(_Pad):
     """Pad the last dimension by reflection at its ends.
 
+    Args:
+        padding: Elements at both ends, or `(left, right)`.
+
+    Raises:
+        ArgumentError: If `padding` is neither an int nor as many ints as ends.
+
     Example:
         >>> wg.nn.ReflectionPad1d(1)(wg.ones(8, 3, 10)).shape
         weftgrad.Size([8, 3, 12])
@@ -138,6 +176,12 @@ class ReflectionPad1d(_Pad):
 
 class ReflectionPad2d(ReflectionPad1d):
     """Pad the last two dimensions by reflection at their ends.
+
+    Args:
+        padding: Elements at each of the four ends, or `(left, right, top, bottom)`.
+
+    Raises:
+        ArgumentError: If `padding` is neither an int nor as many ints as ends.
 
     Example:
         >>> wg.nn.ReflectionPad2d(1)(wg.ones(8, 3, 10, 10)).shape
@@ -150,6 +194,12 @@ class ReflectionPad2d(ReflectionPad1d):
 class ReflectionPad3d(ReflectionPad1d):
     """Pad the last three dimensions by reflection at their ends.
 
+    Args:
+        padding: Elements at each of the six ends, or `(left, right, top, bottom, front, back)`.
+
+    Raises:
+        ArgumentError: If `padding` is neither an int nor as many ints as ends.
+
     Example:
         >>> wg.nn.ReflectionPad3d(1)(wg.ones(8, 3, 10, 10, 10)).shape
         weftgrad.Size([8, 3, 12, 12, 12])
@@ -160,6 +210,12 @@ class ReflectionPad3d(ReflectionPad1d):
 
 class ReplicationPad1d(_Pad):
     """Pad the last dimension by repeating its edge elements.
+
+    Args:
+        padding: Elements at both ends, or `(left, right)`.
+
+    Raises:
+        ArgumentError: If `padding` is neither an int nor as many ints as ends.
 
     Example:
         >>> wg.nn.ReplicationPad1d(1)(wg.ones(8, 3, 10)).shape
@@ -172,6 +228,12 @@ class ReplicationPad1d(_Pad):
 class ReplicationPad2d(ReplicationPad1d):
     """Pad the last two dimensions by repeating their edge elements.
 
+    Args:
+        padding: Elements at each of the four ends, or `(left, right, top, bottom)`.
+
+    Raises:
+        ArgumentError: If `padding` is neither an int nor as many ints as ends.
+
     Example:
         >>> wg.nn.ReplicationPad2d(1)(wg.ones(8, 3, 10, 10)).shape
         weftgrad.Size([8, 3, 12, 12])
@@ -182,6 +244,12 @@ class ReplicationPad2d(ReplicationPad1d):
 
 class ReplicationPad3d(ReplicationPad1d):
     """Pad the last three dimensions by repeating their edge elements.
+
+    Args:
+        padding: Elements at each of the six ends, or `(left, right, top, bottom, front, back)`.
+
+    Raises:
+        ArgumentError: If `padding` is neither an int nor as many ints as ends.
 
     Example:
         >>> wg.nn.ReplicationPad3d(1)(wg.ones(8, 3, 10, 10, 10)).shape
@@ -194,6 +262,12 @@ class ReplicationPad3d(ReplicationPad1d):
 class CircularPad1d(_Pad):
     """Pad the last dimension periodically.
 
+    Args:
+        padding: Elements at both ends, or `(left, right)`.
+
+    Raises:
+        ArgumentError: If `padding` is neither an int nor as many ints as ends.
+
     Example:
         >>> wg.nn.CircularPad1d(1)(wg.ones(8, 3, 10)).shape
         weftgrad.Size([8, 3, 12])
@@ -205,6 +279,12 @@ class CircularPad1d(_Pad):
 class CircularPad2d(CircularPad1d):
     """Pad the last two dimensions periodically.
 
+    Args:
+        padding: Elements at each of the four ends, or `(left, right, top, bottom)`.
+
+    Raises:
+        ArgumentError: If `padding` is neither an int nor as many ints as ends.
+
     Example:
         >>> wg.nn.CircularPad2d(1)(wg.ones(8, 3, 10, 10)).shape
         weftgrad.Size([8, 3, 12, 12])
@@ -215,6 +295,12 @@ class CircularPad2d(CircularPad1d):
 
 class CircularPad3d(CircularPad1d):
     """Pad the last three dimensions periodically.
+
+    Args:
+        padding: Elements at each of the six ends, or `(left, right, top, bottom, front, back)`.
+
+    Raises:
+        ArgumentError: If `padding` is neither an int nor as many ints as ends.
 
     Example:
         >>> wg.nn.CircularPad3d(1)(wg.ones(8, 3, 10, 10, 10)).shape

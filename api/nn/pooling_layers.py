@@ -75,7 +75,13 @@ class MaxPool1d(_MaxPool):
 class MaxPool2d(_MaxPool):
     """The maximum over windows of `(N, C, H, W)` or `(C, H, W)`.
 
-    The arguments are `MaxPool1d`'s, one or two numbers each.
+    Args:
+        kernel_size: Size of the window; one int for both dimensions, or two (height, width).
+        stride: Step of the window, likewise; None means `kernel_size`.
+        padding: Positions of -inf added at each end, likewise.
+        dilation: Distance of window elements, likewise.
+        return_indices: Also return the positions of the maxima, which `MaxUnpool2d` needs.
+        ceil_mode: Round the output size up.
 
     Example:
         >>> wg.nn.MaxPool2d(2)(wg.ones(8, 3, 10, 10)).shape
@@ -88,7 +94,13 @@ class MaxPool2d(_MaxPool):
 class MaxPool3d(_MaxPool):
     """The maximum over windows of `(N, C, D, H, W)` or `(C, D, H, W)`.
 
-    The arguments are `MaxPool1d`'s, one or three numbers.
+    Args:
+        kernel_size: Size of the window; one int for all dimensions, or three (depth, height, width).
+        stride: Step of the window, likewise; None means `kernel_size`.
+        padding: Positions of -inf added at each end, likewise.
+        dilation: Distance of window elements, likewise.
+        return_indices: Also return the positions of the maxima, which `MaxUnpool3d` needs.
+        ceil_mode: Round the output size up.
 
     Example:
         >>> wg.nn.MaxPool3d(2)(wg.ones(8, 3, 10, 10, 10)).shape
@@ -157,8 +169,13 @@ class _AvgPool(_Pool):
 class AvgPool2d(_AvgPool):
     """The mean over windows of `(N, C, H, W)` or `(C, H, W)`.
 
-    The arguments are `AvgPool1d`'s, one or two numbers each, and `divisor_override`, used in place of the window's
-    size.
+    Args:
+        kernel_size: Size of the window; one int for both dimensions, or two (height, width).
+        stride: Step of the window, likewise; None means `kernel_size`.
+        padding: Zeros added at each end, likewise.
+        ceil_mode: Round the output size up.
+        count_include_pad: Count the padding in the divisor.
+        divisor_override: Divisor of each window's sum; None: the number of its elements.
 
     Example:
         >>> wg.nn.AvgPool2d(2)(wg.ones(8, 3, 10, 10)).shape
@@ -171,8 +188,13 @@ class AvgPool2d(_AvgPool):
 class AvgPool3d(_AvgPool):
     """The mean over windows of `(N, C, D, H, W)` or `(C, D, H, W)`.
 
-    The arguments are `AvgPool1d`'s, one or three numbers each, and `divisor_override`, used in place of the window's
-    size.
+    Args:
+        kernel_size: Size of the window; one int for all dimensions, or three (depth, height, width).
+        stride: Step of the window, likewise; None means `kernel_size`.
+        padding: Zeros added at each end, likewise.
+        ceil_mode: Round the output size up.
+        count_include_pad: Count the padding in the divisor.
+        divisor_override: Divisor of each window's sum; None: the number of its elements.
 
     Example:
         >>> wg.nn.AvgPool3d(2)(wg.ones(8, 3, 10, 10, 10)).shape
@@ -201,6 +223,12 @@ class _LPPool(_Pool):
 class LPPool1d(_LPPool):
     """The p-norm, (sum of x**p) ** (1/p), over windows of `(N, C, L)` or `(C, L)`; p is `norm_type`.
 
+    Args:
+        norm_type: The order p.
+        kernel_size: Size of the window; one int.
+        stride: Step of the window, likewise; None means `kernel_size`.
+        ceil_mode: Round the output size up.
+
     Example:
         >>> wg.nn.LPPool1d(2, 2)(wg.ones(8, 3, 10)).shape
         weftgrad.Size([8, 3, 5])
@@ -212,6 +240,12 @@ class LPPool1d(_LPPool):
 class LPPool2d(_LPPool):
     """The p-norm, (sum of x**p) ** (1/p), over windows of `(N, C, H, W)` or `(C, H, W)`; p is `norm_type`.
 
+    Args:
+        norm_type: The order p.
+        kernel_size: Size of the window; one int for both dimensions, or two (height, width).
+        stride: Step of the window, likewise; None means `kernel_size`.
+        ceil_mode: Round the output size up.
+
     Example:
         >>> wg.nn.LPPool2d(2, 2)(wg.ones(8, 3, 10, 10)).shape
         weftgrad.Size([8, 3, 5, 5])
@@ -222,6 +256,12 @@ class LPPool2d(_LPPool):
 
 class LPPool3d(_LPPool):
     """The p-norm, (sum of x**p) ** (1/p), over windows of `(N, C, D, H, W)` or `(C, D, H, W)`; p is `norm_type`.
+
+    Args:
+        norm_type: The order p.
+        kernel_size: Size of the window; one int for all dimensions, or three (depth, height, width).
+        stride: Step of the window, likewise; None means `kernel_size`.
+        ceil_mode: Round the output size up.
 
     Example:
         >>> wg.nn.LPPool3d(2, 2)(wg.ones(8, 3, 10, 10, 10)).shape
@@ -250,6 +290,11 @@ class _MaxUnpool(_Pool):
 class MaxUnpool1d(_MaxUnpool):
     """The partial inverse of `MaxPool1d`: put maxima back at their indices, zeros elsewhere.
 
+    Args:
+        kernel_size: Size of the window; one int.
+        stride: Step of the window, likewise; None means `kernel_size`.
+        padding: Positions that pooling added at each end, likewise.
+
     Example:
         >>> maxima, indices = wg.nn.MaxPool1d(2, return_indices=True)(wg.ones(8, 3, 10))
         >>> wg.nn.MaxUnpool1d(2)(maxima, indices).shape
@@ -261,6 +306,11 @@ class MaxUnpool1d(_MaxUnpool):
 
 class MaxUnpool2d(_MaxUnpool):
     """The partial inverse of `MaxPool2d`: put maxima back at their indices, zeros elsewhere.
+
+    Args:
+        kernel_size: Size of the window; one int for both dimensions, or two (height, width).
+        stride: Step of the window, likewise; None means `kernel_size`.
+        padding: Positions that pooling added at each end, likewise.
 
     Example:
         >>> maxima, indices = wg.nn.MaxPool2d(2, return_indices=True)(wg.ones(8, 3, 10, 10))
@@ -274,6 +324,11 @@ class MaxUnpool2d(_MaxUnpool):
 
 class MaxUnpool3d(_MaxUnpool):
     """The partial inverse of `MaxPool3d`: put maxima back at their indices, zeros elsewhere.
+
+    Args:
+        kernel_size: Size of the window; one int for all dimensions, or three (depth, height, width).
+        stride: Step of the window, likewise; None means `kernel_size`.
+        padding: Positions that pooling added at each end, likewise.
 
     Example:
         >>> maxima, indices = wg.nn.MaxPool3d(2, return_indices=True)(wg.ones(8, 3, 10, 10, 10))
@@ -299,6 +354,9 @@ class _AdaptiveAvgPool(_Pool):
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
     """The mean over windows of `(N, C, L)` or `(C, L)`, sized so that the output has `output_size` elements.
 
+    Args:
+        output_size: Number of elements of the output.
+
     Example:
         >>> wg.nn.AdaptiveAvgPool1d(1)(wg.ones(8, 3, 10)).shape
         weftgrad.Size([8, 3, 1])
@@ -310,6 +368,9 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPool):
 class AdaptiveAvgPool2d(_AdaptiveAvgPool):
     """The mean over windows of `(N, C, H, W)` or `(C, H, W)`, sized for `output_size`; None keeps a size.
 
+    Args:
+        output_size: Size of the output: one int for both dimensions, or two; None keeps a size.
+
     Example:
         >>> wg.nn.AdaptiveAvgPool2d(1)(wg.ones(8, 3, 10, 10)).shape
         weftgrad.Size([8, 3, 1, 1])
@@ -320,6 +381,9 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
     """The mean over windows of `(N, C, D, H, W)` or `(C, D, H, W)`, sized for `output_size`; None keeps a size.
+
+    Args:
+        output_size: Size of the output: one int for all dimensions, or three; None keeps a size.
 
     Example:
         >>> wg.nn.AdaptiveAvgPool3d(1)(wg.ones(8, 3, 10, 10, 10)).shape
@@ -344,6 +408,10 @@ class _AdaptiveMaxPool(_Pool):
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
     """The maximum over windows of `(N, C, L)` or `(C, L)`, sized so that the output has `output_size` elements.
 
+    Args:
+        output_size: Number of elements of the output.
+        return_indices: Also return the positions of the maxima.
+
     Example:
         >>> wg.nn.AdaptiveMaxPool1d(1)(wg.ones(8, 3, 10)).shape
         weftgrad.Size([8, 3, 1])
@@ -355,6 +423,10 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
     """The maximum over windows of `(N, C, H, W)` or `(C, H, W)`, sized for `output_size`; None keeps a size.
 
+    Args:
+        output_size: Size of the output: one int for both dimensions, or two; None keeps a size.
+        return_indices: Also return the positions of the maxima.
+
     Example:
         >>> wg.nn.AdaptiveMaxPool2d(1)(wg.ones(8, 3, 10, 10)).shape
         weftgrad.Size([8, 3, 1, 1])
@@ -365,6 +437,10 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
     """The maximum over windows of `(N, C, D, H, W)` or `(C, D, H, W)`, sized for `output_size`; None keeps a size.
+
+    Args:
+        output_size: Size of the output: one int for all dimensions, or three; None keeps a size.
+        return_indices: Also return the positions of the maxima.
 
     Example:
         >>> wg.nn.AdaptiveMaxPool3d(1)(wg.ones(8, 3, 10, 10, 10)).shape

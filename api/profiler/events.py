@@ -331,6 +331,9 @@ def events_from_recording(recording: Recording, launches: Iterable[Launch], orig
 class EventList(list[Any]):
     """A list of events (`FunctionEvent`) or of sums of events (`FunctionEventAvg`).
 
+    Args:
+        iterable: Events.
+
     Example:
         >>> with wg.profiler.profile() as prof:
         ...     result = wg.ones(2) + 1

@@ -34,6 +34,10 @@ __all__ = [
 class MaxResult(NamedTuple):
     """The largest values and their int64 indices.
 
+    Args:
+        values: The largest values.
+        indices: Their int64 indices.
+
     Example:
         >>> wg.max(wg.tensor([1, 5, 3]), 0)
         MaxResult(values=tensor(5), indices=tensor(1))
@@ -45,6 +49,10 @@ class MaxResult(NamedTuple):
 
 class MinResult(NamedTuple):
     """The smallest values and their int64 indices.
+
+    Args:
+        values: The smallest values.
+        indices: Their int64 indices.
 
     Example:
         >>> wg.min(wg.tensor([1, 5, 3]), 0)

@@ -10,6 +10,9 @@ __all__ = ["Size"]
 class Size(tuple[int, ...]):
     """A shape: a tuple of ints with the method `numel`.
 
+    Args:
+        iterable: The sizes.
+
     Example:
         >>> wg.ones(2, 3).shape
         weftgrad.Size([2, 3])

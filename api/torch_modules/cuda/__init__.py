@@ -468,6 +468,10 @@ class Stream(streams.Stream):
 class Event(streams.Event):
     """A point in a GPU's stream. With `enable_timing`, the time between two events can be measured.
 
+    Args:
+        enable_timing: Whether to record the event's time.
+        device: The GPU; None: that of the stream that first records the event.
+
     Example:
         >>> if wg.cuda.is_available():
         ...     event = wg.cuda.Event(enable_timing=True)
