@@ -63,7 +63,7 @@ def step(state, controller, tables, exact_stop=False):
 
     Args:
         state: The `State` before.
-        controller: Logits `(S, 3 R + 11, M)` of arguments, output and opcode; column k is line k.
+        controller: Logits `(S, 1, 3 R + 11, M)` of arguments, output and opcode; column k is line k.
         tables: The `Tables` for M.
         exact_stop: Compute the true gradient of the stop probability p. By default the factor 1 - p is a constant, as
             in the authors' programs, so that a STOP in step k has the gradient 1 - p even if later steps are sure to
@@ -79,14 +79,14 @@ def step(state, controller, tables, exact_stop=False):
     x, y = (selectors[..., :2, :] @ registers).split(1, -2)  # (S, B, 1, M)
     pairs = x.mT * y  # (S, B, M, M), the probability that the arguments are (u, v)
     results = (pairs.flatten(-2) @ tables.computed).unflatten(-1, (-1, memory.shape[-1]))
-    output = opcode[..., COMPUTED].unsqueeze(-2) @ results + opcode[..., READ, None, None] * (x @ memory)
-    output = output + (1 - output.sum(-1, keepdim=True)) * tables.zero  # all other instructions put out 0
+    value = opcode[..., COMPUTED].unsqueeze(-2) @ results + opcode[..., READ, None, None] * (x @ memory)
+    value = value + (1 - value.sum(-1, keepdim=True)) * tables.zero  # all other instructions put out 0
 
     jump = (opcode[..., JEZ] * x[..., 0, 0])[..., None, None]
     factor = 1 - halting
     return State(
         wg.lerp(memory, y, x.mT * opcode[..., WRITE, None, None]),
-        wg.lerp(registers, output, selectors[..., 2, :].unsqueeze(-1)),
+        wg.lerp(registers, value, selectors[..., 2, :].unsqueeze(-1)),
         wg.lerp(line @ tables.next_line, y, jump),
         halting + opcode[..., STOP] * (factor if exact_stop else factor.detach()),
     )
