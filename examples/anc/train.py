@@ -9,9 +9,9 @@ import numpy as np
 import weftgrad as wg
 from weftgrad import optim
 
+from . import machine
 from .interpreter import execute
 from .loss import compute_loss, count_states
-from .machine import run
 from .programs import GENERIC, IDEAL
 from .tasks import Samples
 from .weights import compile_weights, decompile
@@ -98,7 +98,7 @@ def judge_weights(logits, samples, max_steps):
     with wg.no_grad():
         for seed in range(len(logits)):
             batch = [wg.tensor(part[None], device=logits.device) for part in samples]
-            trace = run(logits[seed : seed + 1], *batch, max_steps)
+            trace = machine.run(logits[seed : seed + 1], *batch, max_steps)
             right = (trace.memory.argmax(-1).cpu().numpy()[0] == samples.targets) | (samples.mask == 0)
             states = count_states(trace.halting).float().mean().item()
             verdicts.append(Verdict(float(right.all(-1).mean()), states))
@@ -118,7 +118,7 @@ def draw_batch(task, rng, seeds, device):
     return Samples(*(wg.tensor(part.reshape(seeds, task.batch_size, -1), device=device) for part in samples))
 
 
-def train(task, seeds, updates=None, exact_stop=False, random_seed=0, device="cpu", report=None):
+def train(task, seeds, updates=None, exact_stop=False, random_seed=0, device="cpu", report=None, run=machine.run):
     """Compile the task's generic program and train it.
 
     Args:
@@ -128,6 +128,7 @@ def train(task, seeds, updates=None, exact_stop=False, random_seed=0, device="cp
         exact_stop: Train with the true gradient of the stop probability, see `machine.step`.
         random_seed: Seed of the random numbers: data, and weights of unused lines.
         device: Device that trains.
+        run: Function that runs the machine, `machine.run` or `kernel.run`.
         report: Function that is called some 20 times with the number of updates, the median and the least loss.
 
     Returns:
