@@ -103,7 +103,8 @@ def _plan_triton(request, layouts, sizes, slots, results):
     part = request.record.detail["part"]
     block = max(16, 1 << (sizes.cells - 1).bit_length())
     height = max(16, 1 << (sizes.registers - 1).bit_length())
-    constants = {"CELLS": sizes.cells, "REGS": sizes.registers, "WIDTH": block, "HEIGHT": height, "num_warps": 4}
+    warps = 4 if block <= 16 else 8  # with fewer, the matrices of 32 rows do not fit into registers
+    constants = {"CELLS": sizes.cells, "REGS": sizes.registers, "WIDTH": block, "HEIGHT": height, "num_warps": warps}
     buffers, slots = [*range(len(slots) + 1)], [*slots, Slot(results[0].dtype.name)]  # the last: cyclic shifts
     if part == "gradient":
         exact_stop = int(request.static("exact_stop"))
