@@ -296,13 +296,15 @@ def test_seeds_do_not_influence_each_other():
 
 def test_training_lowers_the_loss(capsys):
     task = tasks.TASKS["access"]
-    training = train.train(task, seeds=8, updates=60)
+    training = train.train(task, seeds=8, updates=60, snapshots=2)
     assert training.initial.shape == training.final.shape == (8, 24, 10)
     assert len(training.losses) == 20
     assert training.losses[-1][1] < 0.8 * training.losses[0][1]
     assert (training.generic.right, training.generic.states) == (1, 6)
     assert (training.ideal.right, training.ideal.states) == (1, 4)
     assert training.summary()["soft interval"][1] < 1
+    assert [len(verdicts) for verdicts in training.snapshots] == [8, 8]
+    assert training.snapshots[-1] == training.soft
 
 
 def test_success_is_being_right_and_faster():

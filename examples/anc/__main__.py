@@ -9,6 +9,7 @@ import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from . import kernel, machine
 from .programs import GENERIC
 from .tasks import TASKS
 from .train import train
@@ -38,6 +39,8 @@ def print_training(training):
             f"  {kind} programs: {row[f'right {kind}']} right, {row[f'{kind} successes']} right and faster:"
             f" {100 * row[f'{kind} successes'] / row['seeds']:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
         )
+    if training.snapshots:
+        print(f"  {row['successes at some snapshot']} right and faster at one of {len(training.snapshots)} snapshots")
     print(
         f"  states (steps + 1): generic {states('generic states')}, learnt median {states('learnt states, median')}"
         f" and best {states('learnt states, best')} (hard {states('hard states, best')}),"
@@ -66,7 +69,9 @@ def main(arguments=None):
     parser.add_argument("--lr", type=float, help="learning rate (default: the task's)")
     parser.add_argument("--exact-stop", action="store_true", help="use the true gradient of the stop probability")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
+    parser.add_argument("--snapshots", type=int, default=0, help="how often to judge all seeds during the training")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--plain", action="store_true", help="run the machine by tensor code, not by the kernel")
     parser.add_argument("--output", type=Path, metavar="FILE.json", help="write the results as JSON")
     parser.add_argument("--picture", type=Path, metavar="FILE.png", help="draw the best seed's controller (matplotlib)")
     options = parser.parse_args(arguments)
@@ -78,7 +83,17 @@ def main(arguments=None):
         def report(update, median, least, name=name):
             print(f"{name} update {update:5d}  loss: median {median:8.3f}  best {least:8.3f}", flush=True)
 
-        training = train(task, options.seeds, options.updates, options.exact_stop, options.seed, options.device, report)
+        training = train(
+            task,
+            options.seeds,
+            updates=options.updates,
+            exact_stop=options.exact_stop,
+            random_seed=options.seed,
+            snapshots=options.snapshots,
+            device=options.device,
+            report=report,
+            run=machine.run if options.plain else kernel.run,
+        )
         print_training(training)
         results.append(as_json(training) | {"lr": task.lr, "exact stop": options.exact_stop})
         if options.output:

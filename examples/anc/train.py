@@ -44,6 +44,7 @@ class Training:
     final: np.ndarray
     soft: list[Verdict]  # of each seed: the mixture of programs, and the most likely program run on integers
     hard: list[Verdict]
+    snapshots: list[list[Verdict]]  # soft verdicts on all seeds at some updates
     generic: Verdict
     ideal: Verdict
 
@@ -61,11 +62,13 @@ class Training:
     def summary(self):
         """Return what a table shows, as a dictionary of plain values."""
         soft, hard = self.successes(self.soft), self.successes(self.hard)
+        snapshots = {seed for verdicts in [*self.snapshots, self.soft] for seed in self.successes(verdicts)}
         states = [self.soft[seed].states for seed in soft]
         return {
             "task": self.task, "seeds": self.seeds, "updates": self.updates, "seconds": round(self.seconds, 1),
             "soft successes": len(soft), "soft interval": wilson_interval(len(soft), self.seeds),
             "hard successes": len(hard), "hard interval": wilson_interval(len(hard), self.seeds),
+            "successes at some snapshot": len(snapshots),
             "right soft": sum(v.right == 1 for v in self.soft), "right hard": sum(v.right == 1 for v in self.hard),
             "generic states": self.generic.states, "ideal states": self.ideal.states,
             "learnt states, median": median(states) if states else None,
@@ -92,13 +95,13 @@ def judge_program(program, samples, max_steps):
     return Verdict(float(right.mean()), float(steps.mean()) + 1)
 
 
-def judge_weights(logits, samples, max_steps):
+def judge_weights(logits, samples, max_steps, run=machine.run):
     """Return the `Verdict` on each seed's weights `(S, 4 R + 12, M)`, run softly; a cell's most likely value counts."""
     verdicts = []
     with wg.no_grad():
         for seed in range(len(logits)):
             batch = [wg.tensor(part[None], device=logits.device) for part in samples]
-            trace = machine.run(logits[seed : seed + 1], *batch, max_steps)
+            trace = run(logits[seed : seed + 1], *batch, max_steps)
             right = (trace.memory.argmax(-1).cpu().numpy()[0] == samples.targets) | (samples.mask == 0)
             states = count_states(trace.halting).float().mean().item()
             verdicts.append(Verdict(float(right.all(-1).mean()), states))
@@ -118,7 +121,9 @@ def draw_batch(task, rng, seeds, device):
     return Samples(*(wg.tensor(part.reshape(seeds, task.batch_size, -1), device=device) for part in samples))
 
 
-def train(task, seeds, updates=None, exact_stop=False, random_seed=0, device="cpu", report=None, run=machine.run):
+def train(
+    task, seeds, updates=None, exact_stop=False, random_seed=0, snapshots=0, device="cpu", report=None, run=machine.run
+):  # fmt: skip
     """Compile the task's generic program and train it.
 
     Args:
@@ -127,6 +132,7 @@ def train(task, seeds, updates=None, exact_stop=False, random_seed=0, device="cp
         updates: Number of updates; None for the task's own.
         exact_stop: Train with the true gradient of the stop probability, see `machine.step`.
         random_seed: Seed of the random numbers: data, and weights of unused lines.
+        snapshots: How often to judge all seeds during the training; what a seed has learnt it can lose again.
         device: Device that trains.
         run: Function that runs the machine, `machine.run` or `kernel.run`.
         report: Function that is called some 20 times with the number of updates, the median and the least loss.
@@ -142,7 +148,7 @@ def train(task, seeds, updates=None, exact_stop=False, random_seed=0, device="cp
     optimizer = create_optimizer(task, logits)
     updates = task.updates if updates is None else updates
     interval = max(1, updates // 20)
-    losses, recent = [], wg.zeros(seeds, device=device)
+    losses, recent, judged = [], wg.zeros(seeds, device=device), []
     begin = time.perf_counter()
     for update in range(1, updates + 1):
         trace = run(logits, *draw_batch(task, rng, seeds, device), task.max_steps, exact_stop)
@@ -156,12 +162,14 @@ def train(task, seeds, updates=None, exact_stop=False, random_seed=0, device="cp
             recent.zero_()
             if report:
                 report(*losses[-1])
+        if snapshots and update % max(1, updates // snapshots) == 0:
+            judged.append(judge_weights(logits, validation, task.max_steps, run))
     seconds = time.perf_counter() - begin
     final = logits.detach()
     hard = [decompile(weights, threshold=0) for weights in final.cpu().numpy()]
     return Training(
         task.name, seeds, updates, seconds, losses, initial, final.cpu().numpy(),
-        judge_weights(final, validation, task.max_steps),
-        [judge_program(program, validation, task.max_steps) for program in hard],
+        judge_weights(final, validation, task.max_steps, run),
+        [judge_program(program, validation, task.max_steps) for program in hard], judged,
         judge_program(generic, validation, 1000), judge_program(IDEAL[task.name], validation, 1000),
     )  # fmt: skip
