@@ -7,7 +7,7 @@ deeper, with 3x3 filters only.
 
     >>> import weftgrad as wg
     >>> small_alexnet(classes=10)(wg.zeros(2, 3, 64, 64)).shape
-    torch.Size([2, 10])
+    weftgrad.Size([2, 10])
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """GNMT, version 2: translation by LSTM layers with residual connections and attention.
 
 Paper: Y. Wu et al., "Google's neural machine translation system: bridging the gap between human and machine
-translation" (2016). The encoder's first layer reads the sentence in both directions. Version 2, the form in which MLPerf trains it,
-attends with the decoder's first layer and passes the context to all later layers at the same position, so that
-training runs each layer over a whole sentence at once. The attention is D. Bahdanau et al., "Neural machine translation
-by jointly learning to align and translate" (2015), normalized as in T. Salimans, D. Kingma, "Weight normalization"
-(2016). Read `translation` next: the search for the best sentence.
+translation" (2016). The encoder's first layer reads the sentence in both directions. Version 2, the form in which
+MLPerf trains it, attends with the decoder's first layer and passes the context to all later layers at the same
+position, so that training runs each layer over a whole sentence at once. The attention is D. Bahdanau et al., "Neural
+machine translation by jointly learning to align and translate" (2015), normalized as in T. Salimans, D. Kingma, "Weight
+normalization" (2016). Read `translation` next: the search for the best sentence.
 
     >>> import weftgrad as wg
     >>> source, lengths, target = wg.tensor([[5, 6, 7], [5, 6, 0]]), wg.tensor([3, 2]), wg.tensor([[1, 8], [1, 9]])
     >>> small_gnmt(vocabulary=10)(source, lengths, target).shape
-    torch.Size([2, 2, 10])
+    weftgrad.Size([2, 2, 10])
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ all channels by a width multiplier. Read `gnmt` next, a network of a quite diffe
 
     >>> import weftgrad as wg
     >>> small_mobilenet_v2(classes=10)(wg.zeros(2, 3, 32, 32)).shape
-    torch.Size([2, 10])
+    weftgrad.Size([2, 10])
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ learns from the first steps. Read `bench.models.data.interactions` next: the dat
 
     >>> import weftgrad as wg
     >>> small_neumf(users=5, items=7)(wg.tensor([0, 4]), wg.tensor([6, 1])).shape
-    torch.Size([2])
+    weftgrad.Size([2])
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """ResNet with bottleneck blocks: three convolutions whose output is added to the block's input.
 
 Paper: K. He, X. Zhang, S. Ren, J. Sun, "Deep residual learning for image recognition" (CVPR 2016), table 1: the
-50-layer column. This is the variant known as v1.5, in which a block's 3x3 convolution has the stride, not its first 1x1 one.
-The last normalization of each block can start at zero, so that all blocks start as identities (P. Goyal et al.,
+50-layer column. This is the variant known as v1.5, in which a block's 3x3 convolution has the stride, not its first 1x1
+one. The last normalization of each block can start at zero, so that all blocks start as identities (P. Goyal et al.,
 "Accurate, large minibatch SGD", 2017). Parameters have torchvision's names. Read `mobilenet` next, whose blocks are
 cheaper.
 
     >>> import weftgrad as wg
     >>> small_resnet(classes=10)(wg.zeros(2, 3, 32, 32)).shape
-    torch.Size([2, 10])
+    weftgrad.Size([2, 10])
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ deeper by adding each block's input to its output.
 
     >>> import weftgrad as wg
     >>> small_vgg(classes=10)(wg.zeros(2, 3, 32, 32)).shape
-    torch.Size([2, 10])
+    weftgrad.Size([2, 10])
 """
 
 from __future__ import annotations
