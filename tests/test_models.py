@@ -156,3 +156,170 @@ def test_translations_equal_those_of_torch():
         ])  # fmt: skip
     for actual, expected in zip(*results, strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+# --- Learning ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def translator():
+    """A small GNMT after 300 steps on numbers of one and two digits, and the mean loss of the first and last ten."""
+    wg.manual_seed(0)
+    model = load("gnmt").small_gnmt(len(data.WORDS))
+    step = training.step_of(training.RECIPES["gnmt"], wg, model, {"lr": 2e-2})
+    sentences = data.spoken_numbers(2048, max_digits=2)
+    losses = []
+    for start in range(0, 300 * 64, 64):
+        rows = np.arange(start, start + 64) % 2048
+        losses.append(step({name: wg.tensor(part[rows]) for name, part in sentences._asdict().items()}).item())
+    return model.eval(), np.mean(losses[:10]), np.mean(losses[-10:])
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "steps", "highest"),
+    [
+        ("alexnet", {"lr": 0.002}, 50, 1.7),
+        ("vgg", {"lr": 0.005}, 30, 1.4),
+        ("resnet", {"lr": 0.05}, 40, 1.8),
+        ("mobilenet-v1", {}, 30, 1.9),
+        ("mobilenet-v2", {"lr": 0.1}, 40, 1.9),
+    ],
+)
+def test_a_vision_model_learns_digits(name, options, steps, highest):
+    """The mean loss of the last eight steps is below a limit; a guess has log(10) = 2.30."""
+    module, function, size = VISION[name]
+    wg.manual_seed(0)
+    step = training.step_of(training.RECIPES[module], wg, getattr(load(module), function)(CLASSES), options)
+    images, labels = data.digits(size)
+    losses = []
+    for start in range(0, 32 * steps, 32):
+        rows = np.arange(start, start + 32) % len(labels)
+        losses.append(step({"images": wg.tensor(images[rows]), "labels": wg.tensor(labels[rows])}).item())
+    assert np.mean(losses[-8:]) < highest, losses
+
+
+def test_gnmt_learns_to_read_numbers(translator):
+    """The loss falls by 2. With smoothed labels its least value is the entropy of a label, 0.69 for 43 words."""
+    model, first, last = translator
+    assert first > 2.9
+    assert last < 0.9
+    unseen = data.spoken_numbers(24, max_digits=2, seed=9)
+    tokens, _ = load("translation").greedy(model, wg.tensor(unseen.source), wg.tensor(unseen.lengths), 5)
+    length = min(tokens.shape[1], unseen.target.shape[1])
+    assert (tokens.numpy()[:, :length] == unseen.target[:, :length]).all(1).mean() > 0.7
+
+
+def test_beam_search_finds_at_least_the_greedy_score(translator):
+    model, *_ = translator
+    search = load("translation")
+    sentences = data.spoken_numbers(24, max_digits=2, seed=9)
+    source, lengths = wg.tensor(sentences.source), wg.tensor(sentences.lengths)
+    tokens, score = search.greedy(model, source, lengths, 5)
+    _, log_probability, beam_score = search.beam_search(model, source, lengths, 5, beams=4, alpha=0.0)
+    assert (log_probability.numpy() >= score.numpy() - 1e-4).all()
+    np.testing.assert_allclose(beam_score.numpy(), log_probability.numpy())
+    one_beam, log_probability, _ = search.beam_search(model, source, lengths, 5, beams=1)
+    assert one_beam.tolist() == tokens.tolist()
+    np.testing.assert_allclose(log_probability.numpy(), score.numpy(), rtol=1e-4)
+
+
+def test_penalties_change_the_score_as_in_the_paper(translator):
+    model, *_ = translator
+    search = load("translation")
+    sentences = data.spoken_numbers(24, max_digits=2, seed=9)
+    operands = (model, wg.tensor(sentences.source), wg.tensor(sentences.lengths), 5)
+    tokens, log_probability, score = search.beam_search(*operands, beams=1, alpha=0.6)
+    lengths = (tokens.numpy() != 0).sum(1)
+    np.testing.assert_allclose(score.numpy(), log_probability.numpy() / ((5 + lengths) / 6) ** 0.6, rtol=1e-5)
+    _, _, covered = search.beam_search(*operands, beams=1, alpha=0.6, beta=0.2)
+    assert (covered.numpy() <= score.numpy() + 1e-6).all()
+    assert (covered.numpy() < score.numpy()).any()
+
+
+def test_ncf_finds_held_out_items():
+    """The hit rate at 10 of 100 candidates is 0.1 by chance; the planted factors make more than 0.5 possible."""
+    users, items, candidates = 200, 300, 100
+    table = data.interactions(users, items, negatives=candidates - 1)
+    wg.manual_seed(0)
+    model = load("ncf").small_neumf(users, items)
+    step = training.step_of(training.RECIPES["ncf"], wg, model, {"lr": 1e-2})
+    ranked = np.concatenate([table.held_out[:, None], table.negatives], axis=1)
+
+    def hit_rate():
+        with wg.no_grad():
+            scores = model(wg.tensor(np.repeat(np.arange(users), candidates)), wg.tensor(ranked.ravel()))
+        return data.hit_rate(scores.numpy().reshape(users, candidates))
+
+    assert hit_rate() < 0.25
+    for epoch in range(4):
+        pairs = data.training_pairs(table, seed=epoch)
+        for start in range(0, len(pairs[0]) - 255, 256):
+            batch = zip(("users", "items", "labels"), pairs, strict=True)
+            step({name: wg.tensor(part[start : start + 256]) for name, part in batch})
+    assert hit_rate() > 0.5
+
+
+# --- Data -------------------------------------------------------------------------------------------------------------
+
+
+def test_digits_are_standardized_and_resized():
+    images, labels = data.digits(16)
+    assert images.shape == (1797, 3, 16, 16)
+    assert images.dtype == np.float32
+    assert abs(images.mean()) < 1e-4
+    assert images.std() == pytest.approx(1, abs=1e-3)
+    assert np.array_equal(images[:, :, ::2, ::2], images[:, :, 1::2, 1::2])
+    assert np.bincount(labels).min() >= 174
+
+
+def test_shapes_can_be_told_apart_by_the_share_of_bright_pixels():
+    images, labels = data.shapes(400, 24)
+    assert set(labels.tolist()) == {0, 1, 2, 3}
+    bright = (images.mean(1) > 0.4).mean((1, 2))
+    means = [bright[labels == label].mean() for label in range(4)]
+    assert means[1] > means[0] > means[2] > 0.05  # square, disc, ring
+    assert np.array_equal(images, data.shapes(400, 24)[0])
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (0, "zero"), (13, "thirteen"), (20, "twenty"), (47, "forty seven"), (300, "three hundred"),
+        (512, "five hundred twelve"), (1000, "one thousand"), (21_040, "twenty one thousand forty"),
+        (999_999, "nine hundred ninety nine thousand nine hundred ninety nine"),
+    ],
+)  # fmt: skip
+def test_numbers_are_read(number, words):
+    assert " ".join(data.read_words(number)) == words
+
+
+def test_sentences_are_padded_and_shifted_by_one():
+    sentences = data.spoken_numbers(50, max_digits=6)
+    assert ((sentences.source != 0).sum(1) == sentences.lengths).all()
+    for source, inputs, target in zip(sentences.source, sentences.inputs, sentences.target, strict=True):
+        words = [data.WORDS[token] for token in target if token]
+        number = int("".join(data.WORDS[token] for token in source[::-1] if token))
+        assert words == [*data.read_words(number), "<end>"]
+        assert [data.WORDS[token] for token in inputs if token] == ["<begin>", *words[:-1]]
+    with pytest.raises(ValueError, match="1 to 6, not 7"):
+        data.spoken_numbers(1, max_digits=7)
+
+
+def test_interactions_hold_one_item_of_each_user_out():
+    table = data.interactions(20, 60, each=6, negatives=30)
+    assert len(table.users) == len(table.items) == 20 * 5
+    assert (table.seen.sum(1) == 6).all()
+    assert table.seen[np.arange(20), table.held_out].all()
+    assert table.seen[table.users, table.items].all()
+    assert not (table.items == table.held_out[table.users]).any()
+    for user in range(20):
+        assert len(set(table.negatives[user].tolist())) == 30
+        assert not table.seen[user, table.negatives[user]].any()
+    users, items, labels = data.training_pairs(table, negatives=3)
+    assert len(users) == 100 * 4
+    assert np.array_equal(table.seen[users, items], labels == 1)
+
+
+def test_the_hit_rate_counts_better_candidates():
+    scores = np.array([[0.5, 0.6, 0.7, 0.1], [0.9, 0.1, 0.2, 0.3], [0.0, 0.1, 0.2, 0.3]])
+    assert [data.hit_rate(scores, top) for top in (1, 2, 3, 4)] == pytest.approx([1 / 3, 1 / 3, 2 / 3, 1.0])

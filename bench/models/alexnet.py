@@ -2,8 +2,9 @@
 
 Paper: A. Krizhevsky, "One weird trick for parallelizing convolutional neural networks" (2014), which merges the two
 towers of A. Krizhevsky, I. Sutskever, G. Hinton, "ImageNet classification with deep convolutional neural networks"
-(NIPS 2012) and drops the response normalization. Parameters have torchvision's names. Read `vgg` next: the same plan,
-deeper, with 3x3 filters only.
+(NIPS 2012) and drops the response normalization. Weights are initialized as in K. He et al., "Delving deep into
+rectifiers" (2015), with which networks of any width learn from the first steps. Parameters have torchvision's names.
+Read `vgg` next: the same plan, deeper, with 3x3 filters only.
 
     >>> import weftgrad as wg
     >>> small_alexnet(classes=10)(wg.zeros(2, 3, 64, 64)).shape
@@ -49,6 +50,10 @@ class AlexNet(nn.Module):
             nn.Dropout(dropout), nn.Linear(hidden, hidden), nn.ReLU(),
             nn.Linear(hidden, classes),
         )  # fmt: skip
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+                nn.init.zeros_(module.bias)
 
     def forward(self, images: Tensor) -> Tensor:
         return self.classifier(self.avgpool(self.features(images)).flatten(1))

@@ -57,20 +57,13 @@ class VGG(nn.Module):
             nn.Linear(hidden, hidden), nn.ReLU(), nn.Dropout(dropout),
             nn.Linear(hidden, classes),
         )  # fmt: skip
-        self.apply(_initialize)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+                nn.init.zeros_(module.bias)
 
     def forward(self, images: Tensor) -> Tensor:
         return self.classifier(self.avgpool(self.features(images)).flatten(1))
-
-
-def _initialize(module: nn.Module) -> None:
-    """Draw convolutions by He's rule, so that activations keep their variance, and linear layers as in the paper."""
-    if isinstance(module, nn.Conv2d):
-        nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        nn.init.zeros_(module.bias)
-    elif isinstance(module, nn.Linear):
-        nn.init.normal_(module.weight, 0.0, 0.01)
-        nn.init.zeros_(module.bias)
 
 
 def vgg19(classes: int = 1000, batch_norm: bool = False) -> VGG:
