@@ -16,9 +16,14 @@ from typing import Any
 
 import weftgrad as wg
 
+from . import alexnet, gnmt, mobilenet, ncf, resnet, translation, vgg
+
 __all__ = ["NAMES", "load"]
 
-NAMES = ("alexnet", "vgg", "resnet", "mobilenet", "gnmt", "translation", "ncf")
+_MODULES = {
+    module.__name__.rpartition(".")[2]: module for module in (alexnet, vgg, resnet, mobilenet, gnmt, translation, ncf)
+}
+NAMES = tuple(_MODULES)
 """The modules with models."""
 
 
@@ -38,7 +43,7 @@ def load(name: str, library: Any = wg) -> ModuleType:
     if name not in NAMES:
         raise ValueError(f"no model's module is called {name!r}: there are {', '.join(NAMES)}")
     if library is wg:
-        return import_module(f".{name}", __package__)
+        return _MODULES[name]
     return _execute(name, library)
 
 
