@@ -58,7 +58,7 @@ def _rates(row: Row) -> tuple[str, str, str]:
 
 def _throughputs(row: Row) -> list[str]:
     """Return each contender's throughput as text; nothing for rows without one."""
-    rates = {name: throughput(row.get("items", 0), time) for name, time in row["times"].items()}
+    rates = {name: throughput(row.get("items", 0), time) for name, time in row.get("times", {}).items()}
     return [f"{name} {throughput_text(rate, row['unit'])}" for name, rate in rates.items() if rate]
 
 

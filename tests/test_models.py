@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 
 import weftgrad as wg
-from weftgrad.bench.models import NAMES, data, load, training
+from weftgrad.bench import report, rows, tables
+from weftgrad.bench.models import NAMES, data, load, suite, training
+from weftgrad.bench.running import measure_case
+from weftgrad.bench.sites import OurSite
 from weftgrad.nn import init
 
 CLASSES = 10
@@ -170,8 +173,8 @@ def translator():
     sentences = data.spoken_numbers(2048, max_digits=2)
     losses = []
     for start in range(0, 300 * 64, 64):
-        rows = np.arange(start, start + 64) % 2048
-        losses.append(step({name: wg.tensor(part[rows]) for name, part in sentences._asdict().items()}).item())
+        batch = np.arange(start, start + 64) % 2048
+        losses.append(step({name: wg.tensor(part[batch]) for name, part in sentences._asdict().items()}).item())
     return model.eval(), np.mean(losses[:10]), np.mean(losses[-10:])
 
 
@@ -193,8 +196,8 @@ def test_a_vision_model_learns_digits(name, options, steps, highest):
     images, labels = data.digits(size)
     losses = []
     for start in range(0, 32 * steps, 32):
-        rows = np.arange(start, start + 32) % len(labels)
-        losses.append(step({"images": wg.tensor(images[rows]), "labels": wg.tensor(labels[rows])}).item())
+        batch = np.arange(start, start + 32) % len(labels)
+        losses.append(step({"images": wg.tensor(images[batch]), "labels": wg.tensor(labels[batch])}).item())
     assert np.mean(losses[-8:]) < highest, losses
 
 
@@ -323,3 +326,54 @@ def test_interactions_hold_one_item_of_each_user_out():
 def test_the_hit_rate_counts_better_candidates():
     scores = np.array([[0.5, 0.6, 0.7, 0.1], [0.9, 0.1, 0.2, 0.3], [0.0, 0.1, 0.2, 0.3]])
     assert [data.hit_rate(scores, top) for top in (1, 2, 3, 4)] == pytest.approx([1 / 3, 1 / 3, 2 / 3, 1.0])
+
+
+# --- The suite --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_the_suite_has_a_row_for_each_model(on_gpu):
+    cases = list(suite.cases(on_gpu))
+    assert [case.name.partition(",")[0] for case in cases] == [
+        "AlexNet", "VGG-19", "ResNet-50", "MobileNet", "MobileNetV2", "GNMTv2", "NCF",
+    ]  # fmt: skip
+    assert [case.unit for case in cases] == ["images"] * 5 + ["tokens", "samples"]
+    assert all(case.items > 0 for case in cases)
+
+
+def test_a_row_is_checked_and_has_a_throughput():
+    small = suite._Row(
+        "tiny", "ncf", "", lambda m: m.small_neumf(5, 7), lambda count: training.random_pairs(count, 5, 7), 32
+    )
+    original, suite._HOST_ROWS = suite._HOST_ROWS, (small,)
+    try:
+        (case,) = suite.cases(False)
+    finally:
+        suite._HOST_ROWS = original
+    site = OurSite("cpu")
+    row = measure_case(case, [site], 1, ())
+    assert "problem" not in row
+    assert row["errors"]["cpu"] < 1e-4
+    assert row["facts"]["cpu"]["driver_allocations"] == 0  # of a later step
+    assert row["facts"]["cpu"]["peak_bytes"] > 0
+    assert "cold_ms" not in row["facts"]["cpu"]
+    time = row["times"]["cpu"]
+    assert time["least"] <= time["mean"]
+    assert (
+        f"cpu {rows.throughput_text((32 / time['mean'], 32 * time['deviation'] / time['mean'] ** 2), 'samples')}"
+        in (report.kernel_line(row))
+    )
+    head = {"date": "2026-01-01T00:00", "devices": [{"device": "cpu", "name": "Cores"}], "torch": None}
+    (entry,) = rows.entries([{"suite": "models", "machine": head, "host": [], "kernels": [row]}])
+    assert entry.throughput()[0] == pytest.approx(32 / time["mean"])
+    assert entry.throughput("torch") is None
+    (record,) = tables.records([entry])
+    assert (record["items"], record["unit"]) == (32, "samples")
+    assert record["items_per_s"] == pytest.approx(32 / time["mean"])
+
+
+def test_a_throughput_is_mean_and_deviation():
+    assert rows.throughput(64, {"mean": 0.5, "deviation": 0.05}) == pytest.approx((128, 12.8))
+    assert rows.throughput(0, {"mean": 0.5, "deviation": 0.05}) is None
+    assert rows.throughput(64, {"median": 0.5}) is None  # a report of an older version
+    assert rows.throughput_text((128.0, 12.8), "images") == "128 ± 12.8 images/s"

@@ -23,7 +23,7 @@ __all__ = ["cases"]
 
 Array = np.ndarray[Any, Any]
 _CHECKED_COUNT = 2  # images or sentences of the check's batch
-_TOLERANCE = 1e-3  # of the loss and the gradients' norms, which float32 sums over millions of elements
+_TOLERANCE = 1e-2  # of gradients' norms: float32 rounding moves activations across the kinks of a ReLU
 
 
 @dataclass(frozen=True, slots=True)
