@@ -319,16 +319,16 @@ def test_sentences_are_padded_and_shifted_by_one():
 def test_interactions_hold_one_item_of_each_user_out():
     table = data.interactions(20, 60, each=6, negatives=30)
     assert len(table.users) == len(table.items) == 20 * 5
-    assert (table.seen.sum(1) == 6).all()
-    assert table.seen[np.arange(20), table.held_out].all()
-    assert table.seen[table.users, table.items].all()
+    assert (table.known.sum(1) == 6).all()
+    assert table.known[np.arange(20), table.held_out].all()
+    assert table.known[table.users, table.items].all()
     assert not (table.items == table.held_out[table.users]).any()
     for user in range(20):
         assert len(set(table.negatives[user].tolist())) == 30
-        assert not table.seen[user, table.negatives[user]].any()
+        assert not table.known[user, table.negatives[user]].any()
     users, items, labels = data.training_pairs(table, negatives=3)
     assert len(users) == 100 * 4
-    assert np.array_equal(table.seen[users, items], labels == 1)
+    assert np.array_equal(table.known[users, items], labels == 1)
 
 
 def test_the_hit_rate_counts_better_candidates():

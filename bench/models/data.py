@@ -149,7 +149,7 @@ class Interactions(NamedTuple):
     """Users' interactions with items, of which one of each user is held out for evaluation.
 
     users, items: the interactions for training `(M,)` each. held_out: one item of each user `(users,)`.
-    negatives: items that a user has not interacted with `(users, count)`. seen: all interactions as a table of
+    negatives: items that a user has not interacted with `(users, count)`. known: all interactions as a table of
     Booleans `(users, items)`.
     """
 
@@ -157,7 +157,7 @@ class Interactions(NamedTuple):
     items: Array
     held_out: Array
     negatives: Array
-    seen: Array
+    known: Array
 
 
 def interactions(
@@ -179,17 +179,17 @@ def interactions(
     affinity = rng.standard_normal((users, rank)) @ rng.standard_normal((rank, items))
     # The largest values after adding Gumbel noise are a sample without replacement with the softmax's probabilities.
     order = np.argsort(-(3.0 * affinity / rank**0.5 + rng.gumbel(size=affinity.shape)), axis=1)
-    taken, others = order[:, :each], order[:, each:]
+    known_items, unknown_items = order[:, :each], order[:, each:]
     held_out = rng.integers(0, each, users)
     is_training = np.arange(each) != held_out[:, None]
-    seen = np.zeros((users, items), bool)
-    np.put_along_axis(seen, taken, True, axis=1)
+    known = np.zeros((users, items), bool)
+    np.put_along_axis(known, known_items, True, axis=1)
     return Interactions(
         np.repeat(np.arange(users), each - 1),
-        taken[is_training],
-        taken[np.arange(users), held_out],
-        rng.permuted(others, axis=1)[:, :negatives],
-        seen,
+        known_items[is_training],
+        known_items[np.arange(users), held_out],
+        rng.permuted(unknown_items, axis=1)[:, :negatives],
+        known,
     )
 
 
@@ -206,9 +206,9 @@ def training_pairs(table: Interactions, negatives: int = 4, seed: int = 0) -> tu
     """
     rng = np.random.default_rng(seed)
     users = np.repeat(table.users, negatives)
-    items = rng.integers(0, table.seen.shape[1], len(users))
-    while (known := table.seen[users, items]).any():
-        items[known] = rng.integers(0, table.seen.shape[1], int(known.sum()))
+    items = rng.integers(0, table.known.shape[1], len(users))
+    while (is_known := table.known[users, items]).any():
+        items[is_known] = rng.integers(0, table.known.shape[1], int(is_known.sum()))
     labels = np.concatenate([np.ones(len(table.users), np.float32), np.zeros(len(users), np.float32)])
     order = rng.permutation(len(labels))
     return np.concatenate([table.users, users])[order], np.concatenate([table.items, items])[order], labels[order]
