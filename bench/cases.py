@@ -48,6 +48,9 @@ class Case:
     dtype: the dtype of the computation, if it is not float32 and the name does not contain it (`bf16`, `float16`).
     against: the reference that results are checked with.
     values: whether `pairs` hold the results themselves, not numbers derived from them.
+    items, unit: what a call processes, for a throughput: 64 and `images`.
+    measures_compiling: whether the time to compile the call's kernels is measured. Kernels are compiled one after the
+        other for that, which takes long for a whole model.
     """
 
     group: str
@@ -62,6 +65,9 @@ class Case:
     dtype: str = ""
     against: str = "NumPy in float64"
     values: bool = True
+    items: int = 0
+    unit: str = ""
+    measures_compiling: bool = True
 
     @property
     def element(self) -> str:

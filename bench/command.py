@@ -19,7 +19,7 @@ from . import outputs
 
 __all__ = ["register", "run"]
 
-SUITES = ("device", "core", "ops", "train", "specs")
+SUITES = ("device", "core", "ops", "train", "models", "specs")
 
 
 def register(subparsers: Any) -> None:
@@ -35,8 +35,9 @@ def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--suite", choices=SUITES,
-        help="what to measure: the device itself, the core (default), the op library, training, or `specs`: any ops by "
-        "name, in any dtypes and shapes (default where --ops, --shapes or a spec file is given)",
+        help="what to measure: the device itself, the core (default), the op library, training, the models of the "
+        "PyTorch paper, or `specs`: any ops by name, in any dtypes and shapes (default where --ops, --shapes or a spec "
+        "file is given)",
     )  # fmt: skip
     parser.add_argument(
         "--device",

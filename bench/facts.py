@@ -193,8 +193,13 @@ def _time_builds(make: Callable[[], Callable[[], Any]]) -> tuple[float, float]:
     return times[0], times[1]
 
 
-def facts(site: Site, call: Callable[[], Any]) -> dict[str, Any]:
+def facts(site: Site, call: Callable[[], Any], measures_compiling: bool = True) -> dict[str, Any]:
     """Return the facts about a call on one of our devices.
+
+    Args:
+        site: The device.
+        call: The call.
+        measures_compiling: Whether to measure compile times.
 
     Returns:
         `schedule` (kernel names), `launches`, `cold_ms` and `warm_ms` (compile times without and with the cache),
@@ -202,7 +207,7 @@ def facts(site: Site, call: Callable[[], Any]) -> dict[str, Any]:
     """
     steps = steps_of(site, call)
     row_facts: dict[str, Any] = {"schedule": schedules(steps), "launches": len(steps)}
-    times = compile_times(site, steps)
+    times = compile_times(site, steps) if measures_compiling else None
     if times is not None:
         row_facts |= {"cold_ms": times[0] * 1e3, "warm_ms": times[1] * 1e3}
     wg.reset_peak_memory_stats(site.device)

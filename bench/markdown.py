@@ -9,7 +9,7 @@ from . import summary
 from .colours import printable
 from .page import machine_facts, roof_text
 from .roofline import Roof, rates, roofs, share
-from .rows import Entry, Section, number, sections
+from .rows import Entry, Section, number, sections, throughput_text
 from .step_tables import in_bytes
 from .steps import curves, timelines
 
@@ -56,6 +56,8 @@ def _table(section: Section, roof: Roof | None) -> list[str]:
             number(e.time[n] * 1e6), e.limits is not None and bool(e.missed)) if e.time else None)  # fmt: skip
     for rate_index, title in enumerate(("GB/s", "GFLOP/s")):
         column(title, lambda e, index=rate_index: number(rate * 1e-9) if (rate := rates(e)[index]) else None)  # type: ignore[misc]
+    for name in ("", *section.peers):
+        column(f"{name} throughput".strip(), lambda e, n=name: throughput_text(e.throughput(n), e.unit))  # type: ignore[misc]
     column("of roofline", lambda e: None if (part := share(e, roof)) is None else f"{part:.0%}")
     column("of a copy", lambda e: bold(number(e.copy[0]), "copy" in e.missed) if e.copy else None)
     for peer in section.peers:

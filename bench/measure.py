@@ -29,6 +29,7 @@ class Timing:
 
     late: number of samples in which the device may have waited for the host, which then show the host's time.
     host: minimum of the seconds that the host took to queue a call, or to run it where nothing is queued.
+    mean, deviation: mean and standard deviation of the samples.
     rounds: the minimum of each round, comparable with the other contenders' minimum of the same round.
     """
 
@@ -40,6 +41,8 @@ class Timing:
     late: int = 0
     host: float = 0.0
     rounds: tuple[float, ...] = ()
+    mean: float = 0.0
+    deviation: float = 0.0
 
 
 def compare(
@@ -106,4 +109,7 @@ def _summary(values: list[float], late: int = 0, host: float = 0.0) -> Timing:
     times = sorted(values)
     last = len(times) - 1
     middle = statistics.median(times)
-    return Timing(times[0], middle, times[last // 5], times[last * 4 // 5], len(times), late, host)
+    return Timing(
+        times[0], middle, times[last // 5], times[last * 4 // 5], len(times), late, host,
+        mean=statistics.fmean(times), deviation=statistics.stdev(times) if last else 0.0,
+    )  # fmt: skip

@@ -17,7 +17,7 @@ import weftgrad as wg
 from . import summary
 from .colours import printable
 from .roofline import Roof, rates, roofs, share
-from .rows import Entry, Section, number, sections, suite_of
+from .rows import Entry, Section, number, sections, suite_of, throughput_text
 from .step_tables import in_bytes, step_tables
 from .step_tables import number_cell as _number
 from .step_tables import text_cell as _text
@@ -114,6 +114,7 @@ def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, 
         ("of roofline", "share of the most that was measured; what stays in caches may have more", True),
         *(pair for n in peers for pair in ((f"{n} / ours", f"{n}'s least time by ours", True),
                                            (f"{n}, medians", f"{n}'s median by ours", True))),
+        *((f"{n} throughput".strip(), "mean and standard deviation", False) for n in ("", *peers)),
         ("of a copy", "bandwidth by that of a copy", True), ("aim", "least ratios that the project set itself", False),
         ("error", "largest, relative to the largest value", True),
         *((name, help, numeric) for name, help, numeric, _ in _DETAILS), ("notes", "", False),
@@ -129,6 +130,7 @@ def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, 
             ratios = entry.ratio(peer) or (None, None)
             role = "missed" if peer in entry.missed else "met" if peer in entry.aims else ""
             cells += [_number(ratios[0], role=role), _number(ratios[1])]
+        cells += [_text(throughput_text(entry.throughput(name), entry.unit)) for name in ("", *peers)]
         role = "missed" if "copy" in entry.missed else "met" if "copy" in entry.aims else ""
         cells.append(_number(entry.copy and entry.copy[0], role=role))
         cells += [_text(", ".join(f"{n} {aim:g}" for n, aim in entry.aims.items()), "missed" * bool(entry.missed)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .colours import Paint, by_share, plain
+from .rows import throughput, throughput_text
 
 __all__ = ["HOST_HEAD", "KERNEL_HEAD", "host_line", "kernel_line", "title"]
 
@@ -55,6 +56,12 @@ def _rates(row: Row) -> tuple[str, str, str]:
     )
 
 
+def _throughputs(row: Row) -> list[str]:
+    """Return each contender's throughput as text; nothing for rows without one."""
+    rates = {name: throughput(row.get("items", 0), time) for name, time in row.get("times", {}).items()}
+    return [f"{name} {throughput_text(rate, row['unit'])}" for name, rate in rates.items() if rate]
+
+
 def kernel_line(row: Row, paint: Paint = plain) -> str:
     """Format a row of kernels. Ratios are coloured by whether they reach their aim."""
     if "problem" in row:
@@ -69,7 +76,7 @@ def kernel_line(row: Row, paint: Paint = plain) -> str:
     share = max(row.get("share", {}).values(), default=None)
     roof = paint(f"{share:7.0%}" if share is not None else " " * 7, by_share(share))
     missed = "   x " + ", ".join(f"{n} {row['target'][n]}" for n in row["missed"]) if row["missed"] else ""
-    notes = "".join(f"   {note}" for note in row["notes"])
+    notes = "".join(f"   {note}" for note in [*_throughputs(row), *row["notes"]])
     return (
         f"{row['name']:48s} {row['least'] * 1e6:10.1f} {rate:>7s} {copy:>7s} {flops:>9s} {roof}   "
         f"{shown}{missed}{notes}"

@@ -3,11 +3,12 @@
 A report is {format, suite, machine, host: rows, kernels: rows}, with `curves` and `timelines` for training steps.
 
 A row of `kernels` has `group`, `name`, `bytes`, `flops`, `precision`, `clock`, `dtype` (of the computation), `against`
-(the reference of the check), `target` and `notes`. By device or peer it has:
+(the reference of the check), `target` and `notes`; and what a call processes as `items`, with their `unit`, if it has a
+throughput. By device or peer it has:
 
     errors   relative to the largest value
     times    seconds: `least` (minimum), `median`, `p20`, `p80`, `rounds` (each round's minimum), `host` (to queue a
-             call); counts: `samples`, `late`
+             call), `mean`, `deviation` (standard deviation); counts: `samples`, `late`
     ratios   to our first device's times
     share    of the measured roofline
     facts    see `Entry`
@@ -25,7 +26,7 @@ from typing import Any
 
 from .colours import printable as _text
 
-__all__ = ["FORMAT", "Entry", "Section", "entries", "number", "sections", "suite_of"]
+__all__ = ["FORMAT", "Entry", "Section", "entries", "number", "sections", "suite_of", "throughput", "throughput_text"]
 
 Row = dict[str, Any]
 FORMAT = 1  # version of report files; increased when an older reader would misread a report
@@ -39,7 +40,8 @@ class Entry:
 
     part: `kernel` or `host`.
     kind: the arithmetic, `fp32`, or `fp32 high` for a matmul precision below `highest`.
-    time: seconds (`least`, `median`, `p20`, `p80`, `rounds`) and `samples`; None if the row has a problem.
+    time: seconds (`least`, `median`, `p20`, `p80`, `rounds`, `mean`, `deviation`) and `samples`; None if the row has a
+        problem.
     peers: the same for the row's other contenders. same_hardware: the contenders that ran on this device's hardware.
     aims: the project's minimum ratios by peer. missed: the aims that were not reached.
     copy: our bandwidth / a copy's bandwidth, of minima and of medians.
@@ -48,6 +50,7 @@ class Entry:
     facts: further measurements on this device: `schedule` (kernel names), `launches`, `cold_ms` and `warm_ms` (compile
         times), `peak_bytes`, `driver_allocations`, `accuracy` (`abs`, `rel`, `ulp`), `host_us` (minimum to queue a
         call).
+    items, unit: what a call processes, for example 64 and `images`.
     """
 
     suite: str
@@ -74,6 +77,8 @@ class Entry:
     dtype: str = ""
     against: str = ""
     facts: Row = field(default_factory=dict)
+    items: int = 0
+    unit: str = ""
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
@@ -86,6 +91,11 @@ class Entry:
         if other is None or self.time is None:
             return None
         return other["least"] / self.time["least"], other["median"] / self.time["median"]
+
+    def throughput(self, peer: str = "") -> tuple[float, float] | None:
+        """Return mean and standard deviation of items per second, of this device or a peer; None if there is none."""
+        time = self.peers.get(peer) if peer else self.time
+        return throughput(self.items, time) if time is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +159,20 @@ def number(value: float) -> str:
     return f"{value:.3g}" if abs(value) >= 1e-4 or not value else f"{value:.1e}"
 
 
+def throughput(items: int, time: Row) -> tuple[float, float] | None:
+    """Return mean and standard deviation of items per second, from those of a call's seconds; None if unknown.
+
+    The deviation is that of the seconds, propagated to first order: `items / mean * deviation / mean`.
+    """
+    mean = float(time.get("mean", 0.0))
+    return (items / mean, items * float(time["deviation"]) / mean**2) if items and mean else None
+
+
+def throughput_text(rate: tuple[float, float] | None, unit: str) -> str:
+    """Format a throughput, `12.3 ± 0.4 images/s`; empty if there is none."""
+    return "" if rate is None else f"{number(rate[0])} ± {number(rate[1])} {unit}/s"
+
+
 def _entries(report: Row) -> Iterator[Entry]:
     machine, suite = report["machine"], suite_of(report)
     hardware_names = {_text(d["device"]): _text(d["name"]) for d in machine["devices"]}
@@ -170,7 +194,8 @@ def _entries(report: Row) -> Iterator[Entry]:
         facts: Row = common | {
             "part": "kernel", "group": _text(row["group"]), "name": _text(row["name"]), "kind": _kind(row),
             "bytes": int(row["bytes"]), "flops": int(row["flops"]), "clock": str(row.get("clock", "device")),
-            "notes": tuple(map(_text, row.get("notes", ()))), "limits": None,
+            "notes": tuple(map(_text, row.get("notes", ()))), "limits": None, "items": int(row.get("items", 0)),
+            "unit": _text(row.get("unit", "")),
         }  # fmt: skip
         main = _text(row.get("device", first))  # a row of a report put together from several names its one device
         for device, hardware in hardware_names.items():
@@ -231,4 +256,5 @@ def _timing(row: Row) -> Row:
             raise ValueError(f"a time of {seconds} s")
     return {"least": least, "median": median, "p20": p20, "p80": p80, "samples": int(row.get("samples", 1)),
             "late": int(row.get("late", 0)), "host": float(row.get("host", 0.0)),
+            "mean": float(row.get("mean", 0.0)), "deviation": float(row.get("deviation", 0.0)),
             "rounds": rounds}  # fmt: skip

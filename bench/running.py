@@ -104,6 +104,7 @@ def select_cases(options: argparse.Namespace, contenders: Sequence[Site]) -> lis
     """Return the cases that the options select, in the order in which they are measured."""
     # lazy: start-up of the command line
     from . import core, gpu, library, limits, sweep, train
+    from .models import suite as models
 
     our_sites = [site for site in contenders if site.ours]
     has_gpu = any(site.device.type == "interpreter" or is_gpu(site.device) for site in our_sites)
@@ -114,6 +115,8 @@ def select_cases(options: argparse.Namespace, contenders: Sequence[Site]) -> lis
         all_cases = list(sweep.cases(options))
     elif options.suite == "core":
         all_cases = list(gpu.cases(options.scale) if on_gpu else core.cases())
+    elif options.suite == "models":
+        all_cases = list(models.cases(on_gpu and options.scale == 1))
     elif options.suite == "device":
         all_cases = list(limits.cases(on_gpu, options.scale))
     else:
@@ -279,7 +282,7 @@ def measure_case(
     row: Row = {
         "group": case.group, "name": case.name, "bytes": case.bytes, "flops": case.flops, "target": case.target,
         "precision": case.precision, "clock": case.clock, "dtype": case.element, "against": case.against, "errors": {},
-        "facts": {}, "notes": [],
+        "facts": {}, "notes": [], "items": case.items, "unit": case.unit,
     }  # fmt: skip
     first = sites[0]
     calls = {}
@@ -304,7 +307,7 @@ def measure_case(
                     if not error <= case.tolerance:
                         raise ArithmeticError(f"WRONG: relative error {error:.1e}, more than {case.tolerance:.1e}")
                 if site.ours:
-                    row["facts"][site.name] = facts(site, work.call)
+                    row["facts"][site.name] = facts(site, work.call, case.measures_compiling)
                     if case.values:
                         row["facts"][site.name]["accuracy"] = accuracy(pairs, case.element)
                     elif not row["facts"][site.name]["launches"]:

@@ -21,12 +21,13 @@ FIELDS = (
     "p80_s", "samples", "late", "ratio_least", "ratio_median", "aim", "missed", "bytes", "flops", "gb_per_s",
     "gflop_per_s", "roofline", "kind", "dtype", "clock", "error", "error_abs", "error_rel", "error_ulp", "against",
     "host_s", "schedule", "launches", "cold_ms", "warm_ms", "peak_bytes", "driver_allocations", "problem", "notes",
-    "date",
+    "date", "items", "unit", "items_per_s", "items_per_s_deviation",
 )  # fmt: skip
 """Columns. contender: the site that ran; ratio: its time / the device's time; roofline: share of the measured roofline.
 error: relative to the largest value; error_abs, error_rel (to the value itself), error_ulp: maximum over all values;
 against: the reference of the check. host_s: seconds that the host took to queue a call. cold_ms, warm_ms: compile times
-without and with the cache. peak_bytes: maximum in use during a call."""
+without and with the cache. peak_bytes: maximum in use during a call. items, unit: what a call processes, 64 images for
+example; items_per_s: mean, and standard deviation."""
 
 
 def records(entries: Sequence[Entry]) -> Iterator[Record]:
@@ -38,8 +39,9 @@ def records(entries: Sequence[Entry]) -> Iterator[Record]:
             "suite": entry.suite, "part": entry.part, "group": entry.group, "name": entry.name, "device": entry.device,
             "hardware": entry.hardware, "bytes": entry.bytes or None, "flops": entry.flops or None,
             "kind": entry.kind or None, "dtype": entry.dtype or None, "clock": entry.clock, "date": entry.date,
+            "items": entry.items or None, "unit": entry.unit or None,
         }  # fmt: skip
-        yield fixed | _times(entry.time) | {
+        yield fixed | _times(entry.time) | _throughput(entry) | {
             "contender": entry.device, "ours": True, "missed": bool(entry.missed),
             "aim": entry.limits[0] if entry.limits else None,
             "gb_per_s": bytes_rate and bytes_rate * 1e-9, "gflop_per_s": flops_rate and flops_rate * 1e-9,
@@ -48,7 +50,7 @@ def records(entries: Sequence[Entry]) -> Iterator[Record]:
         } | _facts(entry)  # fmt: skip
         for peer, time in entry.peers.items():
             least, median = entry.ratio(peer) or (None, None)
-            yield fixed | _times(time) | {
+            yield fixed | _times(time) | _throughput(entry, peer) | {
                 "contender": peer, "ours": False, "ratio_least": least, "ratio_median": median,
                 "aim": entry.aims.get(peer), "missed": peer in entry.missed if peer in entry.aims else None,
                 "gb_per_s": entry.bytes / time["least"] * 1e-9 if entry.bytes else None,
@@ -96,6 +98,11 @@ def _times(time: Record | None) -> Record:
         return {}
     counts = {n: time[n] for n in ("samples", "late")} | ({"host_s": time["host"]} if time.get("host") else {})
     return {f"{n}_s": time[n] for n in ("least", "median", "p20", "p80")} | counts
+
+
+def _throughput(entry: Entry, peer: str = "") -> Record:
+    rate = entry.throughput(peer)
+    return {} if rate is None else {"items_per_s": rate[0], "items_per_s_deviation": rate[1]}
 
 
 def _cell(value: Any) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .colours import Paint, by_share
 from .roofline import Roof, rates, share
-from .rows import Entry, Section, number
+from .rows import Entry, Section, number, throughput_text
 
 __all__ = ["display_width", "lines", "pad_to_width"]
 
@@ -77,6 +77,9 @@ def _columns(entries: Sequence[Entry], peers: Sequence[str], roof: Roof | None) 
         cells = [(f"{r[0]:.2f}" if r else "", role) for r, role in zip(ratios, roles, strict=True)]
         add_column(f"{peer} / ours", 2 + i, cells)
         add_column("(median)", 6 + i, [(f"({r[1]:.2f})" if r else "", "") for r in ratios])
+    for i, name in enumerate(("", *peers)):
+        cells = [(throughput_text(entry.throughput(name), entry.unit), "") for entry in entries]
+        add_column(f"{name} throughput".strip(), 3 + i, cells)
     for title, values in (("ulp", [(e.facts.get("accuracy") or {}).get("ulp") for e in entries]),
                           ("host us", [e.facts.get("host_us") for e in entries])):  # fmt: skip
         add_column(title, 5, [("" if value is None else number(value), "") for value in values])
