@@ -135,9 +135,8 @@ def _call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = 
             key.append(type(operand))
         bit += bit
     key.append(needs)
-    try:
-        plan = state.plans[tuple(key)]
-    except KeyError:
+    plan = state.plans.get(tuple(key))
+    if plan is None:
         if (python_operands := _with_python_numbers(operands)) is not None:
             return _call(record, python_operands, statics)
         plan = _make_plan(state, tuple(key), record, operands, statics, needs)
@@ -444,6 +443,10 @@ def _request(
             )
     if device is None:
         raise ArgumentError(f"{record.name}: at least one argument must be a tensor")
+    for role, layout in zip(record.operands, layouts, strict=False):
+        if layout is None and role.role != "optional":
+            kind = "a number" if role.role in ("scalar", "number") else "a tensor"
+            raise ArgumentError(f"{record.called or record.name}: {role.name} must be {kind}, not None")
     if other_devices:
         device_names = ", ".join(f"{o.meta.device}" for o in operands if isinstance(o, Tensor))
         raise DeviceError(f"{record.name}: tensors on different devices ({device_names}); move them with .to(device)")

@@ -148,6 +148,15 @@ def test_check_finds(name, fields, field):
     assert row.failed[0] == field, row
 
 
+@pytest.mark.parametrize(("result", "note"), [("tensor([4.])", None), ("tensor([9.])", "prints tensor([4.])")])
+def test_check_runs_the_example(result, note):
+    text = entry(op="cli_square(input)", out="input * input", example=f"cli_square(tensor([2.0])) -> {result}")
+    (op,) = load_text(text)
+    row = check_op(op, vars(wg.ops.load(text))[op.name], wg.device("cpu"))
+    assert bool(row.failed) == bool(note), row
+    assert not note or note in row.notes[0]
+
+
 def test_check_finds_derivatives_that_are_not_finite():
     text = entry(op="cli_root(input)", out="sqrt(input * input)", sample={"input": [0.5, 2.0]})
     (op,) = load_text(text)

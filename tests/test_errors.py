@@ -495,3 +495,21 @@ def test_a_dtype_without_a_kernel_is_not_implemented() -> None:
             call()
     with raises(errors.UnsupportedDType, TypeError, "convert"):
         functional.softmax(integers, 1)
+
+
+def test_none_for_an_operand_is_named():
+    with pytest.raises(errors.ArgumentError, match="leaky_relu: negative_slope must be a number, not None"):
+        wg.nn.functional.leaky_relu(wg.ones(2), None)
+    with pytest.raises(errors.ArgumentError, match="add: other must be a tensor, not None"):
+        wg.add(wg.ones(2), None)
+
+
+def test_errors_of_planning_have_no_other_error_behind_them():
+    with pytest.raises(errors.ShapeError) as raised:
+        wg.ones(2, 3) + wg.ones(4)
+    assert raised.value.__context__ is None
+
+
+def test_sizes_that_a_product_cannot_match_are_named():
+    with pytest.raises(errors.ShapeError, match="dimension -1 of weight has size 3, but input needs 4"):
+        wg.nn.functional.linear(wg.ones(5, 4), wg.ones(2, 3))

@@ -63,7 +63,7 @@ def test_every_page_fits_a_screen():
     for record in list(registry):
         # Each operand and result takes a line or more: derivatives of a recurrent layer's gates have up to 20.
         if record.name.count("_grad_") < 2 and not registry.owner(record.name) and "gates_grad" not in record.name:
-            lines = list(sections(argparse.Namespace(op=record.name, **options), Style()))
+            lines = list(sections(argparse.Namespace(op=record.name, name=None, **options), Style()))
             assert 1 < len(lines) <= SCREEN, record.name
 
 
@@ -98,7 +98,7 @@ def test_a_function_calls_the_ops_that_its_page_names():
 
 def test_every_function_has_a_page():
     for name in public_functions():
-        lines = list(sections(argparse.Namespace(op=name, kernel=False, source=False), Style()))
+        lines = list(sections(argparse.Namespace(op=name, name=None, kernel=False, source=False), Style()))
         assert len(lines) <= SCREEN, name
 
 
@@ -110,6 +110,32 @@ def test_the_list_has_every_op_once(show):
     assert "pointwise: each element" in text
     assert "gelu" in text
     assert max(map(len, text.splitlines())) <= 118
+
+
+SPEC = """
+- op: "smooth_hinge(input, a: Scalar)"
+  kind: pointwise
+  doc: Softplus of slope a.
+  dtypes: float
+  out: softplus(a * input) / a
+- op: "half_square(input)"
+  kind: pointwise
+  doc: Half of the square.
+  out: input * input / 2
+"""
+
+
+def test_ops_of_a_spec_file(show, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(SPEC, encoding="utf-8")
+    pages = show(str(path))
+    assert pages.index("Softplus of slope a.") < pages.index("Half of the square.")
+    page = show(str(path), "half_square")
+    assert "d input = 2 * (grad / 2 * input)" in page
+    assert "smooth_hinge" not in page
+    assert "wg_softplus" in show(str(path), "smooth_hinge", "--kernel", "--device", "cpu")
+    assert "has no op named 'hinge'; it has smooth_hinge, half_square" in show(str(path), "hinge")
+    assert "exp is no spec file (.yaml)" in show("exp", "half_square")
 
 
 def test_the_kernel_of_a_call(show):

@@ -8,8 +8,11 @@ differences, and evaluated where formulas tend to fail: at 0, ±1, ±100, ±10�
 from __future__ import annotations
 
 import argparse
+import doctest
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +108,26 @@ def check_op(op: Any, function: Callable[..., Any], device: Device) -> Row:
         row.fail("compiles", str(error))
         return row
     row.compiles = "yes"
+    if op.example:
+        _check_example(row, op, function)
     if is_comparable and op.grad != "none" and caps.fp64 and op.kind not in ("view", "random"):
         _check_derivatives(row, op, function, device)
     return row
+
+
+def _check_example(row: Row, op: Any, function: Callable[..., Any]) -> None:
+    """Compare the result of the field `example` with what the call prints on the default device."""
+    from ..codegen.examples import doctest_lines
+
+    names = dict.fromkeys((op.name, *op.alias), function)
+    source = "\n".join(doctest_lines(op)) + "\n"
+    namespace = {"wg": import_module(__package__.rpartition(".")[0]), **names}
+    example = doctest.DocTestParser().get_doctest(source, namespace, op.name, op.file, 0)
+    report = io.StringIO()
+    if doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example, out=report.write).failed:
+        lines = [line.strip() for line in report.getvalue().splitlines()]
+        printed = " ".join(lines[lines.index("Got:") + 1 :]) if "Got:" in lines else lines[-1]
+        row.fail("error", f"example: {op.example.partition(' -> ')[0].strip()} prints {printed}")
 
 
 def _compiler_message(error: CompileError) -> str:

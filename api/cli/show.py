@@ -3,6 +3,7 @@
 weftgrad show                                                the ops, by group
 weftgrad show softmax                                        signature, formula, derivative, saved tensors, cost
 weftgrad show softmax --kernel --device cuda --dtype float16 the text that is compiled for that call
+weftgrad show my_ops.yaml swish                              an op of your own; without a name, all ops of the file
 weftgrad show softmax --source                               the kernel text of all schedules; with --kernel, the
 whole program that the compiler gets
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import difflib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from ..runtime import dtypes, program
@@ -37,8 +39,10 @@ def register(subparsers: Any) -> None:
         description="Lists the ops, describes one, or prints the kernels that a call of it runs.",
     )  # fmt: skip
     command.add_argument(
-        "op", nargs="?", help="an op, a derivative such as sigmoid_grad_input, or a function such as linear"
-    )
+        "op", nargs="?", metavar="OP",
+        help="an op, a derivative such as sigmoid_grad_input, a function such as linear, or a spec file of yours",
+    )  # fmt: skip
+    command.add_argument("name", nargs="?", metavar="NAME", help="after a spec file: only this op of it")
     command.add_argument("--kernel", action="store_true", help="print the kernels of a call, as they are compiled")
     command.add_argument(
         "--device",
@@ -75,6 +79,13 @@ def sections(options: argparse.Namespace, style: Style) -> Iterator[str]:
     if options.op is None:
         yield from op_list(style)
         return
+    if options.op.endswith((".yaml", ".yml")):
+        for position, record in enumerate(_loaded_records(options.op, options.name)):
+            yield from ("",) if position else ()
+            yield from _record_sections(record, options, style)
+        return
+    if options.name is not None:
+        raise ArgumentError(f"show: {options.op} is no spec file (.yaml), so no second name may follow it")
     name = generated.ALIASES.get(options.op, options.op)
     if name.endswith("_") and name[:-1] in registry and name not in registry:
         name = name[:-1]
@@ -86,7 +97,28 @@ def sections(options: argparse.Namespace, style: Style) -> Iterator[str]:
             raise ArgumentError(f"show: {name} is a function in Python; `weftgrad show {name}` lists the ops it calls")
         yield from function_page(name, function, style)
         return
-    record = registry[name]
+    yield from _record_sections(registry[name], options, style)
+
+
+def _loaded_records(path: str, name: str | None) -> list[OpRecord]:
+    """Load a spec file and return the records of its ops, or of the one called `name`.
+
+    Raises:
+        ArgumentError: The file has no op of this name.
+        SpecError: The file is wrong.
+    """
+    from .. import ops  # lazy: start-up
+    from ..codegen.loader import load_file
+
+    ops.load(path)
+    names = [op.name for op in load_file(Path(path))]
+    if name is not None and name not in names:
+        raise ArgumentError(f"show: {path} has no op named {name!r}; it has {', '.join(names)}")
+    return [registry[n] for n in names if name in (None, n) and n in registry]
+
+
+def _record_sections(record: OpRecord, options: argparse.Namespace, style: Style) -> Iterator[str]:
+    """Yield what the options ask for of one op."""
     if options.kernel:
         yield from kernel_sections(record, options, style)
     elif options.source:

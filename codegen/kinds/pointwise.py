@@ -80,11 +80,35 @@ def check(op: Op) -> None:
     for p in op.operands:
         if p.name not in used_names and p.role != "static" and not op.fields.get("unused"):
             raise SpecError(f"parameter {p.name!r} is used by no expression", file=op.file, line=op.line, field="out")
+    if op.dtypes not in ("integer", "integral", "bool"):
+        _check_no_bits(op, exprs)
     if isinstance(op.grad, Mapping):
         grad_expressions(op)
     overwritten_operands(op)
     flag_operand(op)
     product_operands(op)
+
+
+_BITWISE = {
+    "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "bitwise_not": "~", "lshift": "<<", "rshift": ">>",
+}  # fmt: skip
+
+
+def _check_no_bits(op: Op, exprs: Mapping[str, Expr]) -> None:
+    """Raise `SpecError` if an operator on bits is used by an op of floats, which C does not compile."""
+    pending, visited = list(exprs.values()), set[Expr]()
+    while pending:
+        expr = pending.pop()
+        if expr in visited:
+            continue
+        visited.add(expr)
+        if expr.fn in _BITWISE and expr.type == "value":
+            power = "; a power is written **" if expr.fn == "bitwise_xor" else ""
+            raise SpecError(
+                f"{_BITWISE[expr.fn]} computes on bits and takes integers{power}", file=op.file, line=op.line,
+                field="out", suggestion="say `dtypes: integral`, or use another operator",
+            )  # fmt: skip
+        pending += expr.args
 
 
 def overwritten_operands(op: Op) -> tuple[int, ...]:

@@ -130,7 +130,7 @@ TASKS = {
         Task("access", draw_access, "SGD", 1.0, 1, LossWeights(10, 0, 0, 1), 2, 2001, 10),
         Task("increment", draw_increment, "Adam", 0.1, 1, LossWeights(1, 0, 0.1, 5), 5, 7201, 50),
         Task("swap", draw_swap, "Adam", 0.1, 1, LossWeights(1, 0, 0, 10), 3, 2001, 15),
-        # The published learning rate is 1, with which no seed of an earlier implementation became right.
+        # The published learning rate is 1: of 16 seeds one became right, and none faster.
         Task("listk", draw_listk, "Adam", 0.1, 5, LossWeights(10, 10, 0.1, 20), 5, 2001, 75),
         Task("addition", draw_addition, "Adam", 0.1, 1, LossWeights(10, 0, 0, 10), 4, 3001, 65, False),
         Task("sort", draw_sort, "Adam", 1.0, 5, LossWeights(10, 5, 0.1, 5), 6, 701, 75),

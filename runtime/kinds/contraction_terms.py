@@ -151,7 +151,8 @@ def _clash(label: Label, term: str, first: str, first_size: int, second: str, se
     if isinstance(label, int):
         position = label - len(term.removeprefix("..."))
         return f"batch sizes {first_size} and {second_size} meet in dimension {position}; they must be equal or 1"
-    return f"{label!r} is {first_size} in {first} and {second_size} in {second}; they must be equal"
+    position = term.index(label) - len(term)
+    return f"dimension {position} of {second} has size {second_size}, but {first} needs {first_size}"
 
 
 def strides_by_label(labels: list[Label], layout: Meta, sizes: dict[Label, int]) -> Strides:
