@@ -195,7 +195,7 @@ def translator():
     ("name", "options", "steps", "highest"),
     [
         ("alexnet", {"lr": 0.002}, 50, 1.7),
-        ("vgg", {"lr": 0.005}, 30, 1.4),
+        ("vgg", {"lr": 0.01}, 40, 1.5),
         ("resnet", {"lr": 0.05}, 40, 1.8),
         ("mobilenet-v1", {"lr": 0.1}, 40, 1.9),
         ("mobilenet-v2", {"lr": 0.1}, 40, 1.9),
