@@ -1,7 +1,9 @@
 """Check the models of `bench/models`: sizes, equality with the same programs on torch, and that each one learns.
 
-Comparisons with torch are in float64 and skipped where torch is not installed. A model that learns does so at small
-size and with the optimizer of its paper, at a rate that suits the small size.
+Comparisons with torch in float64 are skipped where torch is not installed. Vision models run in float64, because batch
+normalization amplifies the rounding of float32; GNMT and NCF in float32. One dtype each, for comparing and learning:
+compiling kernels for two would take most of the time. A model learns at small size, with the optimizer of its paper, at
+a rate that suits the size.
 """
 
 from __future__ import annotations
@@ -109,12 +111,22 @@ def test_an_unknown_module_is_refused():
 # --- Beside torch -----------------------------------------------------------------------------------------------------
 
 
-def as_tensors(library, batch):
-    """Return a batch's arrays as tensors, real ones in float64."""
+def as_tensors(library, batch, dtype=np.float64):
+    """Return a batch's arrays as tensors, real ones in `dtype`."""
     return {
-        name: library.tensor(array.astype(np.float64) if array.dtype.kind == "f" else array)
-        for name, array in batch.items()
+        name: library.tensor(array.astype(dtype) if array.dtype.kind == "f" else array) for name, array in batch.items()
     }
+
+
+def pair_of(torch, name):
+    """Return a small model and its twin on torch with the same parameters."""
+    setup = setup_of(name)
+    ours, theirs = setup.build(wg), setup.build(torch).double()
+    if name in VISION:
+        ours = ours.double()
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    theirs.load_state_dict({key: torch.tensor(value.numpy()) for key, value in ours.state_dict().items()})
+    return ours, theirs
 
 
 @pytest.fixture
@@ -131,42 +143,35 @@ def torch():
 def test_outputs_and_gradients_equal_torch(torch, name):
     setup = setup_of(name)
     recipe = training.RECIPES[setup.module]
-    ours, theirs = (setup.build(library).double() for library in (wg, torch))
-    assert list(ours.state_dict()) == list(theirs.state_dict())
-    theirs.load_state_dict({key: torch.tensor(value.numpy()) for key, value in ours.state_dict().items()})
+    ours, theirs = pair_of(torch, name)
+    dtype, rtol, atol = (np.float64, 1e-7, 1e-10) if name in VISION else (np.float32, 1e-3, 1e-6)
     losses = []
-    for library, model in ((wg, ours), (torch, theirs)):
-        loss = recipe.loss(library, load(setup.module, library), model, as_tensors(library, setup.batch))
+    for library, model, kind in ((wg, ours, dtype), (torch, theirs, np.float64)):
+        loss = recipe.loss(library, load(setup.module, library), model, as_tensors(library, setup.batch, kind))
         loss.backward()
         losses.append(loss.item())
-    assert losses[0] == pytest.approx(losses[1], rel=1e-10)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-10 if name in VISION else 1e-6)
     expected = dict(theirs.named_parameters())
     for key, parameter in ours.named_parameters():
         gradient = expected[key].grad.numpy()
         assert np.abs(gradient).max() > 0, key
-        np.testing.assert_allclose(parameter.grad.numpy(), gradient, rtol=1e-7, atol=1e-10, err_msg=key)
+        np.testing.assert_allclose(parameter.grad.numpy(), gradient, rtol=rtol, atol=atol, err_msg=key)
     for key, buffer in ours.named_buffers():
         statistic = dict(theirs.named_buffers())[key].numpy()
         np.testing.assert_allclose(buffer.numpy(), statistic, rtol=1e-9, atol=1e-12, err_msg=key)
 
 
 def test_translations_equal_those_of_torch(torch):
-    setup = setup_of("gnmt")
-    ours, theirs = (setup.build(library).double().eval() for library in (wg, torch))
-    theirs.load_state_dict({key: torch.tensor(value.numpy()) for key, value in ours.state_dict().items()})
+    batch = setup_of("gnmt").batch
     results = []
-    for library, model in ((wg, ours), (torch, theirs)):
+    for library, model in zip((wg, torch), pair_of(torch, "gnmt"), strict=True):
         search = load("translation", library)
-        source, lengths = (library.tensor(setup.batch[key]) for key in ("source", "lengths"))
-        results.append([
-            part.numpy()
-            for part in (
-                *search.greedy(model, source, lengths, 6),
-                *search.beam_search(model, source, lengths, 6, beams=3, alpha=0.6, beta=0.2),
-            )
-        ])  # fmt: skip
+        source, lengths = library.tensor(batch["source"]), library.tensor(batch["lengths"])
+        greedy = search.greedy(model.eval(), source, lengths, 6)
+        beams = search.beam_search(model, source, lengths, 6, beams=3, alpha=0.6, beta=0.2)
+        results.append([part.numpy() for part in (*greedy, *beams)])
     for actual, expected in zip(*results, strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=1e-6)
+        np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
 # --- Learning ---------------------------------------------------------------------------------------------------------
@@ -190,9 +195,9 @@ def translator():
     ("name", "options", "steps", "highest"),
     [
         ("alexnet", {"lr": 0.002}, 50, 1.7),
-        ("vgg", {"lr": 0.005}, 30, 1.4),
+        ("vgg", {"lr": 0.01}, 40, 1.5),
         ("resnet", {"lr": 0.05}, 40, 1.8),
-        ("mobilenet-v1", {}, 30, 1.9),
+        ("mobilenet-v1", {"lr": 0.1}, 40, 1.9),
         ("mobilenet-v2", {"lr": 0.1}, 40, 1.9),
     ],
 )
@@ -200,12 +205,13 @@ def test_a_vision_model_learns_digits(name, options, steps, highest):
     """The mean loss of the last eight steps is below a limit; a guess has log(10) = 2.30."""
     module, function, size = VISION[name]
     wg.manual_seed(0)
-    step = training.step_of(training.RECIPES[module], wg, getattr(load(module), function)(CLASSES), options)
+    model = getattr(load(module), function)(CLASSES).double()
+    step = training.step_of(training.RECIPES[module], wg, model, options)
     images, labels = data.digits(size)
     losses = []
     for start in range(0, 32 * steps, 32):
         batch = np.arange(start, start + 32) % len(labels)
-        losses.append(step({"images": wg.tensor(images[batch]), "labels": wg.tensor(labels[batch])}).item())
+        losses.append(step(as_tensors(wg, {"images": images[batch], "labels": labels[batch]})).item())
     assert np.mean(losses[-8:]) < highest, losses
 
 
