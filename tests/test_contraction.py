@@ -335,7 +335,7 @@ def test_results_in_existing_memory() -> None:
             MATMUL,
             ((2, 3), (4, 5)),
             r"mix\(input float32\[2, 3\], other .*\): dimension -2 of other has size 4, but input needs 3",
-        ),  # fmt: skip
+        ),
         (MATMUL, ((2, 2, 3), (3, 3, 5)), "batch sizes 2 and 3 meet in dimension -3; they must be equal or 1"),
         (MATMUL, ((3,), (3, 5)), r"input must have at least 2 dimensions \(\.\.\.mk\)"),
         ("mk,k->m", ((3, 4), (3, 4)), r"other must have 1 dimensions \(k\)"),

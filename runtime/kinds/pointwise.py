@@ -211,7 +211,9 @@ def _rows(
     caps, numel = request.capabilities, outputs[0].numel
     parts = elementwise_parts(numel, caps.cores, params["parts"])
     sizes, strides, repeated = _merge_short_rows(request, operands, sizes, strides, lanes)
-    sizes, strides, rows_per_block = _move_long_dim_last(sizes, strides, lanes)
+    rows_per_block = 1
+    if not repeated:  # the last stride of a repeated operand is the size of its period, which no dimension may separate
+        sizes, strides, rows_per_block = _move_long_dim_last(sizes, strides, lanes)
     inner, rank = sizes[-1], len(sizes) - 1
     rows = numel // inner
     row_chunk, row_items = split(rows // rows_per_block, parts)
