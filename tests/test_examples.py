@@ -145,6 +145,13 @@ def test_gan(tmp_path):
     assert len(output.splitlines()[-8:][0]) == 5 * 16 + 4 * 3
 
 
+def test_pytorch_paper(tmp_path):
+    output = output_of("pytorch_paper", tmp_path, "--epochs", 2, "--steps", 300)
+    assert numbers(r"accuracy ([\d.]+)", output)[0] > 60
+    before, after = numbers(r"([\d.]+) (?:before|after)", output)
+    assert after < before - 0.3
+
+
 def test_custom_function(tmp_path):
     output = output_of("custom_function", tmp_path, "--steps", 60)
     assert "gradient [0.0, 1.0, 1.0, 0.0]" in output
