@@ -175,6 +175,24 @@ def test_pytorch_paper(tmp_path):
     assert after < before - 0.3
 
 
+def test_listings_of_the_pytorch_paper_run_alone():
+    """Listing 1 has no step between convolution and product: `mm` then takes the convolution's rows, of length 128."""
+    listings = runpy.run_path(str(EXAMPLES / "pytorch_paper.py"))
+    model = listings["FullBasicModel"]()
+    with pytest.warns(UserWarning, match="dim=1"):
+        out = model(wg.randn(2, 1, 5, 130))
+    assert out.shape == (2, 128, 3, 10)
+    out.square().sum().backward()
+    networks = (listings["discriminator"], listings["generator"])
+    before = [p.detach().clone() for network in networks for p in network.parameters()]
+    listings["step"](wg.rand(64, 64))
+    after = [p for network in networks for p in network.parameters()]
+    for parameter in (*model.parameters(), *after):
+        assert parameter.grad.shape == parameter.shape
+        assert parameter.grad.abs().max().item() > 0
+    assert all((old != new).any().item() for old, new in zip(before, after, strict=True))
+
+
 def test_hogwild(tmp_path):
     output = output_of("hogwild", tmp_path, "--epochs", 4, "--processes", 2)
     rows = re.findall(r"^ +(\d+) +([\d.]+) +([\d.]+)% +([\d.]+)$", output, re.MULTILINE)
