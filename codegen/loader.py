@@ -173,6 +173,8 @@ def _compose(text: str, file: str) -> tuple[list[Located], list[SpecError]]:
         mark = error.problem_mark or error.context_mark
         shown = f"not YAML: {error.problem}"
         hint = "quote a value that has ': ' or '#' in it, or begins with one of [{&*!|>%@`" if mark else None
+        if "'\\t'" in shown:
+            hint = "indent by spaces"
         return [], [SpecError(shown, file=file, line=mark.line + 1 if mark else 1, suggestion=hint)]
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         return [], [SpecError(f"not YAML: {type(error).__name__}: {str(error)[:200]}", file=file, line=1)]

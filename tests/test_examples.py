@@ -1,5 +1,6 @@
 """Check that every example runs at a small size and learns, and that train.py resumes to bit-identical results."""
 
+import contextlib
 import hashlib
 import importlib.util
 import json
@@ -8,6 +9,7 @@ import re
 import runpy
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -104,11 +106,32 @@ def test_half_types(half):
 
 
 def output_of(name, folder, *arguments):
-    """Run an example in a process of its own with warnings as errors, and return what it prints."""
+    """Run an example in a session of its own with warnings as errors, and return what it prints.
+
+    An example must end all processes that it starts.
+    """
     command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py"), *map(str, arguments)]
-    process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert process.returncode == 0, process.stderr
-    return process.stdout
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    deadline = time.monotonic() + 10  # the fork server ends shortly after its client
+    while processes_of_session(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not processes_of_session(process.pid)
+    return output
+
+
+def processes_of_session(session):
+    """Return the ids of the processes in a session, without those that have ended and wait for their parent."""
+    pids = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, _, process_session, *_ = path.read_text().rpartition(")")[2].split()
+            if int(process_session) == session and state not in "ZX":
+                pids.append(int(path.parent.name))
+    return pids
 
 
 def numbers(pattern, output):
@@ -143,6 +166,39 @@ def test_gan(tmp_path):
     (distance,) = numbers(r"nearest real one: ([\d.]+)", output)
     assert distance < 2.5  # 3.6 for noise
     assert len(output.splitlines()[-8:][0]) == 5 * 16 + 4 * 3
+
+
+def test_pytorch_paper(tmp_path):
+    output = output_of("pytorch_paper", tmp_path, "--epochs", 2, "--steps", 300)
+    assert numbers(r"accuracy ([\d.]+)", output)[0] > 60
+    before, after = numbers(r"([\d.]+) (?:before|after)", output)
+    assert after < before - 0.3
+
+
+def test_listings_of_the_pytorch_paper_run_alone():
+    """Listing 1 has no step between convolution and product: `mm` then takes the convolution's rows, of length 128."""
+    listings = runpy.run_path(str(EXAMPLES / "pytorch_paper.py"))
+    model = listings["FullBasicModel"]()
+    with pytest.warns(UserWarning, match="dim=1"):
+        out = model(wg.randn(2, 1, 5, 130))
+    assert out.shape == (2, 128, 3, 10)
+    out.square().sum().backward()
+    networks = (listings["discriminator"], listings["generator"])
+    before = [p.detach().clone() for network in networks for p in network.parameters()]
+    listings["step"](wg.rand(64, 64))
+    after = [p for network in networks for p in network.parameters()]
+    for parameter in (*model.parameters(), *after):
+        assert parameter.grad.shape == parameter.shape
+        assert parameter.grad.abs().max().item() > 0
+    assert all((old != new).any().item() for old, new in zip(before, after, strict=True))
+
+
+def test_hogwild(tmp_path):
+    output = output_of("hogwild", tmp_path, "--epochs", 4, "--processes", 2)
+    rows = re.findall(r"^ +(\d+) +([\d.]+) +([\d.]+)% +([\d.]+)$", output, re.MULTILINE)
+    assert [int(row[0]) for row in rows] == [1, 2]
+    assert min(float(row[2]) for row in rows) > 70
+    assert min(float(row[3]) for row in rows) > 1  # in the parent, which runs no optimizer
 
 
 def test_custom_function(tmp_path):

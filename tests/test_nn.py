@@ -205,42 +205,6 @@ def test_containers():
 # Layers ---------------------------------------------------------------------------------------------------------------
 
 
-def test_the_listing_of_the_paper_runs():
-    import weftgrad as torch
-    from weftgrad.nn import Module
-
-    class LinearLayer(Module):
-        def __init__(self, in_sz, out_sz):
-            super().__init__()
-            t1 = torch.randn(in_sz, out_sz)
-            self.w = nn.Parameter(t1)
-            t2 = torch.randn(out_sz)
-            self.b = nn.Parameter(t2)
-
-        def forward(self, activations):
-            t = torch.mm(activations, self.w)
-            return t + self.b
-
-    class FullBasicModel(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv = nn.Conv2d(1, 128, 3)
-            self.fc = LinearLayer(128, 10)
-
-        def forward(self, x):
-            t1 = self.conv(x)
-            t2 = nn.functional.relu(t1)  # noqa: F841
-            t3 = self.fc(t1)
-            return nn.functional.softmax(t3)
-
-    model = FullBasicModel()
-    with pytest.warns(UserWarning, match="dim=1"):
-        out = model(torch.randn(2, 1, 5, 130))
-    assert out.shape == (2, 128, 3, 10)
-    out.sum().backward()
-    assert all(p.grad.shape == p.shape for p in model.parameters())
-
-
 def test_linear_and_embedding():
     x = RNG.standard_normal((2, 3, 4))
     layer = nn.Linear(4, 5, dtype=wg.float64)

@@ -17,13 +17,16 @@ CONSTANTS: Mapping[str, float] = {"inf": math.inf, "nan": math.nan, "pi": math.p
 ROW_NAMES: Mapping[str, Operand] = {"n": ROW_LENGTH, "index": Operand("index", "full")}
 RANDOM_NAMES: Mapping[str, Operand] = {"index": Operand("index", "full")}
 _REDUCTIONS = ("sum", "mean", "max", "min", "prod")
-# Functions of PyTorch and NumPy under other names, and how the expression language writes them.
-_SPELLINGS = {
-    "sigmoid": "logistic(x)", "expit": "logistic(x)", "silu": "x * logistic(x)", "logsigmoid": "-softplus(-x)",
-    "relu": "maximum(x, 0)", "clamp": "minimum(maximum(x, low), high)", "clip": "minimum(maximum(x, low), high)",
-    "power": "x ** y", "arctan": "atan(x)", "arcsin": "asin(x)", "arccos": "acos(x)", "fabs": "abs(x)", "absolute": "abs(x)",
-}  # fmt: skip
 _RESERVED = {"inf", "nan"}  # the printed form of constants, so no operand may have these names
+
+# What to write for functions that users know from PyTorch, NumPy and SciPy under another name.
+_REPLACEMENTS: Mapping[str, str] = {
+    "absolute": "abs", "arccos": "acos", "arcsin": "asin", "arctan": "atan", "arctan2": "atan2",
+    "clamp": "minimum(maximum(x, low), high)", "clip": "minimum(maximum(x, low), high)", "expit": "logistic",
+    "floor_divide": "floor_div", "gelu": "0.5 * x * erfc(-x * 0.5 ** 0.5)", "ln": "log", "logsigmoid": "-softplus(-x)",
+    "norm": "sqrt(sum(x * x))", "power": "pow", "relu": "maximum(x, 0)", "remainder": "mod", "sigmoid": "logistic",
+    "silu": "x * logistic(x)", "var": "mean(square(x - mean(x)))",
+}  # fmt: skip
 
 _BINARY: Mapping[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floor_div", ast.Mod: "mod",
@@ -162,12 +165,8 @@ class _Reader:
 
     def _call(self, tree: ast.Call, depth: int) -> Expr:
         if not isinstance(tree.func, ast.Name):
-            hint = (
-                f": write {tree.func.attr}(...), without a module or method"
-                if isinstance(tree.func, ast.Attribute)
-                else ""
-            )
-            raise self.error(f"only a function's plain name can be called{hint}", tree)
+            suggestion = f"{tree.func.attr}(...)" if isinstance(tree.func, ast.Attribute) else None
+            raise self.error("only a function's plain name can be called", tree, suggestion)
         if tree.keywords or any(isinstance(arg, ast.Starred) for arg in tree.args):
             raise self.error("arguments are given by position", tree)
         function_name = tree.func.id
@@ -190,8 +189,8 @@ class _Reader:
             return None if function_name == "mean" else vocabulary[f"row_{function_name}"]
         function = vocabulary.get(function_name)
         if function is None or function.row or (function.random and not self.random):
-            near = _SPELLINGS.get(function_name) or _closest_name(function_name, self.callable_names())
-            raise self.error(f"unknown function {function_name!r}", tree, near)
+            suggestion = _REPLACEMENTS.get(function_name) or _closest_name(function_name, self.callable_names())
+            raise self.error(f"unknown function {function_name!r}", tree, suggestion)
         if argument_count != len(function.args):
             raise self.error(f"{function_name} takes {counted(len(function.args))}, got {argument_count}", tree)
         return function
