@@ -38,11 +38,12 @@ resume("run.pt")
 
 @pytest.mark.parametrize("page", PAGES)
 def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
-    """A block of YAML is the file `my_ops.yaml`; blocks of Python are one program, as in a reader's session."""
+    """A block of YAML is a file, `my_ops.yaml` if it names none; blocks of Python are one program, as in a reader's session."""
     program = ""
     for language, text, line in blocks(page):
         if language == "yaml":
-            (tmp_path / "my_ops.yaml").write_text(text, encoding="utf-8")
+            name = re.match(r"# (\w+\.yaml)\n", text)  # a block may begin with the name of its file
+            (tmp_path / (name[1] if name else "my_ops.yaml")).write_text(text, encoding="utf-8")
             continue
         program += "\n" * (line - program.count("\n")) + text  # lines of an error are those of the page
     assert program
