@@ -11,6 +11,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from docstring_markdown import to_markdown
+
 import weftgrad as wg
 import weftgrad.nn
 import weftgrad.special
@@ -26,7 +28,9 @@ from weftgrad.runtime.records import OpRecord, registry
 
 PUBLIC = (wg, wg.Tensor, wg.nn.functional, wg.special)  # ops that none of these has are parts of others
 LABEL_WIDTH = 12  # of the fields of `weftgrad show`
-CODE_FIELDS = ("formula", "derivative", "saved", "next", "spec")
+CODE_FIELDS = ("formula", "example", "derivative", "saved", "spec")
+COMMAND_FIELDS = ("next",)  # rows for readers of a terminal, at the end
+KINDS_FIRST = ("pointwise", "reduction", "rowwise", "contraction", "scan", "window")
 DEVICES = (("cpu", "C, compiled by clang for `cpu`", "c"), ("cuda", "Triton, for `cuda:N`", "python"))
 
 EDITORS = """
@@ -65,14 +69,16 @@ def facts(record: OpRecord) -> list[str]:
     fields: list[list[str]] = []
     for line in lines[end:]:
         label, text = line[:LABEL_WIDTH].strip(), line[LABEL_WIDTH:].strip()
+        if label in COMMAND_FIELDS:
+            break
         if label:
             fields.append([label, text])
         elif text:
-            fields[-1][1] += f"\n{text}" if fields[-1][0] == "next" else f" {text}"
+            fields[-1][1] += f" {text}"
     table = ["| | |", "| --- | --- |"]
     for label, text in fields:
-        parts = [part.replace("|", "\\|") for part in text.split("\n")]
-        content = "<br>".join(f"`{part}`" for part in parts) if label in CODE_FIELDS else parts[0]
+        cell = text.replace("|", "\\|")
+        content = f"`{cell}`" if label in CODE_FIELDS else cell
         table.append(f"| {label} | {content} |")
     return ["```python", *lines[:1], *(line for line in lines[1:end] if line.startswith("    ")), "```", "", *table, ""]
 
@@ -83,7 +89,7 @@ def page(record: OpRecord, times: dict[str, list[str]]) -> str:
     lines = [f"# {record.name}", "", (inspect.getdoc(function) or "").partition("\n")[0], "", *facts(record)]
     details = (inspect.getdoc(function) or "").partition("\n")[2].strip()
     if details:
-        lines += ["```text", details, "```", ""]
+        lines += to_markdown(details)
     if times.get(record.name):
         lines += [
             "## Measured", "",
@@ -92,7 +98,7 @@ def page(record: OpRecord, times: dict[str, list[str]]) -> str:
             *times[record.name], "",
         ]  # fmt: skip
     if record.texts:
-        lines += ["## Kernels", "", f"Of a call on float32 operands of {'x'.join(map(str, SHAPE))}.", ""]
+        lines += ["## Kernels", "", f"Of a call on float32 operands of {'x'.join(map(str, SHAPE))}. `float16` in C is a vector of 16 floats.", ""]
         for device_name, title, language in DEVICES:
             try:
                 text = kernels(record, device_name)
@@ -139,8 +145,9 @@ def write_pages(app: Any) -> None:
         (folder / f"{record.name}.md").write_text(page(record, times), encoding="utf-8")
         groups[record.kind].append(record)
     index = ["# Ops", "", "One page an op, made from its spec and from the kernels that a call compiles.", ""]
-    for kind, records in sorted(groups.items()):
-        index += [f"## {kind}", "", "| op | |", "| --- | --- |"]
+    for kind in sorted(groups, key=lambda kind: (kind not in KINDS_FIRST, (*KINDS_FIRST, kind).index(kind), kind)):
+        records = groups[kind]
+        index += [f"## {kind}", "", "| op | what it computes |", "| --- | --- |"]
         for record in records:
             summary = str(record.spec.get("doc", "")).strip().split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
             index.append(f"| [{record.name}]({record.name}.md) | {summary} |")
