@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from .arguments.out import copy_to_out
+from .arguments.types import Layout, MemoryFormat
 from .creation.factories import empty_like
 from .creation.options import allocate_output, finalize_output, resolve_dtype_and_device
 from .runtime import dtypes, host_data
-from .runtime.device import Device
+from .runtime.device import Device, DeviceLike
 from .runtime.device import device as to_device
 from .runtime.dispatch import call, call_into
-from .runtime.dtypes import DType
+from .runtime.dtypes import DType, DTypeLike
 from .runtime.errors import ArgumentError, UnsupportedDType
 from .runtime.records import registry
 from .runtime.tensor import Tensor
@@ -49,7 +50,7 @@ class Generator:
 
     __slots__ = ("_seed", "device", "offset")
 
-    def __init__(self, device: Any = "cpu"):
+    def __init__(self, device: DeviceLike | None = "cpu"):
         self.device: Device = to_device(device)
         self._seed = _DEFAULT_SEED
         self.offset = 0
@@ -223,17 +224,20 @@ def _require_floating(output: Tensor, where: str) -> Tensor:
 
 @overload
 def rand(
-    *size: int | Sequence[int], generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None,
-    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    *size: int | Sequence[int], generator: Generator | None = None, out: Tensor | None = None,
+    dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def rand(
     *, size: int | Sequence[int], generator: Generator | None = None, out: Tensor | None = None,
-    dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 def rand(
-    *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+    *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
     """Sample uniformly from [0, 1), with a resolution of 24 bits (float64: 53). Pass the shape as for `empty`.
 
@@ -263,17 +267,20 @@ def rand(
 
 @overload
 def randn(
-    *size: int | Sequence[int], generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None,
-    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    *size: int | Sequence[int], generator: Generator | None = None, out: Tensor | None = None,
+    dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def randn(
     *, size: int | Sequence[int], generator: Generator | None = None, out: Tensor | None = None,
-    dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 def randn(
-    *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+    *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
     """Sample from the normal distribution with mean 0 and variance 1. Pass the shape as for `empty`.
 
@@ -301,8 +308,9 @@ def randn(
 
 
 def rand_like(
-    input: Tensor, *, generator: Generator | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+    input: Tensor, *, generator: Generator | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
     """Sample as `rand` does, with the shape of `input`, and its dtype and device by default.
 
@@ -330,8 +338,9 @@ def rand_like(
 
 
 def randn_like(
-    input: Tensor, *, generator: Generator | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+    input: Tensor, *, generator: Generator | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
     """Sample as `randn` does, with the shape of `input`, and its dtype and device by default.
 
@@ -367,8 +376,9 @@ def _integer_range(low: int, high: int, where: str) -> tuple[int, int]:
 
 
 def randint(
-    *args: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+    *args: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
     """Sample integers from [low, high): `randint(high, size)` or `randint(low, high, size)`; int64 by default."""
     from_low = len(args) == 3 or "low" in named or len(args) + ("high" in named) + ("size" in named) == 3
@@ -388,8 +398,9 @@ def randint(
 
 
 def randint_like(
-    input: Tensor, *bounds: int, generator: Generator | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, **named: int,
+    input: Tensor, *bounds: int, generator: Generator | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False, memory_format: MemoryFormat | None = None, **named: int,
 ) -> Tensor:  # fmt: skip
     """Sample integers from [0, high) or [low, high), with the shape and dtype of `input`."""
     only_tensors("randint_like", input)
@@ -441,8 +452,8 @@ def _probability(p: float, where: str) -> float:
 
 def normal(
     mean: Any = 0.0, std: Any = 1.0, size: Sequence[int] | None = None, *, generator: Generator | None = None,
-    out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-    pin_memory: bool = False,
+    out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Sample from normal distributions.
 
@@ -489,8 +500,9 @@ def philox(count: int, seed: int, offset: int) -> np.ndarray[Any, Any]:
 
 
 def randperm(
-    n: int, *, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    n: int, *, generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Return a random permutation of 0 to n - 1: the sorting order of n random 64-bit numbers. Sorts on the host.
 

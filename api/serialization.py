@@ -30,7 +30,7 @@ import numpy as np
 from .random import Generator
 from .runtime import dtypes, host_data
 from .runtime.context import current_stream
-from .runtime.device import Device, Meta, meta
+from .runtime.device import Device, DeviceLike, Meta, meta
 from .runtime.device import device as to_device
 from .runtime.dispatch import empty
 from .runtime.dtypes import DType
@@ -239,7 +239,7 @@ class _FileMemory:
         self.first, self.content = 0, np.empty(0, np.uint8)
         self.storage: Storage | None = None
 
-    def to(self, device: Any) -> _FileMemory:
+    def to(self, device: DeviceLike | None) -> _FileMemory:
         """Choose another device for the memory, and return it."""
         self.device = str(to_device(device))
         return self
@@ -453,7 +453,7 @@ def _rebuild(
     return _as_type(tensor_type, Tensor(storage, layout, storage.start + start), bool(needs))
 
 
-def _move_to_device(value: Any, device: Any) -> Any:
+def _move_to_device(value: Any, device: DeviceLike | None) -> Any:
     if isinstance(value, Tensor):
         return value.to(device=device)
     if isinstance(value, dict):

@@ -241,9 +241,7 @@ def record_literals(data: RecordData) -> dict[str, Any]:
         "variants": dict(data.variants),
         "bare": data.bare,
         "called": data.called,
-        "rules": None
-        if data.rules is None
-        else {k: r.literal for k, r in data.rules.items()},
+        "rules": None if data.rules is None else {k: r.literal for k, r in data.rules.items()},
         "spec": dict(op.spec),
     }
 

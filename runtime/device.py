@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from .dtypes import DType
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Device",
+    "DeviceLike",
     "Meta",
     "add_device_type",
     "contiguous_strides",
@@ -91,7 +92,11 @@ class Device:
         return self
 
 
-def device(spec: Any = None, index: int | None = None) -> Device:
+DeviceLike: TypeAlias = Device | str | int
+"""What `device` accepts besides None: a device, its name, or the number of a CUDA device."""
+
+
+def device(spec: DeviceLike | None = None, index: int | None = None) -> Device:
     """Return the device of a name. Whether its hardware exists shows at the first use.
 
     Args:
@@ -172,7 +177,7 @@ def known_devices() -> list[Device]:
         return list(dict.fromkeys(_devices.values()))
 
 
-def open_drivers() -> list[Any]:
+def open_drivers() -> list[Driver]:
     """Return the drivers of all devices that were opened."""
     return [opened._driver for opened in known_devices() if opened._driver is not None]
 
@@ -192,7 +197,7 @@ def default_device() -> Device:
     return _default
 
 
-def set_default_device(spec: Any) -> None:
+def set_default_device(spec: DeviceLike | None) -> None:
     """Make `spec` the device of tensors created without a device; None returns to the best available one."""
     global _default
     _default = None if spec is None else device(spec)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from .errors import DTypeError
 __all__ = [
     "BY_NAME",
     "DType",
+    "DTypeLike",
     "accumulator",
     "bfloat16",
     "bits_dtype",
@@ -76,6 +77,9 @@ class DType:
     def __deepcopy__(self, memo: object) -> DType:
         return self
 
+
+DTypeLike: TypeAlias = DType | str | type[bool] | type[int] | type[float] | np.dtype[Any] | type[np.generic]
+"""What `parse` accepts: a dtype, its name, Python's `bool`, `int` and `float`, or a NumPy dtype."""
 
 bool_ = DType("bool", "b", 1, "uchar", 0)
 uint8 = DType("uint8", "u", 1, "uchar", 1)

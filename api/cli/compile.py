@@ -95,9 +95,7 @@ def run(options: argparse.Namespace) -> int:
     rows = list(compile_kernels(options.targets, options.ops, options.dtype, options.jobs))
     print(table(rows, options.targets))
     bad = [r for r in rows if not r.good]
-    print(
-        f"{len(rows)} compilations in {time.perf_counter() - start:.0f} s; {len(bad)} failed or exceed a limit"
-    )
+    print(f"{len(rows)} compilations in {time.perf_counter() - start:.0f} s; {len(bad)} failed or exceed a limit")
     for row in bad[:20]:
         print(f"  {row.kernel} for {row.target}: {row.error or f'{row.spills} spilled, {row.shared} bytes shared'}")
     if options.json:

@@ -10,11 +10,13 @@ from typing import Any, overload
 
 import numpy as np
 
+from ..arguments.types import Layout, MemoryFormat
 from ..runtime import dtypes, host_data
+from ..runtime.device import DeviceLike, meta
 from ..runtime.device import device as to_device
-from ..runtime.device import meta
 from ..runtime.dispatch import call, call_into
 from ..runtime.dispatch import empty as _empty
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError
 from ..runtime.layout import strides_like
 from ..runtime.records import registry
@@ -30,17 +32,20 @@ __all__ = [
 
 @overload
 def empty(
-    *size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+    *size: int | Sequence[int], out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def empty(
-    *, size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+    *, size: int | Sequence[int], out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False, memory_format: MemoryFormat | None = None,
 ) -> Tensor: ...  # fmt: skip
 def empty(
-    *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, **named: Any,
+    *size: Any, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None, **named: Any,
 ) -> Tensor:  # fmt: skip
     """Create an uninitialised tensor. Pass the shape as ints, as one sequence, or as `size=`.
 
@@ -67,8 +72,9 @@ def empty(
 
 
 def empty_strided(
-    size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+    size: Sequence[int], stride: Sequence[int], *, dtype: DTypeLike | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """Create an uninitialised tensor of shape `size` with strides `stride`, in elements.
 
     Args:
@@ -91,8 +97,9 @@ def empty_strided(
 
 
 def full(
-    size: Sequence[int], fill_value: Any, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    size: Sequence[int], fill_value: Any, *, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Create a tensor of shape `size` filled with `fill_value`.
 
@@ -145,17 +152,18 @@ def _fill_constant(output: Tensor, value: Any) -> Tensor:
 
 @overload
 def zeros(
-    *size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    *size: int | Sequence[int], out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def zeros(
-    *, size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    *, size: int | Sequence[int], out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 def zeros(
-    *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+    *size: Any, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
     """Create a tensor of zeros. Pass the shape as ints, as one sequence, or as `size=`.
 
@@ -183,17 +191,18 @@ def zeros(
 
 @overload
 def ones(
-    *size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    *size: int | Sequence[int], out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def ones(
-    *, size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    *, size: int | Sequence[int], out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 def ones(
-    *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+    *size: Any, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
     """Create a tensor of ones. Pass the shape as ints, as one sequence, or as `size=`.
 
@@ -219,8 +228,8 @@ def ones(
 
 
 def empty_like(
-    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-    pin_memory: bool = False, memory_format: Any = None,
+    input: Tensor, *, dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
     """Create an uninitialised tensor with the shape, dtype and device of `input`.
 
@@ -251,8 +260,9 @@ def empty_like(
 
 
 def full_like(
-    input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+    input: Tensor, fill_value: Any, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
     """Create a tensor with the shape, dtype and device of `input`, filled with `fill_value`.
 
@@ -279,8 +289,8 @@ def full_like(
 
 
 def zeros_like(
-    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-    pin_memory: bool = False, memory_format: Any = None,
+    input: Tensor, *, dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
     """Create a tensor of zeros with the shape, dtype and device of `input`.
 
@@ -306,8 +316,8 @@ def zeros_like(
 
 
 def ones_like(
-    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-    pin_memory: bool = False, memory_format: Any = None,
+    input: Tensor, *, dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
     """Create a tensor of ones with the shape, dtype and device of `input`.
 
@@ -332,7 +342,7 @@ def ones_like(
     return finalize_output(output, "ones_like", requires_grad, None, layout, pin_memory)
 
 
-def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+def scalar_tensor(value: Any, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """Create a 0-d tensor, of the default dtype unless `dtype` is set.
 
     Args:
@@ -351,8 +361,9 @@ def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None) -> Tenso
 
 
 def eye(
-    n: int, m: int | None = None, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    n: int, m: int | None = None, *, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Create an `(n, m)` matrix with ones on the diagonal and zeros elsewhere; `m` defaults to `n`.
 

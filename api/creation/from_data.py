@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..runtime import dtypes, host_data
+from ..runtime.device import DeviceLike
 from ..runtime.device import device as to_device
-from ..runtime.dtypes import DType
+from ..runtime.dtypes import DType, DTypeLike
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import to_dtype_number
@@ -20,8 +21,9 @@ __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "t
 
 
 def tensor(
-    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
-) -> Tensor:
+    data: Any, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
     """Create a leaf tensor with a copy of `data`.
 
     Args:
@@ -108,11 +110,11 @@ def _float_types(data: Any) -> set[Any]:
     return float_types
 
 
-def _copy_tensor(source: Tensor, dtype: Any, device: Any) -> Tensor:
+def _copy_tensor(source: Tensor, dtype: DTypeLike | None, device: DeviceLike | None) -> Tensor:
     return source.detach().to(device=device, dtype=dtype, copy=True)
 
 
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+def as_tensor(data: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """Convert `data` to a tensor; share its memory where dtype and device allow that.
 
     Args:
@@ -145,8 +147,9 @@ def _can_share(array: np.ndarray[Any, Any]) -> bool:
 
 
 def asarray(
-    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
-) -> Tensor:
+    obj: Any, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """Convert `obj` (a tensor, an array, nested sequences, a number) to a tensor.
 
     Args:
@@ -202,7 +205,9 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     return host_data.adopt(array)
 
 
-def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+def frombuffer(
+    buffer: Any, *, dtype: DTypeLike, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
     """Create a 1-d `cpu` tensor that shares the memory of a buffer. A read-only buffer is copied, with a warning.
 
     Args:

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments.types import Layout
 from ..runtime import dtypes, host_data
+from ..runtime.device import Device, DeviceLike, meta
 from ..runtime.device import device as to_device
-from ..runtime.device import meta
 from ..runtime.dispatch import call_into
 from ..runtime.dispatch import empty as _empty
-from ..runtime.dtypes import DType
+from ..runtime.dtypes import DType, DTypeLike
 from ..runtime.errors import ArgumentError, UnsupportedDType
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -32,8 +33,9 @@ def _endpoint(value: Any, where: str, finite: bool = True) -> bool | int | float
 
 
 def _fill_progression(
-    name: str, count: int, dtype: DType, device: Any, numbers: tuple[int | float, ...], host_formula: Callable[..., Any]
-) -> Tensor:
+    name: str, count: int, dtype: DType, device: Device, numbers: tuple[int | float, ...],
+    host_formula: Callable[..., Any],
+) -> Tensor:  # fmt: skip
     """Create a vector filled by the op `name`, or by `host_formula`, which gives the same bits without a driver."""
     output = _empty(meta(dtype, (count,), None, device))
     if not getattr(device.driver, "opened", True):  # as for constants
@@ -55,8 +57,9 @@ def _linspace_values(
 
 
 def arange(
-    start: Any = None, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None,
-    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    start: Any = None, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Create the vector `start, start + step, ...` of the values below `end`.
 
@@ -112,8 +115,9 @@ def arange(
 
 
 def linspace(
-    start: float, end: float, steps: int, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    start: float, end: float, steps: int, *, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Create `steps` evenly spaced values from `start` to `end` inclusive; integer dtypes round towards zero.
 
@@ -149,8 +153,9 @@ def linspace(
 
 
 def logspace(
-    start: float, end: float, steps: int, base: float = 10.0, *, out: Tensor | None = None, dtype: Any = None,
-    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    start: float, end: float, steps: int, base: float = 10.0, *, out: Tensor | None = None,
+    dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Create the vector `base ** linspace(start, end, steps)`.
 

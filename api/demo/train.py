@@ -33,7 +33,7 @@ from .. import (
 from ..nn import functional as F
 from ..random import Generator, fork_rng
 from ..runtime.backends.targets import build_steps
-from ..runtime.device import Device
+from ..runtime.device import Device, DeviceLike
 from ..runtime.device import device as to_device
 from ..runtime.errors import format_bytes
 from ..utils.data import DataLoader, TensorDataset
@@ -118,7 +118,7 @@ def prepare(device: Device, images: Any, labels: Any, batch_size: int = BATCH_SI
 def train(
     epochs: int = EPOCHS,
     seed: int = 0,
-    device: Any = None,
+    device: DeviceLike | None = None,
     progress: Any = None,
     *,
     steps: int | None = None,

@@ -197,9 +197,7 @@ def embedding(
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: Literal[False] = False) -> Tensor: ...
 @overload
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
-def nonzero(
-    input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False
-) -> Tensor | tuple[Tensor, ...]:
+def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
     """Return the indices of the elements that are not 0. The host waits for their number.
 
     Args:

@@ -213,9 +213,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: Literal
 @overload
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
 @overload
-def adaptive_max_pool1d(
-    input: Tensor, output_size: Any, return_indices: bool
-) -> Tensor | tuple[Tensor, Tensor]: ...
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool) -> Tensor | tuple[Tensor, Tensor]: ...
 def adaptive_max_pool1d(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -242,9 +240,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: Literal
 @overload
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
 @overload
-def adaptive_max_pool2d(
-    input: Tensor, output_size: Any, return_indices: bool
-) -> Tensor | tuple[Tensor, Tensor]: ...
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool) -> Tensor | tuple[Tensor, Tensor]: ...
 def adaptive_max_pool2d(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -271,9 +267,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: Literal
 @overload
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
 @overload
-def adaptive_max_pool3d(
-    input: Tensor, output_size: Any, return_indices: bool
-) -> Tensor | tuple[Tensor, Tensor]: ...
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool) -> Tensor | tuple[Tensor, Tensor]: ...
 def adaptive_max_pool3d(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:

@@ -20,6 +20,8 @@ from ..layer_functions.convolutions import (
     conv_transpose3d,
 )
 from ..layer_functions.padding import pad
+from ..runtime.device import DeviceLike
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from . import init
@@ -49,8 +51,8 @@ class _Convolution(Module):
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         name, ndim = type(self).__name__, self.dimensions
@@ -224,8 +226,8 @@ class _Transposed(_Convolution):
         bias: bool = True,
         dilation: Numbers = 1,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype

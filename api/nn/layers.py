@@ -6,6 +6,8 @@ import math
 from typing import Any
 
 from ..creation.factories import empty
+from ..runtime.device import DeviceLike
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from . import functional as F
@@ -24,7 +26,7 @@ __all__ = [
 ]
 
 
-def _empty_parameter(*size: int, device: Any, dtype: Any) -> Parameter:
+def _empty_parameter(*size: int, device: DeviceLike | None, dtype: DTypeLike | None) -> Parameter:
     return Parameter(empty(*size, device=device, dtype=dtype))
 
 
@@ -114,7 +116,10 @@ class Linear(Module):
         weftgrad.Size([5, 2])
     """
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None):
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
+    ):  # fmt: skip
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
@@ -159,8 +164,8 @@ class Bilinear(Module):
         in2_features: int,
         out_features: int,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         if in1_features < 1:

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from ..creation.factories import zeros
 from ..layer_functions.convolutions import Numbers
 from ..runtime import dtypes
+from ..runtime.device import DeviceLike
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, DomainError, ShapeError
 from .batch_normalization import (
     BatchNorm1d,
@@ -97,7 +99,9 @@ class LazyLinear(LazyModuleMixin, Linear):
 
     cls_to_become = Linear
 
-    def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None):
+    def __init__(
+        self, out_features: int, bias: bool = True, device: DeviceLike | None = None, dtype: DTypeLike | None = None
+    ):
         super().__init__(0, 0, False)
         self.weight = UninitializedParameter(device=device, dtype=dtype)
         self.out_features = out_features
@@ -127,7 +131,9 @@ class _LazyConvolution(LazyModuleMixin):
     out_channels: int
     groups: int
 
-    def _set_uninitialized(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+    def _set_uninitialized(
+        self, out_channels: int, bias: bool, device: DeviceLike | None, dtype: DTypeLike | None
+    ) -> None:
         self.out_channels = out_channels
         for name in ("weight", "bias") if bias else ("weight",):
             setattr(self, name, UninitializedParameter(device=device, dtype=dtype))
@@ -173,8 +179,8 @@ class _LazyForwardConvolution(_LazyConvolution):
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__(
             0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device=device, dtype=dtype
@@ -194,8 +200,8 @@ class _LazyTransposedConvolution(_LazyConvolution):
         bias: bool = True,
         dilation: Numbers = 1,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__(
             0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device=device,
@@ -277,8 +283,8 @@ class _LazyNorm(LazyModuleMixin, _ChannelNorm):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
         *,
         bias: bool = True,
     ):

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from ..autograd import no_grad
 from ..runtime import dtypes
-from ..runtime.device import Device
+from ..runtime.device import Device, DeviceLike
 from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.tensor import Tensor
@@ -372,7 +372,7 @@ class Module(Hooks, State):
 
         return self._apply(change)
 
-    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
+    def to_empty(self, *, device: DeviceLike | None, recurse: bool = True) -> Self:
         """Move to a device without copying: parameters and buffers are uninitialized there."""
         from ..creation.factories import empty
 
@@ -385,7 +385,7 @@ class Module(Hooks, State):
         """Move to the CPU."""
         return self.to("cpu")
 
-    def cuda(self, device: Any = None) -> Self:
+    def cuda(self, device: DeviceLike | None = None) -> Self:
         """Move to a CUDA device, by default the first."""
         return self.to("cuda:0" if device is None else device)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..runtime import dtypes
+from ..runtime.device import DeviceLike
 from ..runtime.device import device as to_device
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import DomainError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
@@ -65,7 +67,7 @@ class _Uninitialized:
     materialized_class: type = Tensor
     needs: bool
 
-    def _set_placeholder(self, dtype: Any, device: Any, requires_grad: bool) -> None:
+    def _set_placeholder(self, dtype: DTypeLike | None, device: DeviceLike | None, requires_grad: bool) -> None:
         from ..creation.factories import empty
 
         placeholder: Any = empty(0, dtype=dtype, device=device)
@@ -98,7 +100,7 @@ class _Uninitialized:
         """Unknown: raises `DomainError`, which is a `RuntimeError` and a `ValueError`."""
         return self.meta.shape
 
-    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+    def materialize(self, shape: Any, device: DeviceLike | None = None, dtype: DTypeLike | None = None) -> None:
         """Become a `Parameter` (or `Buffer`) of `shape` with uninitialized memory.
 
         Args:
@@ -149,7 +151,7 @@ class UninitializedParameter(_Uninitialized, Parameter):
 
     materialized_class = Parameter
 
-    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None):
+    def __init__(self, requires_grad: bool = True, device: DeviceLike | None = None, dtype: DTypeLike | None = None):
         self._set_placeholder(dtype, device, requires_grad)
 
 
@@ -159,13 +161,14 @@ class UninitializedBuffer(_Uninitialized, Tensor):
     materialized_class = Buffer
 
     def __init__(
-        self, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True, **_: Any
-    ):
+        self, requires_grad: bool = False, device: DeviceLike | None = None, dtype: DTypeLike | None = None,
+        persistent: bool = True, **_: Any,
+    ):  # fmt: skip
         self.persistent = persistent
         self._set_placeholder(dtype, device, requires_grad)
 
 
-def _rebuild_lazy(cls: Any, dtype: Any, device: str, needs: bool) -> Any:
+def _rebuild_lazy(cls: Any, dtype: DTypeLike, device: str, needs: bool) -> Any:
     return cls(needs, to_device(device), dtypes.parse(dtype))
 
 

@@ -127,9 +127,7 @@ class AvgPool1d(_Pool):
         self.count_include_pad = count_include_pad
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.avg_pool1d(
-            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
-        )
+        return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
 
 class _AvgPool(_Pool):
@@ -193,9 +191,7 @@ class _LPPool(_Pool):
         self.ceil_mode = ceil_mode
 
     def forward(self, input: Tensor) -> Tensor:
-        return getattr(F, self.function)(
-            input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
-        )
+        return getattr(F, self.function)(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
 class LPPool1d(_LPPool):
@@ -242,9 +238,7 @@ class _MaxUnpool(_Pool):
         self.padding = _as_tuple(padding, self.rank)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return getattr(F, self.function)(
-            input, indices, self.kernel_size, self.stride, self.padding, output_size
-        )
+        return getattr(F, self.function)(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
 class MaxUnpool1d(_MaxUnpool):

@@ -7,6 +7,8 @@ from typing import Any
 
 from ..creation.factories import empty, zeros
 from ..layer_functions import recurrent
+from ..runtime.device import DeviceLike
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
@@ -32,8 +34,9 @@ class RNNCellBase(Module):
     """
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Any = None, dtype: Any = None
-    ):
+        self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
+    ):  # fmt: skip
         super().__init__()
         self.input_size = input_size
         self.hidden_size = hidden_size
@@ -101,8 +104,8 @@ class RNNCell(RNNCellBase):
     """
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", device: Any = None,
-        dtype: Any = None,
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh",
+        device: DeviceLike | None = None, dtype: DTypeLike | None = None,
     ):  # fmt: skip
         super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
@@ -136,7 +139,10 @@ class LSTMCell(RNNCellBase):
         (weftgrad.Size([2, 5]), weftgrad.Size([2, 5]))
     """
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None):
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
+    ):  # fmt: skip
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
     def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
@@ -164,7 +170,10 @@ class GRUCell(RNNCellBase):
         weftgrad.Size([2, 5])
     """
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None):
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
+    ):  # fmt: skip
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:

@@ -16,6 +16,7 @@ from ..autograd import no_grad
 from ..creation.factories import zeros
 from ..nn.module import Module
 from ..runtime import dtypes
+from ..runtime.device import DeviceLike
 from ..runtime.errors import ArgumentError
 from ..tensor_methods import multi_tensor
 from .lr_scheduler import LRScheduler
@@ -115,7 +116,7 @@ class AveragedModel(Module):
     def __init__(
         self,
         model: Module,
-        device: Any = None,
+        device: DeviceLike | None = None,
         avg_fn: Callable[[Any, Any, Any], Any] | None = None,
         multi_avg_fn: Callable[[Any, Any, Any], None] | None = None,
         use_buffers: bool = False,
@@ -168,7 +169,7 @@ class AveragedModel(Module):
 
 
 @no_grad()
-def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
+def update_bn(loader: Iterable[Any], model: Module, device: DeviceLike | None = None) -> None:
     """Recompute the running statistics of every batch norm in `model`, as means over all batches of `loader`.
 
     Args:

@@ -12,6 +12,7 @@ from typing import Any
 from .. import random
 from .._generated import ops
 from ..arguments.out import copy_to_out
+from ..arguments.types import MemoryFormat
 from ..creation import factories
 from ..creation.options import shape_of
 from ..linear_algebra import products
@@ -337,7 +338,7 @@ def _view_in_place(name: str) -> Callable[..., Any]:
     return method
 
 
-def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+def resize_(self: Tensor, *sizes: Any, memory_format: MemoryFormat | None = None) -> Tensor:
     """Change this tensor's shape in place. The result is contiguous.
 
     Elements keep their order in memory, starting from the tensor's first element. If the storage is too small, the
@@ -377,14 +378,12 @@ def _lies_within(view: Any, base: Any) -> bool:
     return bool(base.start <= view.start and view.start + view.meta.nbytes <= base.start + base.meta.nbytes)
 
 
-def resize_as_(self: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
+def resize_as_(self: Tensor, other: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """Call `resize_` with the shape of `other`."""
     return resize_(self, *other.shape, memory_format=memory_format)
 
 
-def as_strided(
-    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
-) -> Tensor:
+def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
     """Call `Tensor.as_strided`."""
     only_tensors("as_strided", input)
     return input.as_strided(size, stride, storage_offset)

@@ -12,10 +12,11 @@ from typing import Any, overload
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
+from ..arguments.types import MemoryFormat
 from ..creation.factories import full_like
 from ..runtime import dtypes
 from ..runtime.dispatch import call, call_into
-from ..runtime.dtypes import DType
+from ..runtime.dtypes import DType, DTypeLike
 from ..runtime.errors import ArgumentError, DTypeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -385,7 +386,7 @@ def isreal(input: Tensor) -> Tensor:
     return ops.eq(input, input).fill_(True)
 
 
-def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+def clone(input: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
     """Return a copy; gradients flow back to `input`.
 
     Args:
@@ -518,7 +519,7 @@ def can_cast(source: DType, target: DType) -> bool:
 class finfo:
     """The limits of a floating dtype."""
 
-    def __init__(self, dtype: Any = None):
+    def __init__(self, dtype: DTypeLike | None = None):
         import numpy as np
 
         parsed = dtypes.default_dtype() if dtype is None else dtypes.parse(dtype)
@@ -541,7 +542,7 @@ class finfo:
 class iinfo:
     """The limits of an integer dtype."""
 
-    def __init__(self, dtype: Any):
+    def __init__(self, dtype: DTypeLike):
         import numpy as np
 
         parsed = dtypes.parse(dtype)

@@ -13,6 +13,7 @@ from ..arguments.aliases import REQUIRED, resolve_axis_alias
 from ..arguments.out import copy_to_out
 from ..runtime import dtypes, layout, views
 from ..runtime.dispatch import call, call_into
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, NotSupported, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -47,8 +48,9 @@ class CumminResult(NamedTuple):
 
 
 def cumsum(
-    input: Tensor, dim: int | None = None, *, dtype: Any = None, out: Tensor | None = None, axis: int | None = None
-) -> Tensor:
+    input: Tensor, dim: int | None = None, *, dtype: DTypeLike | None = None, out: Tensor | None = None,
+    axis: int | None = None,
+) -> Tensor:  # fmt: skip
     """Return the cumulative sum along `dim`, in the shape of `input`.
 
     Args:
@@ -70,8 +72,9 @@ def cumsum(
 
 
 def cumprod(
-    input: Tensor, dim: int | None = None, *, dtype: Any = None, out: Tensor | None = None, axis: int | None = None
-) -> Tensor:
+    input: Tensor, dim: int | None = None, *, dtype: DTypeLike | None = None, out: Tensor | None = None,
+    axis: int | None = None,
+) -> Tensor:  # fmt: skip
     """Return the cumulative product along `dim`, in the shape of `input`.
 
     Derivatives of every order are correct where elements are 0. For the arguments and errors see `cumsum`.
@@ -93,12 +96,16 @@ def cumprod(
     return _cumulative("cumprod", input, dim, dtype, out, axis)
 
 
-def cumsum_(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: int | None = None) -> Tensor:
+def cumsum_(
+    input: Tensor, dim: int | None = None, *, dtype: DTypeLike | None = None, axis: int | None = None
+) -> Tensor:
     """Do `cumsum` in place, in the dtype of `input`. Raises `DTypeError` for another `dtype`."""
     return _in_place("cumsum", input, dim, dtype, axis)
 
 
-def cumprod_(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: int | None = None) -> Tensor:
+def cumprod_(
+    input: Tensor, dim: int | None = None, *, dtype: DTypeLike | None = None, axis: int | None = None
+) -> Tensor:
     """Do `cumprod` in place, in the dtype of `input`. Raises `DTypeError` for another `dtype`."""
     return _in_place("cumprod", input, dim, dtype, axis)
 
@@ -110,7 +117,9 @@ def _resolve_dim(where: str, input: Tensor, dim: int | None, axis: int | None) -
     return layout.normalize_dim(dim, input.meta.ndim, where)
 
 
-def _cumulative(where: str, input: Tensor, dim: int | None, dtype: Any, out: Any, axis: int | None) -> Tensor:
+def _cumulative(
+    where: str, input: Tensor, dim: int | None, dtype: DTypeLike | None, out: Any, axis: int | None
+) -> Tensor:
     dim = _resolve_dim(where, input, dim, axis)
     result_dtype = None if dtype is None else dtypes.parse(dtype)
     if out is not None:
@@ -133,7 +142,7 @@ def _cumulative(where: str, input: Tensor, dim: int | None, dtype: Any, out: Any
     return call(record, (input,), statics)
 
 
-def _in_place(where: str, input: Tensor, dim: int | None, dtype: Any, axis: int | None) -> Tensor:
+def _in_place(where: str, input: Tensor, dim: int | None, dtype: DTypeLike | None, axis: int | None) -> Tensor:
     dim = _resolve_dim(f"{where}_", input, dim, axis)
     input_dtype = input.meta.dtype
     if dtype is not None and dtypes.parse(dtype) is not input_dtype:

@@ -13,6 +13,7 @@ from .._generated import ops
 from ..arguments.aliases import REQUIRED, resolve_axis_aliases
 from ..arguments.out import copy_to_out
 from ..runtime import dtypes, layout, views
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, DTypeError
 from ..runtime.tensor import Tensor
 
@@ -364,8 +365,9 @@ def _logsumexp(input: Tensor, dim: Any, keepdim: bool) -> Tensor:
 
 
 def norm(
-    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Tensor | None = None, dtype: Any = None
-) -> Tensor:
+    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Tensor | None = None,
+    dtype: DTypeLike | None = None,
+) -> Tensor:  # fmt: skip
     """Return the p-norm along `dim`, after converting to `dtype`.
 
     Args:

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from .. import autograd
+from ..arguments.types import MemoryFormat
 from ..indexing import subscripts
 from ..runtime import dtypes, host_data
 from ..runtime.autograd import inplace
 from ..runtime.context import current_stream
-from ..runtime.device import Device, meta
+from ..runtime.device import Device, DeviceLike, meta
 from ..runtime.device import device as to_device
 from ..runtime.dispatch import call, call_into, empty, is_recorded
-from ..runtime.dtypes import DType
+from ..runtime.dtypes import DType, DTypeLike
 from ..runtime.errors import ArgumentError, DomainError, GradientError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -39,7 +40,7 @@ class Conversions(TensorBase):
 
     # Copies
 
-    def clone(self, *, memory_format: Any = None) -> Tensor:
+    def clone(self, *, memory_format: MemoryFormat | None = None) -> Tensor:
         """Return a copy; gradients flow back to this tensor.
 
         Args:
@@ -108,11 +109,11 @@ class Conversions(TensorBase):
     def to(
         self,
         *args: Any,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
         copy: bool = False,
         non_blocking: bool = False,
-        memory_format: Any = None,
+        memory_format: MemoryFormat | None = None,
     ) -> Tensor:
         """Convert to another device, another dtype, or both.
 
@@ -142,8 +143,8 @@ class Conversions(TensorBase):
     @overload
     def type(self, dtype: None = None, non_blocking: builtins.bool = False) -> str: ...
     @overload
-    def type(self, dtype: Any, non_blocking: builtins.bool = False) -> Tensor: ...
-    def type(self, dtype: Any = None, non_blocking: builtins.bool = False) -> str | Tensor:
+    def type(self, dtype: DTypeLike | builtins.type, non_blocking: builtins.bool = False) -> Tensor: ...
+    def type(self, dtype: DTypeLike | builtins.type | None = None, non_blocking: builtins.bool = False) -> str | Tensor:
         """Return the legacy type name, such as `weftgrad.FloatTensor`; with `dtype`, convert to it.
 
         `dtype` is a dtype, a legacy class, or the name of one, which may begin with `torch.`.
@@ -181,15 +182,15 @@ class Conversions(TensorBase):
         """
         return self.to(device="cpu")
 
-    def cuda(self, device: Any = None) -> Tensor:
+    def cuda(self, device: DeviceLike | None = None) -> Tensor:
         """Copy to a CUDA device (default `cuda:0`)."""
         return self.to(device=device if device is not None else "cuda:0")
 
-    def pin_memory(self, device: Any = None) -> Tensor:
+    def pin_memory(self, device: DeviceLike | None = None) -> Tensor:
         """Return a copy in page-locked host memory, which makes copies to a CUDA device fast and asynchronous."""
         return host_data.pin_memory(self, to_device("cuda:0" if device is None else device))
 
-    def is_pinned(self, device: Any = None) -> builtins.bool:
+    def is_pinned(self, device: DeviceLike | None = None) -> builtins.bool:
         """Return True if the memory is page-locked for a CUDA device.
 
         Args:
@@ -383,7 +384,7 @@ class Conversions(TensorBase):
             raise ShapeError(f"item: takes a tensor of one element; this one has shape {list(self.meta.shape)}")
         return host_data.number(self)
 
-    def new(self, *args: Any, device: Any = None) -> Tensor:
+    def new(self, *args: Any, device: DeviceLike | None = None) -> Tensor:
         """Call the legacy constructor with this tensor's dtype and device.
 
         The arguments are data, or the sizes of an uninitialised tensor.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from .. import autograd
 from ..arguments.aliases import resolve_axis_alias
+from ..arguments.types import Layout, MemoryFormat
 from ..runtime import views
 from ..runtime.autograd.inplace import Retained
 from ..runtime.autograd.node import Node
@@ -163,7 +164,7 @@ class _Methods(TensorBase):
         """Bytes of one element."""
         return int(self.meta.dtype.itemsize)
 
-    def is_contiguous(self, memory_format: Any = None) -> bool:
+    def is_contiguous(self, memory_format: MemoryFormat | None = None) -> bool:
         """Return True if the memory is row-major without gaps, or channels-last if `memory_format` says so.
 
         Args:
@@ -224,7 +225,7 @@ class _Methods(TensorBase):
         return False
 
     @property
-    def layout(self) -> str:
+    def layout(self) -> Layout:
         """`weftgrad.strided`: every tensor is dense."""
         return "strided"
 
@@ -434,7 +435,7 @@ class _Methods(TensorBase):
             )
         return call(registry["as_strided"], (self,), (tuple(size), tuple(stride), offset - current_offset))
 
-    def contiguous(self, memory_format: Any = None) -> Tensor:
+    def contiguous(self, memory_format: MemoryFormat | None = None) -> Tensor:
         """Return the tensor itself if it is contiguous, else a contiguous copy.
 
         Args:

@@ -19,7 +19,8 @@ from . import Derived, OutputRow, Rendered
 __all__ = ["FIELDS", "REQUIRED", "UNREAD", "called_ops", "check", "derive", "python_body", "render"]
 
 FIELDS: Fields = {
-    "out": ((str,), "an expression over other ops"), "let": ((dict,), "named intermediate values"),
+    "out": ((str,), "an expression over other ops"),
+    "let": ((dict,), "named intermediate values"),
 }
 REQUIRED = ("out",)
 UNREAD: Unread = {

@@ -42,7 +42,9 @@ PATTERNS: dict[str, tuple[tuple[tuple[str, str], ...], tuple[str, ...], str]] = 
     "spread_taken": ((("source", "value"), ("index", "index")), ("shape", "dim", "count"), "add"),
     "bags": ((("offsets", "index"),), ("total",), "bags"),
     "bag_sums": (
-        (("input", "value"), ("index", "index"), ("offsets", "index")), ("bags", "skipped", "mean"), "bag_sums",
+        (("input", "value"), ("index", "index"), ("offsets", "index")),
+        ("bags", "skipped", "mean"),
+        "bag_sums",
     ),
     "mask_counts": ((("input", "mask"),), (), "count"),
     "mask_positions": ((("input", "mask"), ("offsets", "index")), ("total",), "list"),

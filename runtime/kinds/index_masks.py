@@ -82,7 +82,5 @@ def _opencl_list_step(request: Request, slots: tuple[Slot, ...], numel: int, chu
     return step(request, "list", "long", 1, slots, (), geometry, (chunks,), (1,), numel)
 
 
-COUNTS = ByStyle(
-    "counts of a mask", cpu=_opencl_count_steps, gpu=_opencl_count_steps, triton=triton.count_steps
-)
+COUNTS = ByStyle("counts of a mask", cpu=_opencl_count_steps, gpu=_opencl_count_steps, triton=triton.count_steps)
 LISTS = ByStyle("positions of a mask", cpu=_opencl_list_step, gpu=_opencl_list_step, triton=triton.list_step)

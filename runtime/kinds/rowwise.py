@@ -365,6 +365,4 @@ class RowPlanner:
         return Planned(self.outputs, (self._launch("group", 1, geometry, (self.rows * group,), (group,), 0, defines),))
 
 
-PLANS = ByStyle(
-    "rowwise ops", cpu=RowPlanner.plan_rows, gpu=RowPlanner.plan_groups, triton=RowPlanner.plan_triton
-)
+PLANS = ByStyle("rowwise ops", cpu=RowPlanner.plan_rows, gpu=RowPlanner.plan_groups, triton=RowPlanner.plan_triton)

@@ -16,7 +16,7 @@ from ...creation.factories import empty_like, full
 from ...creation.from_data import tensor
 from ...creation.sequences import arange
 from ...runtime import dtypes, views
-from ...runtime.device import meta
+from ...runtime.device import DeviceLike, meta
 from ...runtime.dispatch import empty
 from ...runtime.errors import ArgumentError, IndexOutOfRange, ShapeError
 from ...runtime.tensor import Tensor
@@ -82,7 +82,7 @@ class PackedSequence(_Fields):
         order, inverse = (None if i is None else i.to(device) for i in (self.sorted_indices, self.unsorted_indices))
         return type(self)(data, self.batch_sizes, order, inverse)
 
-    def cuda(self, device: Any = None, **_: Any) -> PackedSequence:
+    def cuda(self, device: DeviceLike | None = None, **_: Any) -> PackedSequence:
         """Move to a CUDA device, by default the first."""
         return self.to("cuda:0" if device is None else device)
 

@@ -18,7 +18,7 @@ from ..random import default_generator
 from ..runtime.backends import cuda_devices
 from ..runtime.context import current_stream as _stream_of
 from ..runtime.context import entered_device
-from ..runtime.device import Device, current_of_type, default_device, set_current_of_type
+from ..runtime.device import Device, DeviceLike, current_of_type, default_device, set_current_of_type
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError, CaptureError, OutOfMemoryError
 from ..runtime.tensor import Tensor
@@ -35,7 +35,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _resolve_device(device: Any) -> Device:
+def _resolve_device(device: DeviceLike | None) -> Device:
     if device is None:
         default = default_device()
         return default if default.type == "cuda" else current_of_type("cuda")
@@ -60,7 +60,7 @@ def current_device() -> int:
     return int(_resolve_device(None).index or 0)
 
 
-def set_device(device: Any) -> None:
+def set_device(device: DeviceLike | None) -> None:
     """Make a GPU the current one: `"cuda"` without an index then refers to it.
 
     Args:
@@ -74,7 +74,7 @@ def set_device(device: Any) -> None:
 
 
 @contextmanager
-def device(device: Any) -> Iterator[None]:
+def device(device: DeviceLike | None) -> Iterator[None]:
     """Make a GPU the current one inside a `with` block. None or a negative index changes nothing."""
     previous = current_of_type("cuda")
     if device is not None:
@@ -106,18 +106,18 @@ class Properties:
     shared_memory_per_block_optin: int
 
 
-def get_device_properties(device: Any = None) -> Properties:
+def get_device_properties(device: DeviceLike | None = None) -> Properties:
     """Return name, compute capability, memory and number of multiprocessors of a GPU."""
     info = _resolve_device(device).driver.info  # type: ignore[attr-defined]
     return Properties(info.name, info.sm // 10, info.sm % 10, info.memory, info.multiprocessors, info.shared_memory)
 
 
-def get_device_name(device: Any = None) -> str:
+def get_device_name(device: DeviceLike | None = None) -> str:
     """Return a GPU's name."""
     return get_device_properties(device).name
 
 
-def get_device_capability(device: Any = None) -> tuple[int, int]:
+def get_device_capability(device: DeviceLike | None = None) -> tuple[int, int]:
     """Return a GPU's compute capability, such as `(9, 0)`."""
     properties = get_device_properties(device)
     return properties.major, properties.minor
@@ -128,52 +128,52 @@ def is_bf16_supported() -> bool:
     return is_available()
 
 
-def mem_get_info(device: Any = None) -> tuple[int, int]:
+def mem_get_info(device: DeviceLike | None = None) -> tuple[int, int]:
     """Return the (free, total) bytes of a GPU's memory, counting all processes."""
     return _resolve_device(device).driver.memory_info()  # type: ignore[attr-defined]
 
 
-def synchronize(device: Any = None) -> None:
+def synchronize(device: DeviceLike | None = None) -> None:
     """Wait until all work on a GPU is done."""
     streams.synchronize(_resolve_device(device))
 
 
-def current_stream(device: Any = None) -> streams.Stream:
+def current_stream(device: DeviceLike | None = None) -> streams.Stream:
     """Return the stream on which this thread queues work for a GPU."""
     return streams.current_stream(_resolve_device(device))
 
 
-def default_stream(device: Any = None) -> streams.Stream:
+def default_stream(device: DeviceLike | None = None) -> streams.Stream:
     """Return the stream on which a GPU's work is queued unless another stream is current."""
     return streams.default_stream(_resolve_device(device))
 
 
-def memory_stats(device: Any = None) -> dict[str, int]:
+def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
     """Return the counters of a GPU's memory pools; an empty dict without a GPU."""
     return streams.memory_stats(_resolve_device(device)) if is_available() else {}
 
 
-def memory_allocated(device: Any = None) -> int:
+def memory_allocated(device: DeviceLike | None = None) -> int:
     """Return the number of bytes that tensors use."""
     return memory_stats(device).get("allocated", 0)
 
 
-def max_memory_allocated(device: Any = None) -> int:
+def max_memory_allocated(device: DeviceLike | None = None) -> int:
     """Return the peak of `memory_allocated` since the last `reset_peak_memory_stats`."""
     return memory_stats(device).get("allocated_peak", 0)
 
 
-def memory_reserved(device: Any = None) -> int:
+def memory_reserved(device: DeviceLike | None = None) -> int:
     """Return the number of bytes allocated from the driver, whether tensors use them or the pools cache them."""
     return memory_stats(device).get("reserved", 0)
 
 
-def max_memory_reserved(device: Any = None) -> int:
+def max_memory_reserved(device: DeviceLike | None = None) -> int:
     """Return the peak of `memory_reserved` since the last `reset_peak_memory_stats`."""
     return memory_stats(device).get("reserved_peak", 0)
 
 
-def reset_peak_memory_stats(device: Any = None) -> None:
+def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
     """Reset the peak counters to the current values."""
     streams.reset_peak_memory_stats(_resolve_device(device))
 
@@ -189,7 +189,7 @@ def empty_cache() -> None:
 class Stream(streams.Stream):
     """A queue of work on a GPU. Work with a lower `priority` number runs first (-5 to 0 on most GPUs)."""
 
-    def __init__(self, device: Any = None, priority: int = 0):
+    def __init__(self, device: DeviceLike | None = None, priority: int = 0):
         gpu = _resolve_device(device)
         super().__init__(gpu, _stream=gpu.driver.new_stream(priority))  # type: ignore[call-arg]
 
@@ -294,7 +294,7 @@ def initial_seed() -> int:
     return default_generator.initial_seed()
 
 
-def get_rng_state(device: Any = "cuda") -> Tensor:
+def get_rng_state(device: DeviceLike | None = "cuda") -> Tensor:
     """Return the default generator's state, which all devices share."""
     return default_generator.get_state()
 
@@ -304,7 +304,7 @@ def get_rng_state_all() -> list[Tensor]:
     return [default_generator.get_state() for _ in cuda_devices()]
 
 
-def set_rng_state(new_state: Tensor, device: Any = "cuda") -> None:
+def set_rng_state(new_state: Tensor, device: DeviceLike | None = "cuda") -> None:
     """Set the state of the default generator."""
     default_generator.set_state(new_state)
 

@@ -13,6 +13,7 @@ from ..linear_algebra.special_products import multi_dot
 from ..linear_algebra.vandermonde import powers_of
 from ..reductions.statistics import norm as _norm
 from ..runtime import dtypes, layout, views
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import DomainError, DTypeError, NotSupported, ShapeError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
@@ -45,8 +46,9 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
 
 
 def vector_norm(
-    x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None
-) -> Tensor:
+    x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: DTypeLike | None = None,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Return the vector norm (sum of |x| ** ord) ** (1 / ord) along `dim`.
 
     Args:
@@ -64,7 +66,7 @@ def vector_norm(
 
 
 def matrix_norm(
-    A: Tensor, ord: float | str = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None,
+    A: Tensor, ord: float | str = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: DTypeLike | None = None,
     out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the norm of the matrices in two dimensions.
@@ -106,8 +108,9 @@ def _matrix_norm(A: Tensor, ord: float | str, rows: int, columns: int, keepdim: 
 
 
 def norm(
-    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None
-) -> Tensor:
+    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: DTypeLike | None = None,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Return `vector_norm` for one dimension or without `ord`, and `matrix_norm` for two dimensions.
 
     Raises `ShapeError`, a `RuntimeError`, if `ord` is used with more than two dimensions.
@@ -124,7 +127,7 @@ def norm(
     return matrix_norm(A, ord, (0, 1) if dims is None else dims, keepdim, dtype=dtype, out=out)
 
 
-def _apply_to_floating(where: str, x: Any, dtype: Any, out: Tensor | None, function: Any) -> Tensor:
+def _apply_to_floating(where: str, x: Any, dtype: DTypeLike | None, out: Tensor | None, function: Any) -> Tensor:
     only_tensors(where, x)
     if x.meta.dtype.kind != "f":
         raise DTypeError(f"{where}: takes floating dtypes, not {x.meta.dtype.name}; convert with .float()")
