@@ -108,7 +108,7 @@ from .reductions.counting import *
 from .reductions.scans import *
 from .reductions.sorting import *
 from .reductions.statistics import *
-from .runtime.device import Device as Device, device as device, set_default_device as set_default_device
+from .runtime.device import Device as Device, set_default_device as set_default_device
 from .runtime.errors import OutOfMemoryError as OutOfMemoryError
 from .runtime.precision import get_float32_matmul_precision as get_float32_matmul_precision
 from .runtime.precision import set_float32_matmul_precision as set_float32_matmul_precision
@@ -130,7 +130,7 @@ globals().update({k: v for k, v in _namespaces["torch"].items() if k not in glob
 bool = _bool
 half, float, double = float16, float32, float64
 short, int, long = int16, int32, int64
-dtype = DType
+dtype, device = DType, Device
 adaptive_max_pool1d = _adaptive_max_pool1d
 strided: _typing.Final = "strided"
 contiguous_format: _typing.Final = "contiguous_format"

@@ -25,6 +25,7 @@ __all__ = [
     "Meta",
     "add_device_type",
     "contiguous_strides",
+    "create_device",
     "current_of_type",
     "default_device",
     "device",
@@ -56,14 +57,29 @@ def set_backends(open_driver: Callable[[Device], Driver], best_device: Callable[
 
 
 class Device:
-    """A device: its `type` (`cpu`, `opencl`, `cuda`, `interpreter`) and `index`. There is one object per device."""
+    """A device: its `type` and `index`. There is one object per device; whether its hardware exists shows at first use.
+
+    Args:
+        type: A name (`cpu`, `opencl:0`, `cuda:1`, `interpreter`), a `Device`, the number of a CUDA device, or None for
+            the default device.
+        index: The index, if the name has none.
+
+    Raises:
+        UnknownDevice: There is no device of that name.
+
+    Example:
+        >>> wg.device("cuda:1").index
+        1
+    """
 
     __slots__ = ("_driver", "index", "type")
 
-    def __init__(self, type: str, index: int | None):
-        self.type = type
-        self.index = index
-        self._driver: Driver | None = None
+    type: str
+    index: int | None
+    _driver: Driver | None
+
+    def __new__(cls, type: DeviceLike | None = None, index: int | None = None) -> Device:
+        return device(type, index)
 
     @property
     def driver(self) -> Driver:
@@ -90,6 +106,13 @@ class Device:
 
     def __copy__(self) -> Device:
         return self
+
+
+def create_device(type: str, index: int | None = None) -> Device:
+    """Return a new object for a device, which `device` does not return until it is registered."""
+    created = object.__new__(Device)
+    created.type, created.index, created._driver = type, index, None
+    return created
 
 
 DeviceLike: TypeAlias = Device | str | int
@@ -130,7 +153,7 @@ def device(spec: DeviceLike | None = None, index: int | None = None) -> Device:
         position = int(number or 0)
         canonical = f"{device_type}:{position}"
     with _lock:
-        known_device = _devices.setdefault(canonical, Device(device_type, position))
+        known_device = _devices.setdefault(canonical, create_device(device_type, position))
         _devices[name] = known_device
     return known_device
 

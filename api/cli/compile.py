@@ -204,9 +204,9 @@ def _steps(target: str, ops: Sequence[str] | None, dtype: str, kinds: Sequence[s
 def planning_device(target: str) -> Any:
     """Return a device with the capabilities of `target`, on which calls can be planned but not run."""
     from ..runtime.backends.interpreter import InterpreterDriver
-    from ..runtime.device import Device
+    from ..runtime.device import create_device
 
-    device = Device("interpreter", None)
+    device = create_device("interpreter")
     device._driver = InterpreterDriver(device, f"{TARGETS[target]},block=1024")
     return device
 

@@ -5,13 +5,15 @@ Hooks are in `_hooks`, saving and loading in `_state`, parameters in `parameter`
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, Self, overload
 
+from ..arguments.types import MemoryFormat
 from ..autograd import no_grad
 from ..runtime import dtypes
 from ..runtime.device import Device, DeviceLike
-from ..runtime.dtypes import DType
+from ..runtime.dtypes import DType, DTypeLike
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.tensor import Tensor
 from ._errors import NameConflict, NoSuchMember
@@ -353,6 +355,18 @@ class Module(Hooks, State):
                     self._buffers[name] = fn(buffer)
         return self
 
+    @overload
+    def to(
+        self, device: DeviceLike | None = None, dtype: DTypeLike | None = None, non_blocking: bool = False, *,
+        memory_format: MemoryFormat | None = None,
+    ) -> Self: ...  # fmt: skip
+    @overload
+    def to(
+        self, dtype: DType | builtins.type[builtins.float], non_blocking: bool = False, *,
+        memory_format: MemoryFormat | None = None,
+    ) -> Self: ...  # fmt: skip
+    @overload
+    def to(self, tensor: Tensor, non_blocking: bool = False, *, memory_format: MemoryFormat | None = None) -> Self: ...
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Move parameters and buffers to a device and cast floating-point ones to a dtype, in place.
 
@@ -389,7 +403,7 @@ class Module(Hooks, State):
         """Move to a CUDA device, by default the first."""
         return self.to("cuda:0" if device is None else device)
 
-    def type(self, dst_type: Any) -> Self:
+    def type(self, dst_type: DTypeLike) -> Self:
         """Cast all parameters and buffers, also integer ones, to `dst_type`."""
         return self._apply(lambda tensor: tensor.to(dtype=dtypes.parse(dst_type)))
 

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 else:
     TensorBase = object
 
+# A string in the first position names a device.
+_PositionalDType = DType | type[bool] | type[int] | type[float] | np.dtype[Any] | type[np.generic]
+
 
 class Conversions(TensorBase):
     """Methods that `methods.install` copies to `Tensor`, so `self` is a Tensor."""
@@ -106,15 +109,25 @@ class Conversions(TensorBase):
         """
         return self.fill_(0)
 
+    @overload
     def to(
-        self,
-        *args: Any,
-        device: DeviceLike | None = None,
-        dtype: DTypeLike | None = None,
-        copy: bool = False,
-        non_blocking: bool = False,
+        self, dtype: _PositionalDType, non_blocking: builtins.bool = False, copy: builtins.bool = False, *,
         memory_format: MemoryFormat | None = None,
-    ) -> Tensor:
+    ) -> Tensor: ...  # fmt: skip
+    @overload
+    def to(
+        self, device: DeviceLike | None = None, dtype: DTypeLike | None = None, non_blocking: builtins.bool = False,
+        copy: builtins.bool = False, *, memory_format: MemoryFormat | None = None,
+    ) -> Tensor: ...  # fmt: skip
+    @overload
+    def to(
+        self, other: Tensor, /, non_blocking: builtins.bool = False, copy: builtins.bool = False, *,
+        memory_format: MemoryFormat | None = None,
+    ) -> Tensor: ...  # fmt: skip
+    def to(
+        self, *args: Any, device: DeviceLike | None = None, dtype: DTypeLike | None = None,
+        copy: builtins.bool = False, non_blocking: builtins.bool = False, memory_format: MemoryFormat | None = None,
+    ) -> Tensor:  # fmt: skip
         """Convert to another device, another dtype, or both.
 
         Args:
@@ -124,13 +137,15 @@ class Conversions(TensorBase):
             copy: Whether to copy even if nothing changes; otherwise the tensor itself is returned.
             non_blocking: Accepted for compatibility with PyTorch, as is `memory_format`.
         """
+        flags = [arg for arg in args if isinstance(arg, bool)]  # non_blocking, copy
         for arg in args:
             if isinstance(arg, Tensor):
                 device, dtype = arg.meta.device, arg.meta.dtype
-            elif isinstance(arg, DType) or arg in (float, int, bool):
-                dtype = arg
-            elif isinstance(arg, (Device, str)) or (isinstance(arg, int) and not isinstance(arg, bool)):
+            elif isinstance(arg, (Device, str, int)) and not isinstance(arg, bool) and device is None:
                 device = arg
+            elif arg is not None and not isinstance(arg, bool):
+                dtype = arg
+        copy = copy or flags[1:2] == [True]
         target_dtype = self.meta.dtype if dtype is None else dtypes.parse(dtype)
         target_device = self.meta.device if device is None else to_device(device)
         result: Any = self
@@ -143,8 +158,10 @@ class Conversions(TensorBase):
     @overload
     def type(self, dtype: None = None, non_blocking: builtins.bool = False) -> str: ...
     @overload
-    def type(self, dtype: DTypeLike | builtins.type, non_blocking: builtins.bool = False) -> Tensor: ...
-    def type(self, dtype: DTypeLike | builtins.type | None = None, non_blocking: builtins.bool = False) -> str | Tensor:
+    def type(self, dtype: DTypeLike | builtins.type[Any], non_blocking: builtins.bool = False) -> Tensor: ...
+    def type(
+        self, dtype: DTypeLike | builtins.type[Any] | None = None, non_blocking: builtins.bool = False
+    ) -> str | Tensor:
         """Return the legacy type name, such as `weftgrad.FloatTensor`; with `dtype`, convert to it.
 
         `dtype` is a dtype, a legacy class, or the name of one, which may begin with `torch.`.
