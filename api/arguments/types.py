@@ -11,7 +11,9 @@ from ..runtime.device import DeviceLike
 from ..runtime.dtypes import DTypeLike
 from ..runtime.tensor import Tensor
 
-__all__ = ["Array", "Layout", "MemoryFormat", "Number", "Numbers", "Operand", "TensorOptions"]
+__all__ = [
+    "Array", "FloatOrFloats", "IntOrInts", "Layout", "MemoryFormat", "Number", "Operand", "TensorOptions",
+]  # fmt: skip
 
 Array: TypeAlias = np.ndarray[Any, Any]
 """A NumPy array of any shape and dtype."""
@@ -25,8 +27,11 @@ MemoryFormat: TypeAlias = Literal["contiguous_format", "preserve_format", "chann
 Number: TypeAlias = bool | int | float | np.generic
 """A number of Python or NumPy."""
 
-Numbers: TypeAlias = int | Sequence[int]
+IntOrInts: TypeAlias = int | Sequence[int]
 """One integer for all dimensions, or one for each."""
+
+FloatOrFloats: TypeAlias = float | Sequence[float]
+"""One number for all dimensions, or one for each."""
 
 Operand: TypeAlias = Tensor | Number | Array
 """What pointwise functions accept besides a tensor: numbers and arrays."""

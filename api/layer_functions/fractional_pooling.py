@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 from .._generated import ops
+from ..arguments.types import FloatOrFloats, IntOrInts
 from ..creation.sequences import arange
 from ..random import rand
 from ..runtime import dtypes
@@ -24,8 +25,8 @@ __all__ = [
 
 
 def fractional_max_pool2d_with_indices(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
-    _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None = None,
+    output_ratio: FloatOrFloats | None = None, return_indices: bool = False, _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return `fractional_max_pool2d` and the int64 positions `row * W + column` of the maxima."""
     return _fractional_max_pool(
@@ -34,8 +35,8 @@ def fractional_max_pool2d_with_indices(
 
 
 def fractional_max_pool3d_with_indices(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
-    _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None = None,
+    output_ratio: FloatOrFloats | None = None, return_indices: bool = False, _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return `fractional_max_pool3d` and the int64 positions of the maxima in their volume."""
     return _fractional_max_pool(
@@ -45,22 +46,24 @@ def fractional_max_pool3d_with_indices(
 
 @overload
 def fractional_max_pool2d(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
-    return_indices: Literal[False] = False, _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None = None,
+    output_ratio: FloatOrFloats | None = None, return_indices: Literal[False] = False,
+    _random_samples: Tensor | None = None,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def fractional_max_pool2d(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, *,
-    return_indices: Literal[True], _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None = None,
+    output_ratio: FloatOrFloats | None = None, *, return_indices: Literal[True],
+    _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 @overload
 def fractional_max_pool2d(
-    input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, return_indices: bool,
-    _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None, output_ratio: FloatOrFloats | None,
+    return_indices: bool, _random_samples: Tensor | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def fractional_max_pool2d(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
-    _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None = None,
+    output_ratio: FloatOrFloats | None = None, return_indices: bool = False, _random_samples: Tensor | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """Return the maxima of randomly placed windows.
 
@@ -84,22 +87,24 @@ def fractional_max_pool2d(
 
 @overload
 def fractional_max_pool3d(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
-    return_indices: Literal[False] = False, _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None = None,
+    output_ratio: FloatOrFloats | None = None, return_indices: Literal[False] = False,
+    _random_samples: Tensor | None = None,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def fractional_max_pool3d(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, *,
-    return_indices: Literal[True], _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None = None,
+    output_ratio: FloatOrFloats | None = None, *, return_indices: Literal[True],
+    _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 @overload
 def fractional_max_pool3d(
-    input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, return_indices: bool,
-    _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None, output_ratio: FloatOrFloats | None,
+    return_indices: bool, _random_samples: Tensor | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def fractional_max_pool3d(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
-    _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None = None,
+    output_ratio: FloatOrFloats | None = None, return_indices: bool = False, _random_samples: Tensor | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """Do the same as `fractional_max_pool2d` for `(N, C, D, H, W)` or `(C, D, H, W)`.
 
@@ -112,8 +117,9 @@ def fractional_max_pool3d(
 
 
 def _fractional_max_pool(
-    where: str, rank: int, input: Any, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Any
-) -> tuple[Tensor, Tensor]:
+    where: str, rank: int, input: Any, kernel_size: IntOrInts, output_size: IntOrInts | None,
+    output_ratio: FloatOrFloats | None, samples: Any,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     shape = input.meta.shape
     if len(shape) not in (rank + 1, rank + 2) or input.meta.dtype.kind != "f":
         raise ShapeError(

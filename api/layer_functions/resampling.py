@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments.types import FloatOrFloats, IntOrInts
 from ..runtime import dtypes
 from ..runtime.errors import ArgumentError, NotSupported, ShapeError, UnsupportedDType
 from ..runtime.tensor import Tensor
@@ -112,13 +113,15 @@ def _check(mode: str, count: int, align_corners: bool | None, antialias: bool) -
     return bool(align_corners)
 
 
-def _sizes(size: Any, scale_factor: Any, spatial: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[float | None, ...]]:
+def _sizes(
+    size: IntOrInts | None, scale_factor: FloatOrFloats | None, spatial: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[float | None, ...]]:
     """Return the spatial sizes of the result, and the factors if they were passed."""
     where, count = "interpolate", len(spatial)
     if (size is None) == (scale_factor is None):
         raise ArgumentError(f"{where}: give either size or scale_factor")
     argument = scale_factor if size is None else size
-    values = tuple(argument) if isinstance(argument, (tuple, list)) else (argument,) * count
+    values: tuple[Any, ...] = tuple(argument) if isinstance(argument, (tuple, list)) else (argument,) * count
     if len(values) != count:
         raise ShapeError(
             f"{where}: {'scale_factor' if size is None else 'size'} has {len(values)} numbers, the input {count} "
@@ -133,20 +136,23 @@ def _sizes(size: Any, scale_factor: Any, spatial: tuple[int, ...]) -> tuple[tupl
 
 
 def upsample(
-    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
-) -> Tensor:
+    input: Tensor, size: IntOrInts | None = None, scale_factor: FloatOrFloats | None = None,
+    mode: str = "nearest", align_corners: bool | None = None,
+) -> Tensor:  # fmt: skip
     """Call `interpolate` under its older name."""
     warnings.warn("nn.functional.upsample is interpolate's older name; use that", stacklevel=2)
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
-def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+def upsample_nearest(input: Tensor, size: IntOrInts | None = None, scale_factor: FloatOrFloats | None = None) -> Tensor:
     """Call `interpolate` with mode "nearest"."""
     warnings.warn("nn.functional.upsample_nearest is older; use interpolate", stacklevel=2)
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
-def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+def upsample_bilinear(
+    input: Tensor, size: IntOrInts | None = None, scale_factor: FloatOrFloats | None = None
+) -> Tensor:
     """Call `interpolate` with mode "bilinear" and `align_corners=True`."""
     warnings.warn("nn.functional.upsample_bilinear is older; use interpolate", stacklevel=2)
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)

@@ -9,9 +9,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ..arguments.types import IntOrInts
 from ..creation.factories import empty
 from ..layer_functions.convolutions import (
-    Numbers,
     conv1d,
     conv2d,
     conv3d,
@@ -44,10 +44,10 @@ class _Convolution(Module):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Numbers,
-        stride: Numbers = 1,
-        padding: str | Numbers = 0,
-        dilation: Numbers = 1,
+        kernel_size: IntOrInts,
+        stride: IntOrInts = 1,
+        padding: str | IntOrInts = 0,
+        dilation: IntOrInts = 1,
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
@@ -218,13 +218,13 @@ class _Transposed(_Convolution):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Numbers,
-        stride: Numbers = 1,
-        padding: Numbers = 0,
-        output_padding: Numbers = 0,
+        kernel_size: IntOrInts,
+        stride: IntOrInts = 1,
+        padding: IntOrInts = 0,
+        output_padding: IntOrInts = 0,
         groups: int = 1,
         bias: bool = True,
-        dilation: Numbers = 1,
+        dilation: IntOrInts = 1,
         padding_mode: str = "zeros",
         device: DeviceLike | None = None,
         dtype: DTypeLike | None = None,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any, ClassVar
 
+from ..arguments.types import IntOrInts
 from ..creation.factories import zeros
-from ..layer_functions.convolutions import Numbers
 from ..runtime import dtypes
 from ..runtime.device import DeviceLike
 from ..runtime.dtypes import DTypeLike
@@ -172,10 +172,10 @@ class _LazyForwardConvolution(_LazyConvolution):
     def __init__(
         self,
         out_channels: int,
-        kernel_size: Numbers,
-        stride: Numbers = 1,
-        padding: str | Numbers = 0,
-        dilation: Numbers = 1,
+        kernel_size: IntOrInts,
+        stride: IntOrInts = 1,
+        padding: str | IntOrInts = 0,
+        dilation: IntOrInts = 1,
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
@@ -192,13 +192,13 @@ class _LazyTransposedConvolution(_LazyConvolution):
     def __init__(
         self,
         out_channels: int,
-        kernel_size: Numbers,
-        stride: Numbers = 1,
-        padding: Numbers = 0,
-        output_padding: Numbers = 0,
+        kernel_size: IntOrInts,
+        stride: IntOrInts = 1,
+        padding: IntOrInts = 0,
+        output_padding: IntOrInts = 0,
         groups: int = 1,
         bias: bool = True,
-        dilation: Numbers = 1,
+        dilation: IntOrInts = 1,
         padding_mode: str = "zeros",
         device: DeviceLike | None = None,
         dtype: DTypeLike | None = None,
