@@ -111,6 +111,15 @@ TYPES = [
     ("x.size()", "Size"),
     ("x.size(0)", "int"),
     ("x.dtype", "DType"),
+    ("x.device", "Device"),
+    ("wg.device('cpu')", "Device"),
+    ("x.to('cpu', wg.float64)", "Tensor"),
+    ("x.to(np.float64, copy=True)", "Tensor"),
+    ("x.to(x)", "Tensor"),
+    ("wg.zeros(2, 3, dtype=np.dtype('f4'), device=0, layout=wg.strided)", "Tensor"),
+    ("wg.empty_like(x, dtype='float64', memory_format=wg.contiguous_format)", "Tensor"),
+    ("wg.full((2,), 1, dtype=float)", "Tensor"),
+    ("wg.sum(x, dtype='float64')", "Tensor"),
     ("len(x)", "int"),
     ("float(x.sum())", "float"),
     ("x.relu_()", "Tensor"),
@@ -158,8 +167,22 @@ ERRORS = [
     ("nn.Linear(2, 3)(x, x)", "Too many arguments"),
     ("nn.Sigmoid(3)", "Too many arguments"),
     ("nn.ReLU(inplce=True)", "Unexpected keyword argument"),
+    ("wg.zeros(2, dtype=5)", "No overload variant"),
+    ("wg.full((2,), 1, dtype=5)", 'incompatible type "int"'),
+    ("wg.full((2,), 1, device=0.5)", 'incompatible type "float"'),
+    ('wg.full((2,), 1, layout="sparse")', "incompatible type"),
+    ('x.sum(dtype=["float32"])', 'incompatible type "list[str]"'),
+    ("x.to([1])", "No overload variant"),
+    ('x.clone(memory_format="row_major")', "incompatible type"),
+    ('nn.Conv2d("3", 4, 3)', 'incompatible type "str"'),
+    ('nn.Conv2d(3, 4, "3")', 'incompatible type "str"'),
+    ('nn.MaxPool2d("2")', 'incompatible type "str"'),
+    ('nn.AdaptiveAvgPool2d("2")', 'incompatible type "str"'),
+    ('F.avg_pool2d(x, "2")', 'incompatible type "str"'),
+    ('nn.Upsample(scale_factor="2")', 'incompatible type "str"'),
+    ("nn.ZeroPad2d(0.5)", 'incompatible type "float"'),
 ]
-HEAD = "import weftgrad as wg\nfrom weftgrad import nn\nfrom weftgrad.nn import functional as F\nx = wg.ones(2, 2)\n"
+HEAD = "import numpy as np\nimport weftgrad as wg\nfrom weftgrad import nn\nfrom weftgrad.nn import functional as F\nx = wg.ones(2, 2)\n"
 
 
 def mypy(folder, files):
