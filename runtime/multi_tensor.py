@@ -62,7 +62,7 @@ class _Group:
     def __init__(self, record: OpRecord, device: Device, lists: Sequence[Sequence[Tensor]], indices: list[int]):
         self.record = record
         self.device = device
-        self.driver: Any = device.driver
+        self.driver = device.driver
         self.shares_memory = isinstance(self.driver, HostDriver)
         self.indices = indices
         self.types = [tensors[indices[0]].meta.dtype for tensors in lists]

@@ -138,7 +138,7 @@ def choose(request: Request, kind: str, sizes: Mapping[str, int], dtype: str, op
         op: Name under which the choice is tuned; default: the name of the request's op.
         layout: A label for layouts that need different schedules.
     """
-    driver: Any = request.device.driver
+    driver = request.device.driver
     caps = driver.capabilities
     space = spaces[f"{caps.kernel_style.spaces}/{kind}"]
     session = _local.session

@@ -111,7 +111,7 @@ def _run_kernel(name: str) -> Iterator[dict[str, Any]]:
     except Exception as error:
         yield {"device": name, "error": str(error) or type(error).__name__, "error_type": type(error).__name__}
         return
-    driver: Any = target_device.driver
+    driver = target_device.driver
     yield {
         "device": name, "first_seconds": first, "second_seconds": second, "compiled": _compilations(driver),
         "is_right": values == second_values == [2.0, 4.0, 6.0], **_road(driver),

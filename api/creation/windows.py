@@ -7,7 +7,6 @@ Fourier transform of N points needs it. A window of 0 points is empty, and a win
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ..arguments.types import Layout
 from ..runtime import dtypes
@@ -32,10 +31,10 @@ def _window(
         raise DTypeError(f"{where}: a window has a floating dtype, not {result_dtype.name}")
     period = points - (not periodic)
     if points == 1:
-        window: Any = factories.ones(1, dtype=result_dtype, device=device)
+        window = factories.ones(1, dtype=result_dtype, device=device)
     else:
         compute_dtype = result_dtype if result_dtype.itemsize > 4 else dtypes.float32
-        phase: Any = sequences.arange(points, dtype=compute_dtype, device=device) / max(period, 1)
+        phase = sequences.arange(points, dtype=compute_dtype, device=device) / max(period, 1)
         if not cosines:
             window = 1 - (2 * phase - 1).abs()
         else:

@@ -178,7 +178,7 @@ def train(
     report.launches = launches(target) - launches_before
     report.peak, report.reserved = max_memory_allocated(target), max_memory_reserved(target)
     with no_grad():
-        guesses: Any = net.eval()(tensor(test_images, device=target)).argmax(1)
+        guesses = net.eval()(tensor(test_images, device=target)).argmax(1)
     report.guesses = guesses.tolist()
     report.accuracy = float((guesses.cpu().numpy() == test_labels).mean())
     return report

@@ -6,7 +6,6 @@ It is composed of a gather and a maximum; the device computes the window positio
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 from .._generated import ops
@@ -160,7 +159,7 @@ def _fractional_max_pool(
         index = positions if index is None else ops.add(index * sizes[d], positions)
     count = math.prod(kernel)
     index = index.reshape(batch, channels, -1)
-    values: Any = ops.gather(batched.reshape(batch, channels, -1), 2, index)
+    values = ops.gather(batched.reshape(batch, channels, -1), 2, index)
     largest, window_index = values.reshape(batch, channels, -1, count).max(-1)
     indices = index.reshape(batch, channels, -1, count).gather(3, window_index.unsqueeze(-1))
     output_shape = (*shape[:-rank], *out_sizes)
@@ -175,20 +174,20 @@ def _window_positions(samples: Any, size: int, kernel: int, count: int) -> Any:
     """
     device = samples.meta.device
     batch, channels = samples.meta.shape
-    last: Any = ops.add(ops.mul(samples.unsqueeze(-1), 0.0), float(size - kernel))
+    last = ops.add(ops.mul(samples.unsqueeze(-1), 0.0), float(size - kernel))
     starts = last
     if count > 1:
         spacing = (size - kernel) / (count - 1)
         u = samples.unsqueeze(-1)
         steps = arange(count - 1, dtype=samples.meta.dtype, device=device).reshape(1, 1, -1)
-        first: Any = ops.sub(ops.trunc(ops.add(steps, u) * spacing), ops.trunc(u * spacing))
+        first = ops.sub(ops.trunc(ops.add(steps, u) * spacing), ops.trunc(u * spacing))
         starts = cat([first, last], 2)
     offsets = arange(kernel, dtype=dtypes.int64, device=device).reshape(1, 1, 1, -1)
     return ops.add(starts.to(dtypes.int64).reshape(batch, channels, count, 1), offsets)
 
 
 def _int_sizes(where: str, name: str, value: Any, rank: int) -> tuple[int, ...]:
-    sizes: Sequence[Any] = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
+    sizes = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
     if len(sizes) != rank or any(isinstance(n, bool) or not isinstance(n, int) for n in sizes):
         raise ArgumentError(f"{where}: {name} must be {rank} ints, or one, not {value!r}")
     return tuple(sizes)

@@ -192,7 +192,7 @@ def _group_parameters(kind: CellKind, params: list[Tensor], biases: bool, projec
     only_tensors(kind.name, *params)
     grouped = []
     for i in range(0, len(params), params_per_direction):
-        chunk: list[Any] = params[i : i + params_per_direction]
+        chunk = params[i : i + params_per_direction]
         hr = chunk.pop() if projected else None
         grouped.append(Weights(chunk[0], chunk[1], chunk[2] if biases else None, chunk[3] if biases else None, hr))
     return grouped

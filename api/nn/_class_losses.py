@@ -259,7 +259,7 @@ def multi_margin_loss(
             raise ShapeError(f"{caller}: one row has one target, not shape {list(target.meta.shape)}")
         input = views.reshape(input, (*target.meta.shape, input.meta.numel))
     _, target, _ = _check_classes(input, target, weight, None, caller)
-    losses: Any = call(registry["multi_margin_row"], (input, target, float(margin), float(p)), (-1,))
+    losses = call(registry["multi_margin_row"], (input, target, float(margin), float(p)), (-1,))
     if weight is not None:
         losses = _ops.mul(losses, call(registry["take_at"], (weight, target), (0, 1)))
     return reduce_losses(losses, reduction, caller)
@@ -337,7 +337,7 @@ def multilabel_soft_margin_loss(
     caller = "multilabel_soft_margin_loss"
     reduction = resolve_reduction(size_average, reduce, reduction)
     only_tensors(caller, input, target)
-    losses: Any = _ops.logits_error(input, target)
+    losses = _ops.logits_error(input, target)
     if weight is not None:
         losses = _ops.mul(losses, weight)
     return reduce_losses(_ops.mean(losses, -1), reduction, caller)

@@ -74,7 +74,7 @@ class _ModuleSequence(Module):
 
     def insert(self, index: int, module: Module) -> Any:
         """Insert a module before position `index`."""
-        children: list[Any] = list(self._modules.values())
+        children = list(self._modules.values())
         children.insert(index, module)
         self._renumber(children)
         return None

@@ -429,7 +429,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
         return tensor
     rows = tensor.meta.shape[0]
     columns = tensor.meta.numel // rows
-    gaussian: Any = random.randn(
+    gaussian = random.randn(
         max(rows, columns), min(rows, columns), generator=generator, dtype=dtypes.float32, device="cpu"
     )
     q, r = np.linalg.qr(gaussian.numpy().astype(np.float64))
@@ -465,7 +465,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Gener
     normal_(tensor, 0.0, std, generator)
     with no_grad():
         for column in range(columns):
-            permutation: Any = random.randperm(rows, generator=generator, device=tensor.meta.device)
+            permutation = random.randperm(rows, generator=generator, device=tensor.meta.device)
             tensor[:, column].masked_fill_(permutation < math.ceil(sparsity * rows), 0.0)
     return tensor
 

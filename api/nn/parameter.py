@@ -70,8 +70,8 @@ class _Uninitialized:
     def _set_placeholder(self, dtype: DTypeLike | None, device: DeviceLike | None, requires_grad: bool) -> None:
         from ..creation.factories import empty
 
-        placeholder: Any = empty(0, dtype=dtype, device=device)
-        self._placeholder: Any = placeholder
+        placeholder = empty(0, dtype=dtype, device=device)
+        self._placeholder = placeholder
         Tensor.__init__(self, placeholder.storage, placeholder.meta, placeholder.start, requires_grad)  # type: ignore[call-overload]
 
     @property
@@ -110,7 +110,7 @@ class _Uninitialized:
         """
         from ..creation.factories import empty
 
-        tensor: Any = empty(
+        tensor = empty(
             tuple(shape),
             dtype=self.dtype if dtype is None else dtype,
             device=self.device if device is None else device,

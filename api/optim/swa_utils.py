@@ -140,8 +140,8 @@ class AveragedModel(Module):
     def update_parameters(self, model: Module) -> None:
         """Include the current parameters of `model` in the average."""
         use_buffers = self.use_buffers
-        own_tensors: list[Any] = [*self.module.parameters(), *(self.module.buffers() if use_buffers else ())]
-        model_tensors: list[Any] = [*model.parameters(), *(model.buffers() if use_buffers else ())]
+        own_tensors = [*self.module.parameters(), *(self.module.buffers() if use_buffers else ())]
+        model_tensors = [*model.parameters(), *(model.buffers() if use_buffers else ())]
         averages = [average.detach() for average in own_tensors]
         current = [
             current_value.detach().to(average.meta.device)

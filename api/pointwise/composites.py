@@ -358,7 +358,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: MemoryFormat | None = None
     storage = self.storage
     available_bytes = storage.nbytes - (self.start - storage.start)
     if layout.nbytes > available_bytes:
-        grown: Any = empty(layout)
+        grown = empty(layout)
         count = available_bytes // layout.dtype.itemsize
         if count:
             flat_layout = meta(layout.dtype, (count,), None, layout.device)

@@ -95,7 +95,7 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     moves_from_zero = ops.logical_xor(is_ascending, is_negative)
     neighbour_bits = ops.where(moves_from_zero, ops.add(start_bits, 1), ops.sub(start_bits, 1))
     smallest_bits = ops.where(is_ascending, ops.add(start_ordinal, 1), int_min + 1)
-    output: Any = ops.where(
+    output = ops.where(
         ops.eq(start_ordinal, end_ordinal), end_bits, ops.where(ops.eq(start_ordinal, 0), smallest_bits, neighbour_bits)
     )
     for bits in (end_bits, start_bits):  # without its sign bit, NaN is greater than infinity

@@ -167,7 +167,7 @@ def tensor_split(
     arguments = [x for x in (indices_or_sections, indices, sections, tensor_indices_or_sections) if x is not None]
     if len(arguments) != 1:
         raise ArgumentError("tensor_split: give either a number of pieces or the positions to cut at")
-    split_spec: Any = arguments[0]
+    split_spec = arguments[0]
     axis_index, length = _dimension(input, dim, "tensor_split")
     if isinstance(split_spec, Tensor):
         if split_spec.meta.ndim > 1 or split_spec.meta.dtype.name != "int64":

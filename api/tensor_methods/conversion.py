@@ -148,7 +148,7 @@ class Conversions(TensorBase):
         copy = copy or flags[1:2] == [True]
         target_dtype = self.meta.dtype if dtype is None else dtypes.parse(dtype)
         target_device = self.meta.device if device is None else to_device(device)
-        result: Any = self
+        result = self
         if target_dtype is not self.meta.dtype:
             result = call(registry["copy"], (result,), (target_dtype,))
         if target_device is not self.meta.device:
@@ -647,7 +647,7 @@ def _as_type(tensor_type: type, tensor: Any, needs: bool) -> Any:
     if tensor_type is Tensor:
         tensor.needs = needs
         return tensor
-    instance: Any = tensor_type.__new__(tensor_type)  # type: ignore[call-overload]
+    instance = tensor_type.__new__(tensor_type)  # type: ignore[call-overload]
     Tensor.__init__(instance, tensor.storage, tensor.meta, tensor.start, needs)
     return instance
 

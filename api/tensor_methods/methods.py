@@ -567,7 +567,7 @@ class _Methods(TensorBase):
             inputs: Tensors to compute gradients for, instead of all leaves.
         """
         if inputs is not None:
-            leaves: list[Any] = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+            leaves = [inputs] if isinstance(inputs, Tensor) else list(inputs)
             gradients = autograd.grad(self, leaves, gradient, retain_graph, create_graph, allow_unused=True)
             for leaf, grad in zip(leaves, gradients, strict=True):
                 if grad is not None:

@@ -113,7 +113,7 @@ class Builder(InterpreterBuilder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.options: Any = dataclasses.replace(
+        self.options = dataclasses.replace(
             InterpreterOptions(),
             sanitize_overflow=False,  # int32 wraps, as on a device
             debug=True,  # device_assert holds

@@ -98,7 +98,7 @@ class Trials:
 
     def __init__(self, call: Call, planned: Planned):
         self.call, self.device = call, call.device
-        self.driver: Any = call.device.driver
+        self.driver = call.device.driver
         self.on_host = self.driver.capabilities.takes_runs or call.device.type in ("cpu", "interpreter")
         self.driver.synchronize()  # the program's queued work must not be timed
         self.stream = self.driver.default_stream if self.on_host else self.driver.new_stream()

@@ -94,7 +94,7 @@ def may_tune(driver: Any) -> bool:
 
 def tune(plan: Any, request: Request, operands: Sequence[Any]) -> None:
     """Tune the call of a new plan if it has schedules to choose that were not tuned before (`schedules.on_plan`)."""
-    driver: Any = request.device.driver
+    driver = request.device.driver
     if not plan.planned.steps or not may_tune(driver) or not _lock.acquire(blocking=False):
         return
     try:

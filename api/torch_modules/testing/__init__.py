@@ -184,7 +184,7 @@ def resolve_reference(name: str) -> Callable[..., Any]:
     parts = name.removeprefix(f"{root}.").split(".") if root else []
     if not parts or not all(p.isidentifier() and not p.startswith("_") for p in parts) or parts[-1] in _NO_FUNCTIONS:
         raise ArgumentError(f"{name!r} is not a function of {', '.join(_ROOTS)}")
-    target: Any = _module(root)
+    target = _module(root)
     for part in parts:
         # Only objects of these packages: their modules also have attributes such as `os` and `sys`.
         target = getattr(target, part, None)
