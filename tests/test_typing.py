@@ -182,7 +182,10 @@ ERRORS = [
     ('nn.Upsample(scale_factor="2")', 'incompatible type "str"'),
     ("nn.ZeroPad2d(0.5)", 'incompatible type "float"'),
 ]
-HEAD = "import numpy as np\nimport weftgrad as wg\nfrom weftgrad import nn\nfrom weftgrad.nn import functional as F\nx = wg.ones(2, 2)\n"
+HEAD = (
+    "import numpy as np\nimport weftgrad as wg\nfrom weftgrad import nn\nfrom weftgrad.nn import functional as F\n"
+    "x = wg.ones(2, 2)\n"
+)
 
 
 def mypy(folder, files):
