@@ -174,7 +174,7 @@ def set_rng_state(new_state: Tensor) -> None:
 
 
 @contextmanager
-def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
+def fork_rng(devices: Sequence[DeviceLike] | None = None, enabled: bool = True) -> Iterator[None]:
     """Restore the state of the default generator when the `with` block ends."""
     saved_state = default_generator._seed, default_generator.offset
     try:
@@ -451,9 +451,10 @@ def _probability(p: float, where: str) -> float:
 
 
 def normal(
-    mean: Any = 0.0, std: Any = 1.0, size: Sequence[int] | None = None, *, generator: Generator | None = None,
-    out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
-    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
+    mean: Tensor | float = 0.0, std: Tensor | float = 1.0, size: Sequence[int] | None = None, *,
+    generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Sample from normal distributions.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, TypedDict
+from types import EllipsisType
+from typing import Any, Literal, SupportsIndex, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -12,20 +13,24 @@ from ..runtime.dtypes import DTypeLike
 from ..runtime.tensor import Tensor
 
 __all__ = [
-    "Array", "FloatOrFloats", "IntOrInts", "Layout", "MemoryFormat", "Number", "Operand", "TensorOptions",
+    "Array", "Dims", "FloatOrFloats", "Index", "IntOrInts", "Layout", "MemoryFormat", "NewTensorOptions", "Number",
+    "Operand", "Sizes", "TensorOptions",
 ]  # fmt: skip
 
 Array: TypeAlias = np.ndarray[Any, Any]
 """A NumPy array of any shape and dtype."""
 
-Layout: TypeAlias = Literal["strided"]
-"""The layout of every tensor, `weftgrad.strided`."""
-
-MemoryFormat: TypeAlias = Literal["contiguous_format", "preserve_format", "channels_last", "channels_last_3d"]
-"""The memory formats of PyTorch, such as `weftgrad.channels_last`."""
-
 Number: TypeAlias = bool | int | float | np.generic
 """A number of Python or NumPy."""
+
+Operand: TypeAlias = Tensor | bool | int | float | np.generic
+"""A tensor or a number: what pointwise functions accept."""
+
+Dims: TypeAlias = int | Sequence[int] | None
+"""One dimension, several, or all of them (None)."""
+
+Sizes: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
+"""An argument of functions that accept sizes as `(2, 3)` and as `2, 3`."""
 
 IntOrInts: TypeAlias = int | Sequence[int]
 """One integer for all dimensions, or one for each."""
@@ -33,8 +38,16 @@ IntOrInts: TypeAlias = int | Sequence[int]
 FloatOrFloats: TypeAlias = float | Sequence[float]
 """One number for all dimensions, or one for each."""
 
-Operand: TypeAlias = Tensor | Number | Array
-"""What pointwise functions accept besides a tensor: numbers and arrays."""
+Index: TypeAlias = (
+    SupportsIndex | slice | EllipsisType | Tensor | Array | np.bool_ | list[Any] | tuple[Any, ...] | range | None
+)
+"""What may stand between the brackets of `x[...]`."""
+
+Layout: TypeAlias = Literal["strided"]
+"""The layout of every tensor, `weftgrad.strided`."""
+
+MemoryFormat: TypeAlias = Literal["contiguous_format", "preserve_format", "channels_last", "channels_last_3d"]
+"""The memory formats of PyTorch, such as `weftgrad.channels_last`."""
 
 
 class TensorOptions(TypedDict):
@@ -42,3 +55,13 @@ class TensorOptions(TypedDict):
 
     device: DeviceLike | None
     dtype: DTypeLike | None
+
+
+class NewTensorOptions(TypedDict, total=False):
+    """Keyword arguments of `Tensor.new_zeros` and its siblings."""
+
+    dtype: DTypeLike | None
+    device: DeviceLike | None
+    layout: Layout | None
+    requires_grad: bool
+    pin_memory: bool

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
-from ..arguments.types import Layout, MemoryFormat
+from ..arguments.types import Layout, MemoryFormat, Number, Operand
 from ..runtime import dtypes, host_data
 from ..runtime.device import DeviceLike, meta
 from ..runtime.device import device as to_device
@@ -97,7 +97,7 @@ def empty_strided(
 
 
 def full(
-    size: Sequence[int], fill_value: Any, *, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    size: Sequence[SupportsIndex], fill_value: Operand, *, out: Tensor | None = None, dtype: DTypeLike | None = None,
     layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
@@ -134,11 +134,11 @@ def full(
     return finalize_output(output, "full", requires_grad, None, layout, pin_memory)
 
 
-def _fill_output(output: Tensor, value: Any, out: Tensor | None) -> Tensor:
+def _fill_output(output: Tensor, value: Operand, out: Tensor | None) -> Tensor:
     return _fill_constant(output, value) if out is None else out.fill_(value)
 
 
-def _fill_constant(output: Tensor, value: Any) -> Tensor:
+def _fill_constant(output: Tensor, value: Operand) -> Tensor:
     if output.meta.numel:
         number = to_dtype_number(value, output.meta.dtype, "full")
         if not getattr(output.meta.device.driver, "opened", True):  # host memory: do not open a driver for a constant
@@ -260,7 +260,7 @@ def empty_like(
 
 
 def full_like(
-    input: Tensor, fill_value: Any, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    input: Tensor, fill_value: Number, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
     device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
@@ -342,7 +342,7 @@ def ones_like(
     return finalize_output(output, "ones_like", requires_grad, None, layout, pin_memory)
 
 
-def scalar_tensor(value: Any, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
+def scalar_tensor(value: Operand, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """Create a 0-d tensor, of the default dtype unless `dtype` is set.
 
     Args:

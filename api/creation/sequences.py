@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.types import Layout
+from ..arguments.types import Array, Layout, Operand
 from ..runtime import dtypes, host_data
 from ..runtime.device import Device, DeviceLike, meta
 from ..runtime.device import device as to_device
@@ -24,7 +24,7 @@ from .options import finalize_output, resolve_dtype_and_device
 __all__ = ["arange", "linspace", "logspace"]
 
 
-def _endpoint(value: Any, where: str, finite: bool = True) -> bool | int | float:
+def _endpoint(value: Operand | Array, where: str, finite: bool = True) -> bool | int | float:
     """Return a Python number, from a number or a tensor or array of one element."""
     number = value.item() if isinstance(value, (Tensor, np.generic, np.ndarray)) else value
     if not isinstance(number, (bool, int, float)) or not (math.isfinite(number) or not finite):
@@ -57,9 +57,9 @@ def _linspace_values(
 
 
 def arange(
-    start: Any = None, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: DTypeLike | None = None,
-    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
-    pin_memory: bool = False,
+    start: Operand | Array | None = None, end: Operand | Array | None = None, step: Operand | Array = 1, *,
+    out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Create the vector `start, start + step, ...` of the values below `end`.
 
@@ -90,24 +90,26 @@ def arange(
     """
     if start is None and end is None:
         raise ArgumentError("arange: takes an end")
-    if end is None or start is None:
-        start, end = 0, start if end is None else end
-    integral = type(start) is type(end) is type(step) is int
+    low: Any = 0 if end is None or start is None else start
+    high: Any = start if end is None else end
+    increment: Any = step
+    integral = type(low) is type(high) is type(increment) is int
     if not integral:
-        start, end, step = (_endpoint(x, "arange") for x in (start, end, step))
-        integral = all(isinstance(x, int) for x in (start, end, step))
+        low, high, increment = (_endpoint(x, "arange") for x in (low, high, increment))
+        integral = all(isinstance(x, int) for x in (low, high, increment))
     target_dtype, target_device = resolve_dtype_and_device(dtype, device, out, dtypes.int64 if integral else None)
     if target_dtype is dtypes.bool_:
         raise UnsupportedDType("arange: counts in integers or floats, not in bool; convert with .bool()")
     if target_dtype is dtypes.int64:
-        start, end, step = int(start), int(end), int(step)
-    if step == 0:
+        low, high, increment = int(low), int(high), int(increment)
+    if increment == 0:
         raise ArgumentError("arange: the step must not be 0")
-    if (end - start) * step < 0:
-        raise ArgumentError(f"arange: steps of {step!r} do not lead from {start!r} to {end!r}")
-    count = -(-(end - start) // step) if target_dtype is dtypes.int64 else math.ceil((end - start) / step)
+    if (high - low) * increment < 0:
+        raise ArgumentError(f"arange: steps of {increment!r} do not lead from {low!r} to {high!r}")
+    span = high - low
+    count = -(-span // increment) if target_dtype is dtypes.int64 else math.ceil(span / increment)
     number_dtype = dtypes.float64 if target_dtype.kind == "f" else dtypes.int64
-    numbers = (to_dtype_number(start, number_dtype, "arange"), to_dtype_number(step, number_dtype, "arange"))
+    numbers = (to_dtype_number(low, number_dtype, "arange"), to_dtype_number(increment, number_dtype, "arange"))
     output = _fill_progression(
         "arange_fill", count, target_dtype, target_device, numbers, lambda i, start, step: start + step * i
     )

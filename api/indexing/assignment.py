@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments.types import Operand
 from ..runtime import views
 from ..runtime.context import current_stream
 from ..runtime.device import Device, meta
@@ -100,7 +101,7 @@ def copy_if_aliased(value: Tensor, target: Tensor) -> Tensor:
     return call(registry["copy"], (value,), (None,)) if value.storage is target.storage else value
 
 
-def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
+def masked_fill_(self: Tensor, mask: Tensor, value: Operand) -> Tensor:
     """Set the elements where `mask` (bool, broadcast) is true to a number or a 0-d tensor, in place."""
     if mask.meta.dtype is not bool_:
         raise DTypeError(f"masked_fill_: the mask must be bool, not {mask.meta.dtype.name}; convert it with .bool()")

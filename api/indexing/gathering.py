@@ -6,11 +6,12 @@ Indices are checked by `bounds.check_bounds`. `scattering` has the functions tha
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 from .._generated import ops
 from ..arguments.aliases import accept_axis, resolve_axis_alias
 from ..arguments.out import copy_to_out
+from ..arguments.types import Operand
 from ..layer_functions.embeddings import embedding as _embedding
 from ..layer_functions.embeddings import embedding_renorm_
 from ..runtime import dtypes, layout, views
@@ -153,7 +154,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 
 
 @accept_axis
-def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+def narrow(input: Tensor, dim: int, start: Tensor | int, length: int) -> Tensor:
     """Return a view of `length` elements of dimension `dim`, from `start` on.
 
     `start` is an int or a 0-d integer tensor, whose value the host waits for.
@@ -252,7 +253,7 @@ def _broadcast_mask(input: Tensor, mask: Tensor, where: str) -> tuple[Tensor, Te
     return tuple(t if t.meta.shape == shape else call(registry["expand"], (t,), (shape,)) for t in (input, mask))  # type: ignore[return-value]
 
 
-def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
     """Return `input` with `value` (a number or 0-d tensor) where `mask` (bool) is true; the shapes broadcast.
 
     Args:

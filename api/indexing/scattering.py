@@ -15,6 +15,7 @@ import numpy as np
 from .._generated import ops
 from ..arguments.aliases import accept_axis
 from ..arguments.out import copy_to_out
+from ..arguments.types import Number, Operand
 from ..runtime import dtypes, layout, views
 from ..runtime.autocast import autocast_operands
 from ..runtime.dispatch import call, call_into
@@ -104,8 +105,9 @@ def _select_scatter_op(src: Any, value: Any, reduce: str | None, where: str) -> 
 
 @accept_axis
 def scatter_(
-    self: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
-) -> Tensor:
+    self: Tensor, dim: int, index: Tensor, src: Operand | None = None, *, value: Number | None = None,
+    reduce: str | None = None,
+) -> Tensor:  # fmt: skip
     """Write `src` in place: `self[i][index[i][j][k]][k] = src[i][j][k]` for 3 dimensions and `dim=1`.
 
     Args:
@@ -136,8 +138,8 @@ def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 @accept_axis
 def scatter(
-    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None,
-    out: Tensor | None = None,
+    input: Tensor, dim: int, index: Tensor, src: Operand | None = None, *, value: Number | None = None,
+    reduce: str | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return a copy of `input` with `src` written at `index`; see `scatter_`.
 
@@ -236,7 +238,7 @@ def _scale_source(source: Tensor, alpha: Any, where: str) -> Tensor:
 
 
 @accept_axis
-def index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+def index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Operand = 1) -> Tensor:
     """Add `alpha` times the slices of `source` to the slices at `index` of `dim`, in place, in index order."""
     return _update_slices_in_place(
         _put_add_at, self, dim, index, _scale_source(source, alpha, "index_add_"), "index_add_"
@@ -251,7 +253,7 @@ def index_copy_(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 
 
 @accept_axis
-def index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def index_fill_(self: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor:
     """Fill the slices at `index` with a number or a 0-d tensor, in place; negative indices count from the end."""
     only_tensors("index_fill_", self, index)
     axis_index = layout.normalize_dim(dim, self.meta.ndim, "index_fill_")
@@ -268,7 +270,7 @@ def index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 
 @accept_axis
 def index_add(
-    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, out: Tensor | None = None
+    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Operand = 1, out: Tensor | None = None
 ) -> Tensor:
     """Return a copy of `input` with the slices of `source` added at `index`; see `index_add_`.
 
@@ -318,7 +320,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: T
 
 
 @accept_axis
-def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor:
     """Return a copy of `input` with the slices at `index` filled with a number; see `index_fill_`.
 
     Args:

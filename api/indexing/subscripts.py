@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
+from ..arguments.types import Index, Operand
 from ..runtime import dtypes, host_data, layout, views
 from ..runtime.context import _local
 from ..runtime.device import Device, Meta, meta
@@ -57,7 +58,7 @@ _MIN_ARRAY_LIST_LENGTH = 32  # a list of this length is always an array, as in P
 # Tensor[...] ----------------------------------------------------------------------------------------------------------
 
 
-def get(tensor: Tensor, item: Any) -> Tensor:
+def get(tensor: Tensor, item: Index) -> Tensor:
     """Return `tensor[item]`. Raises `IndexOutOfRange` with the index, the dimension and its size."""
     if type(item) is int:
         return _select_row(tensor, item)
@@ -71,7 +72,7 @@ def get(tensor: Tensor, item: Any) -> Tensor:
     return call(_take_at, (view, index), (dim, count))
 
 
-def _is_legacy(item: Any) -> bool:
+def _is_legacy(item: Any) -> TypeGuard[list[Any]]:
     """Return True if a list is treated as a tuple: it is short and has sequences, tensors, slices, None or `...`."""
     parts = (list, tuple, Tensor, np.ndarray, slice, type(None), type(Ellipsis))
     if (
@@ -88,7 +89,7 @@ def _is_legacy(item: Any) -> bool:
     return True
 
 
-def set(tensor: Tensor, item: Any, value: Any) -> None:
+def set(tensor: Tensor, item: Index, value: Any) -> None:
     """Do `tensor[item] = value` in place.
 
     `value` (a number, a tensor, or host data) is broadcast and converted. If an index names a position twice, the last
@@ -395,7 +396,7 @@ def _put_slices(tensor: Tensor, items: tuple[Any, ...], value: Any, accumulate: 
         call_into(record, (view, index, copy_if_aliased(source, tensor)), (dim, count), (view,), in_place=True)
 
 
-def index_put_(self: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
+def index_put_(self: Tensor, indices: Sequence[Any], values: Operand, accumulate: bool = False) -> Tensor:
     """Do `self[indices] = values` in place. With `accumulate`, add instead, once for each time a position occurs."""
     items = tuple(indices)
     if _basic_statics(self, items) is None:
@@ -410,7 +411,7 @@ def index_put_(self: Tensor, indices: Sequence[Any], values: Any, accumulate: bo
     return self
 
 
-def index_put(input: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
+def index_put(input: Tensor, indices: Sequence[Any], values: Operand, accumulate: bool = False) -> Tensor:
     """Return a copy of `input` with `values` at `indices`; see `index_put_`."""
     return index_put_(clone(input), indices, values, accumulate)
 

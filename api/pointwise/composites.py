@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 from .. import random
 from .._generated import ops
 from ..arguments.out import copy_to_out
-from ..arguments.types import MemoryFormat
+from ..arguments.types import MemoryFormat, Operand, Sizes
 from ..creation import factories
 from ..creation.options import shape_of
 from ..linear_algebra import products
@@ -176,7 +176,7 @@ def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     return product if out is None else copy_to_out(product, out, "matrix_power")
 
 
-def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
+def float_power(input: Operand, exponent: Operand, *, out: Tensor | None = None) -> Tensor:
     """Return `pow(input, exponent)` computed in float64.
 
     Args:
@@ -258,7 +258,7 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
-def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+def unravel_index(indices: Tensor, shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[Tensor, ...]:
     """Convert row-major positions in a tensor of `shape` to coordinates, like `numpy.unravel_index`.
 
     Args:
@@ -338,7 +338,7 @@ def _view_in_place(name: str) -> Callable[..., Any]:
     return method
 
 
-def resize_(self: Tensor, *sizes: Any, memory_format: MemoryFormat | None = None) -> Tensor:
+def resize_(self: Tensor, *sizes: Sizes, memory_format: MemoryFormat | None = None) -> Tensor:
     """Change this tensor's shape in place. The result is contiguous.
 
     Elements keep their order in memory, starting from the tensor's first element. If the storage is too small, the
@@ -389,7 +389,7 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     return input.as_strided(size, stride, storage_offset)
 
 
-def clamp_(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+def clamp_(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """Call `Tensor.clamp_`."""
     only_tensors("clamp_", input)
     return input.clamp_(min, max)
@@ -404,7 +404,7 @@ def detach_(input: Tensor) -> Tensor:
     return input.detach_()
 
 
-def fill_(input: Tensor, value: Any) -> Tensor:
+def fill_(input: Tensor, value: Operand) -> Tensor:
     """Call `Tensor.fill_`."""
     only_tensors("fill_", input)
     return input.fill_(value)
@@ -422,7 +422,7 @@ def get_device(input: Tensor) -> int:
     return input.get_device()
 
 
-def index_put_(input: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
+def index_put_(input: Tensor, indices: Sequence[Any], values: Operand, accumulate: bool = False) -> Tensor:
     """Call `Tensor.index_put_`."""
     only_tensors("index_put_", input)
     return input.index_put_(indices, values, accumulate)

@@ -6,6 +6,7 @@ They do not read values on the host, and their gradients follow from the ops the
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .._generated import ops
@@ -104,7 +105,7 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     return output if out is None else copy_to_out(output, out, "nextafter")
 
 
-def frexp(input: Tensor, *, out: Any = None) -> FrexpResult:
+def frexp(input: Tensor, *, out: Sequence[Tensor] | None = None) -> FrexpResult:
     """Split numbers into mantissa and exponent: `input = mantissa * 2 ** exponent`.
 
     Mantissas have a magnitude in [0.5, 1); 0, infinities and NaN are their own mantissas, with exponent 0. The result

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, TypeGuard, overload
+
+import numpy as np
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
-from ..arguments.types import MemoryFormat
+from ..arguments.types import MemoryFormat, Operand
 from ..creation.factories import full_like
 from ..runtime import dtypes
 from ..runtime.dispatch import call, call_into
@@ -54,7 +56,7 @@ __all__ = [
 ]
 
 
-def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+def add(input: Operand, other: Operand, *, alpha: Tensor | float = 1, out: Tensor | None = None) -> Tensor:
     """Return `input + alpha * other`, element by element.
 
     Shapes broadcast: a dimension of size 1, or a missing leading one, is repeated to the other operand's size. Dtypes
@@ -81,7 +83,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
     return ops.add(input, other if alpha == 1 else _scale(other, alpha), out=out)
 
 
-def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+def sub(input: Operand, other: Operand, *, alpha: Tensor | float = 1, out: Tensor | None = None) -> Tensor:
     """Return `input - alpha * other`, elementwise. Arguments, results and errors are those of `add`.
 
     Example:
@@ -94,7 +96,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
 subtract = sub
 
 
-def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def rsub(input: Operand, other: Operand, *, alpha: Tensor | float = 1) -> Tensor:
     """Return `other - alpha * input`."""
     return ops.sub(other, input if alpha == 1 else _scale(input, alpha))
 
@@ -103,21 +105,21 @@ def _scale(value: Any, alpha: Any) -> Any:
     return ops.mul(value, alpha) if isinstance(value, Tensor) else value * alpha
 
 
-def add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+def add_(self: Tensor, other: Operand, *, alpha: Tensor | float = 1) -> Tensor:
     """Add `alpha * other` in place."""
     if alpha == 1:
         return ops.add_(self, other)
     if isinstance(other, Tensor):
         return call_into(registry["add_scaled"], (self, other, alpha), (), (self,), in_place=True)
-    return ops.add_(self, other * alpha)
+    return ops.add_(self, _scale(other, alpha))
 
 
-def sub_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+def sub_(self: Tensor, other: Operand, *, alpha: Tensor | float = 1) -> Tensor:
     """Subtract `alpha * other` in place."""
     return ops.sub_(self, other) if alpha == 1 else add_(self, other, alpha=-alpha)
 
 
-def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
+def div(input: Operand, other: Operand, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
     """Return `input / other`, elementwise.
 
     Args:
@@ -152,14 +154,14 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor
 divide = div
 
 
-def div_(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+def div_(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """Divide in place; see `div`."""
     if rounding_mode is None:
         return ops.true_divide_(self, other)
     return self.copy_(div(self, other, rounding_mode=rounding_mode))
 
 
-def polygamma(n: int, input: Any, *, out: Tensor | None = None) -> Tensor:
+def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the n-th derivative of digamma, element by element; n = 0 is digamma itself.
 
     Args:
@@ -193,7 +195,9 @@ def _order(n: Any) -> float:
     return float(n)
 
 
-def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
+def clamp(
+    input: Tensor, min: Operand | None = None, max: Operand | None = None, *, out: Tensor | None = None
+) -> Tensor:
     """Limit each element to [min, max].
 
     Args:
@@ -212,9 +216,9 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
         >>> wg.clamp(wg.tensor([-2.0, 0.5, 3.0]), 0, 1)
         tensor([0.0000, 0.5000, 1.0000])
     """
-    if min is None and max is None:
-        raise ArgumentError("clamp: give min, max or both")
     if min is None:
+        if max is None:
+            raise ArgumentError("clamp: give min, max or both")
         return ops.clamp_max(input, max, out=out)
     return ops.clamp_min(input, min, out=out) if max is None else ops.clamp_both(input, min, max, out=out)
 
@@ -222,11 +226,11 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
 clip = clamp
 
 
-def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
+def clamp_(self: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """Limit the elements to [min, max] in place; see `clamp`."""
-    if min is None and max is None:
-        raise ArgumentError("clamp_: give min, max or both")
     if min is None:
+        if max is None:
+            raise ArgumentError("clamp_: give min, max or both")
         return ops.clamp_max_(self, max)
     return ops.clamp_min_(self, min) if max is None else ops.clamp_both_(self, min, max)
 
@@ -419,7 +423,7 @@ def numel(input: Tensor) -> int:
     return input.meta.numel
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> TypeGuard[Tensor]:
     """Return True if `value` is a Tensor.
 
     Args:
@@ -456,7 +460,7 @@ def is_nonzero(input: Tensor) -> bool:
     return bool(input)
 
 
-def result_type(first: Any, second: Any) -> DType:
+def result_type(first: Operand, second: Operand) -> DType:
     """Return the dtype that arithmetic with two operands (tensors or numbers) promotes to.
 
     Args:
@@ -470,15 +474,16 @@ def result_type(first: Any, second: Any) -> DType:
         >>> wg.result_type(wg.tensor([1]), 1.0)
         weftgrad.float32
     """
+    ranked: list[tuple[DType, int]] = []
     for operand in (first, second):
-        if not isinstance(operand, (Tensor, bool, int, float)):
+        if isinstance(operand, Tensor):
+            ranked.append((operand.meta.dtype, 0 if operand.meta.ndim else 1))
+            continue
+        number = operand.item() if isinstance(operand, np.generic) else operand
+        if not isinstance(number, (bool, int, float)):
             raise ArgumentError(f"result_type: takes tensors and numbers, not {type(operand).__name__}")
-    return dtypes.promote_operands(
-        [
-            (x.meta.dtype, 0 if x.meta.ndim else 1) if isinstance(x, Tensor) else (dtypes.number_dtype(x), 2)
-            for x in (first, second)
-        ]
-    )
+        ranked.append((dtypes.number_dtype(number), 2))
+    return dtypes.promote_operands(ranked)
 
 
 def promote_types(first: DType, second: DType) -> DType:
@@ -520,8 +525,6 @@ class finfo:
     """The limits of a floating dtype."""
 
     def __init__(self, dtype: DTypeLike | None = None):
-        import numpy as np
-
         parsed = dtypes.default_dtype() if dtype is None else dtypes.parse(dtype)
         if parsed.kind != "f":
             raise DTypeError(f"finfo: takes floating dtypes, not {parsed.name}; use iinfo")
@@ -543,8 +546,6 @@ class iinfo:
     """The limits of an integer dtype."""
 
     def __init__(self, dtype: DTypeLike):
-        import numpy as np
-
         parsed = dtypes.parse(dtype)
         if parsed.kind not in "ui":
             raise DTypeError(f"iinfo: takes integer dtypes, not {parsed.name}")
@@ -558,7 +559,7 @@ class iinfo:
 @overload
 def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 @overload
-def where(condition: Tensor, input: Any, other: Any, *, out: Tensor | None = None) -> Tensor: ...
+def where(condition: Tensor, input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor: ...
 def where(
     condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None
 ) -> Tensor | tuple[Tensor, ...]:

@@ -216,7 +216,9 @@ def _unique_outputs(
 # Membership -----------------------------------------------------------------------------------------------------------
 
 
-def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+def isin(
+    elements: Tensor | float, test_elements: Tensor | float, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
     """Return a bool tensor: whether each of `elements` is in `test_elements`.
 
     Elements are compared in the promoted dtype; NaN equals nothing.
@@ -250,7 +252,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     return ops.ne(queries, nearest) if invert else ops.eq(queries, nearest)
 
 
-def _to_tensor(value: Any, dtype: dtypes.DType, like: Tensor) -> Tensor:
+def _to_tensor(value: Any, dtype: dtypes.DType, like: Any) -> Tensor:
     if isinstance(value, Tensor):
         return _to_dtype(value, dtype)
     return factories.full((), value, dtype=dtype, device=like.meta.device)
@@ -260,8 +262,8 @@ def _to_tensor(value: Any, dtype: dtypes.DType, like: Tensor) -> Tensor:
 
 
 def searchsorted(
-    sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
-    sorter: Tensor | None = None, out: Tensor | None = None,
+    sorted_sequence: Tensor, input: Tensor | float, *, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the insertion positions of values in a sorted sequence: the number of elements smaller than the value.
 
@@ -309,8 +311,9 @@ def searchsorted(
 
 
 def bucketize(
-    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None
-) -> Tensor:
+    input: Tensor | float, boundaries: Tensor, *, out_int32: bool = False, right: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Return the index of the interval between `boundaries` (a sorted vector) that each element falls into.
 
     This is `searchsorted` with its two arguments swapped.
@@ -496,7 +499,7 @@ class Histogram(NamedTuple):
 
 def histogram(
     input: Tensor, bins: int | Tensor = 100, *, range: Sequence[float] | None = None, weight: Tensor | None = None,
-    density: bool = False, out: Any = None,
+    density: bool = False, out: Sequence[Tensor] | None = None,
 ) -> Histogram:  # fmt: skip
     """Return a histogram and its bin edges. The last bin includes its upper edge.
 

@@ -6,6 +6,7 @@ Tensor.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .._generated import ops
@@ -153,7 +154,9 @@ def _in_place(where: str, input: Tensor, dim: int | None, dtype: DTypeLike | Non
     return call_into(registry[where], (input,), (dim, False, input_dtype), (input,), in_place=True)
 
 
-def cummax(input: Tensor, dim: int | None = None, *, out: Any = None, axis: int | None = None) -> CummaxResult:
+def cummax(
+    input: Tensor, dim: int | None = None, *, out: Sequence[Tensor] | None = None, axis: int | None = None
+) -> CummaxResult:
     """Return the cumulative maximum along `dim` and its int64 indices, both in the shape of `input`.
 
     NaN is larger than every number. Of equal elements, and of several NaN, the index is that of the last one. Gradients
@@ -176,7 +179,9 @@ def cummax(input: Tensor, dim: int | None = None, *, out: Any = None, axis: int 
     return CummaxResult(*_cumulative_extremum("cummax", input, dim, out, axis))
 
 
-def cummin(input: Tensor, dim: int | None = None, *, out: Any = None, axis: int | None = None) -> CumminResult:
+def cummin(
+    input: Tensor, dim: int | None = None, *, out: Sequence[Tensor] | None = None, axis: int | None = None
+) -> CumminResult:
     """Return the cumulative minimum along `dim` and its int64 indices; NaN is smaller than every number.
 
     See `cummax`.

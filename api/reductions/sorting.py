@@ -60,8 +60,8 @@ def _detach(tensor: Tensor) -> Tensor:
 
 
 def sort(
-    input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None, out: Any = None,
-    axis: int | None = None,
+    input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None,
+    out: Sequence[Tensor] | None = None, axis: int | None = None,
 ) -> Ordered:  # fmt: skip
     """Sort along `dim`. NaN is greater than every number.
 
@@ -136,8 +136,8 @@ def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def topk(
-    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None,
-    axis: int | None = None,
+    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *,
+    out: Sequence[Tensor] | None = None, axis: int | None = None,
 ) -> Ordered:  # fmt: skip
     """Return the `k` largest or smallest elements along `dim`, sorted. Of equal elements the first ones are chosen.
 
@@ -214,8 +214,8 @@ def _reject_bool(input: Tensor, where: str) -> None:
 
 
 def kthvalue(
-    input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Any = None, axis: int | None = None,
-    keepdims: bool | None = None,
+    input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Sequence[Tensor] | None = None,
+    axis: int | None = None, keepdims: bool | None = None,
 ) -> Ordered:  # fmt: skip
     """Return the `k`-th smallest element along `dim` (k = 1: the smallest) and its int64 index.
 
@@ -421,8 +421,8 @@ def nanmedian(
 
 
 def mode(
-    input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = None, axis: int | None = None,
-    keepdims: bool | None = None,
+    input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Sequence[Tensor] | None = None,
+    axis: int | None = None, keepdims: bool | None = None,
 ) -> Ordered:  # fmt: skip
     """Return the most frequent element along `dim` (the smallest of several), and the index of its last occurrence.
 
@@ -472,7 +472,7 @@ def mode(
 
 
 def quantile(
-    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear",
+    input: Tensor, q: Tensor | float, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear",
     out: Tensor | None = None, axis: int | None = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the q-quantiles along `dim`: the values at rank q * (n - 1) of n sorted elements.
@@ -499,7 +499,7 @@ def quantile(
 
 
 def nanquantile(
-    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear",
+    input: Tensor, q: Tensor | float, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear",
     out: Tensor | None = None, axis: int | None = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the quantiles of the elements that are not NaN; NaN where all are. See `quantile`.

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, overload
 from .._generated import ops
 from ..arguments.aliases import REQUIRED, resolve_axis_aliases
 from ..arguments.out import copy_to_out
+from ..arguments.types import Dims
 from ..runtime import dtypes, layout, views
 from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, DTypeError
@@ -164,8 +165,8 @@ def _store_pair(results: Any, out: Any, where: str) -> Any:
 
 
 def aminmax(
-    input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None, axis: int | None = None,
-    keepdims: bool | None = None,
+    input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Sequence[Tensor] | None = None,
+    axis: int | None = None, keepdims: bool | None = None,
 ) -> AminmaxResult:  # fmt: skip
     """Return `(min, max)`: the smallest and the largest element, of the whole tensor or along `dim`.
 
@@ -190,8 +191,8 @@ def aminmax(
 
 
 def var(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
-    correction: float | None = None, out: Tensor | None = None, axis: Any = None, keepdims: bool | None = None,
+    input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None, out: Tensor | None = None, axis: Dims = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the variance along `dim`: the sum of squared deviations from the mean, divided by n - correction.
 
@@ -218,8 +219,8 @@ def var(
 
 
 def std(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
-    correction: float | None = None, out: Tensor | None = None, axis: Any = None, keepdims: bool | None = None,
+    input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None, out: Tensor | None = None, axis: Dims = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the standard deviation along `dim`: the square root of `var`.
 
@@ -247,8 +248,8 @@ def std(
 
 
 def var_mean(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
-    correction: float | None = None, axis: Any = None, keepdims: bool | None = None,
+    input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None, axis: Dims = None, keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return variance and mean along `dim`; see `var`.
 
@@ -274,8 +275,8 @@ def var_mean(
 
 
 def std_mean(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
-    correction: float | None = None, axis: Any = None, keepdims: bool | None = None,
+    input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None, axis: Dims = None, keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return standard deviation and mean along `dim`; see `var`.
 
@@ -365,7 +366,7 @@ def _logsumexp(input: Tensor, dim: Any, keepdim: bool) -> Tensor:
 
 
 def norm(
-    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Tensor | None = None,
+    input: Tensor, p: float | str | None = "fro", dim: Dims = None, keepdim: bool = False, out: Tensor | None = None,
     dtype: DTypeLike | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the p-norm along `dim`, after converting to `dtype`.

@@ -197,7 +197,7 @@ def _split_at(input: Tensor, split_spec: Any, dim: int, min_ndim: int, name: str
     return tensor_split(input, split_spec, dim)
 
 
-def hsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
+def hsplit(input: Tensor, indices_or_sections: int | Sequence[int] | Tensor) -> Pieces:
     """Split along dimension 1 (dimension 0 of a vector) with `tensor_split`.
 
     A number of pieces must divide the size.
@@ -216,7 +216,7 @@ def hsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
     return _split_at(input, indices_or_sections, 0 if input.meta.ndim == 1 else 1, 1, "hsplit")
 
 
-def vsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
+def vsplit(input: Tensor, indices_or_sections: int | Sequence[int] | Tensor) -> Pieces:
     """Split along dimension 0 with `tensor_split`; a number of pieces must divide the size.
 
     Args:
@@ -233,7 +233,7 @@ def vsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
     return _split_at(input, indices_or_sections, 0, 2, "vsplit")
 
 
-def dsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
+def dsplit(input: Tensor, indices_or_sections: int | Sequence[int] | Tensor) -> Pieces:
     """Split along dimension 2 with `tensor_split`; a number of pieces must divide the size.
 
     Args:

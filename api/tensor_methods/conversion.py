@@ -5,12 +5,12 @@ from __future__ import annotations
 import builtins
 import copy
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, overload
 
 import numpy as np
 
 from .. import autograd
-from ..arguments.types import MemoryFormat
+from ..arguments.types import Array, Index, MemoryFormat, NewTensorOptions, Operand, Sizes
 from ..indexing import subscripts
 from ..runtime import dtypes, host_data
 from ..runtime.autograd import inplace
@@ -58,23 +58,24 @@ class Conversions(TensorBase):
         """
         return call(registry["copy"], (self,), (None,))
 
-    def copy_(self, source: Any, non_blocking: bool = False) -> Tensor:
+    def copy_(self, source: Operand, non_blocking: bool = False) -> Tensor:
         """Copy `source`, a tensor or a number, into this tensor; it is broadcast and converted."""
         if not isinstance(source, Tensor):
             return call_into(registry["fill"], (self, source), (), (self,), in_place=True)
-        if source.meta.device is not self.meta.device:
-            source = _transfer(source, self.meta.device)
-        if source.meta.shape != self.meta.shape:
-            source = call(registry["expand"], (source,), (self.meta.shape,))
+        operand: Tensor = source
+        if operand.meta.device is not self.meta.device:
+            operand = _transfer(operand, self.meta.device)
+        if operand.meta.shape != self.meta.shape:
+            operand = call(registry["expand"], (operand,), (self.meta.shape,))
         if not self.meta.numel:
             return self
-        if source.storage is self.storage and source.start == self.start and source.meta is self.meta:
+        if operand.storage is self.storage and operand.start == self.start and operand.meta is self.meta:
             if is_recorded(self):
                 inplace.check(registry["copy"], self)
             return self
-        return call_into(registry["copy"], (source,), (None,), (self,), in_place=True)
+        return call_into(registry["copy"], (operand,), (None,), (self,), in_place=True)
 
-    def fill_(self, value: Any) -> Tensor:
+    def fill_(self, value: Operand) -> Tensor:
         """Set every element to a number or a 0-d tensor, whose gradient is the sum of this tensor's gradient.
 
         Args:
@@ -87,7 +88,7 @@ class Conversions(TensorBase):
             >>> wg.empty(2).fill_(3)
             tensor([3., 3.])
         """
-        if is_recorded(value):
+        if isinstance(value, Tensor) and is_recorded(value):
             if value.meta.ndim:
                 raise ShapeError(f"fill_: takes a number or a tensor without dimensions, not shape {list(value.shape)}")
             return self.copy_(value)
@@ -371,7 +372,7 @@ class Conversions(TensorBase):
         """
         return self.to(dtype=dtypes.bool_)
 
-    def numpy(self, *, force: builtins.bool = False) -> np.ndarray[Any, Any]:
+    def numpy(self, *, force: builtins.bool = False) -> Array:
         """Return a NumPy array that shares the memory; see `host_data.to_numpy`."""
         return host_data.to_numpy(self, force=force)
 
@@ -410,7 +411,7 @@ class Conversions(TensorBase):
 
         return build(args, self.meta.dtype, self.meta.device if device is None else device)
 
-    def new_tensor(self, data: Any, **options: Any) -> Tensor:
+    def new_tensor(self, data: Any, **options: Unpack[NewTensorOptions]) -> Tensor:
         """Create a tensor from `data` with this tensor's dtype and device.
 
         Args:
@@ -428,7 +429,7 @@ class Conversions(TensorBase):
 
         return tensor(data, **_options_like(self, options))
 
-    def new_zeros(self, *size: Any, **options: Any) -> Tensor:
+    def new_zeros(self, *size: Sizes, **options: Unpack[NewTensorOptions]) -> Tensor:
         """Create zeros with this tensor's dtype and device.
 
         Args:
@@ -446,7 +447,7 @@ class Conversions(TensorBase):
 
         return zeros(*size, **_options_like(self, options))
 
-    def new_ones(self, *size: Any, **options: Any) -> Tensor:
+    def new_ones(self, *size: Sizes, **options: Unpack[NewTensorOptions]) -> Tensor:
         """Create ones with this tensor's dtype and device.
 
         Args:
@@ -464,7 +465,9 @@ class Conversions(TensorBase):
 
         return ones(*size, **_options_like(self, options))
 
-    def new_full(self, size: Sequence[Any], fill_value: Any, **options: Any) -> Tensor:
+    def new_full(
+        self, size: Sequence[SupportsIndex], fill_value: Operand, **options: Unpack[NewTensorOptions]
+    ) -> Tensor:
         """Create a tensor filled with `fill_value`, with this tensor's dtype and device.
 
         Args:
@@ -483,7 +486,7 @@ class Conversions(TensorBase):
 
         return full(size, fill_value, **_options_like(self, options))
 
-    def new_empty(self, *size: Any, **options: Any) -> Tensor:
+    def new_empty(self, *size: Sizes, **options: Unpack[NewTensorOptions]) -> Tensor:
         """Create an uninitialised tensor with this tensor's dtype and device.
 
         Args:
@@ -546,14 +549,14 @@ class Conversions(TensorBase):
             raise ArgumentError("only integer tensors of one element can be used as an index")
         return builtins.int(self.item())
 
-    def __contains__(self, item: Any) -> builtins.bool:
+    def __contains__(self, item: Operand) -> builtins.bool:
         if not isinstance(item, (Tensor, int, float, np.generic)):
             raise DomainError(f"in: a tensor has numbers in it, and can be asked for tensors of them; not {item!r}")
         return builtins.bool((self == item).any())
 
     __array_priority__ = 1000  # NumPy then leaves mixed operators to Tensor
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         array = host_data.to_numpy(self)
         return array if dtype is None else array.astype(dtype)
 
@@ -589,10 +592,10 @@ class Conversions(TensorBase):
         reduced = _unpickle, (type(self), array, self.meta.dtype, str(self.meta.device), self.needs)
         return (*reduced, self.__dict__) if self.__dict__ else reduced  # and the attributes that the user has set
 
-    def __getitem__(self, item: Any) -> Tensor:
+    def __getitem__(self, item: Index) -> Tensor:
         return subscripts.get(self, item)
 
-    def __setitem__(self, item: Any, value: Any) -> None:
+    def __setitem__(self, item: Index, value: Any) -> None:
         subscripts.set(self, item, value)
 
     def __delitem__(self, item: Any) -> None:
@@ -607,12 +610,12 @@ class Conversions(TensorBase):
             self.storage.block.pool.record_stream(self.storage.block, stream.record_event())
 
 
-def _options_like(tensor: Tensor, options: dict[str, Any]) -> dict[str, Any]:
+def _options_like(tensor: Tensor, options: NewTensorOptions) -> dict[str, Any]:
     """Return the options of a function that creates tensors, with the dtype and device of `tensor` as defaults."""
-    return {"dtype": tensor.meta.dtype, "device": tensor.meta.device} | options
+    return {"dtype": tensor.meta.dtype, "device": tensor.meta.device, **options}
 
 
-def _transfer(source: Any, target: Device) -> Any:
+def _transfer(source: Tensor, target: Device) -> Tensor:
     """Copy `source` to another device; gradients are copied back."""
     if is_recorded(source):
         return _Transfer.apply(source, target)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from .. import autograd
 from ..arguments.aliases import resolve_axis_alias
-from ..arguments.types import Layout, MemoryFormat
+from ..arguments.types import Layout, MemoryFormat, Sizes
 from ..runtime import views
 from ..runtime.autograd.inplace import Retained
 from ..runtime.autograd.node import Node
@@ -293,7 +293,7 @@ class _Methods(TensorBase):
         """
         return call(registry["view"], (self,), (other.meta.shape,))
 
-    def sum_to_size(self, *size: Any) -> Tensor:
+    def sum_to_size(self, *size: Sizes) -> Tensor:
         """Sum over the dimensions along which `size` broadcasts to this shape. Raises `ShapeError` if it does not."""
         target_shape = _sizes(size)
         padded = (1,) * (self.meta.ndim - len(target_shape)) + target_shape
@@ -303,7 +303,7 @@ class _Methods(TensorBase):
             raise ShapeError(f"sum_to_size: {list(target_shape)} does not broadcast to {list(self.meta.shape)}")
         return sum_to(self, target_shape)
 
-    def reshape(self, *shape: Any) -> Tensor:
+    def reshape(self, *shape: Sizes) -> Tensor:
         """Return the elements in another shape: a view where strides allow it, else a copy.
 
         Args:
@@ -368,7 +368,7 @@ class _Methods(TensorBase):
         split_sizes = infer_shape(tuple(sizes), shape[axis], "unflatten")
         return call(registry["view"], (self,), ((*shape[:axis], *split_sizes, *shape[axis + 1 :]),))
 
-    def permute(self, *dims: Any) -> Tensor:
+    def permute(self, *dims: Sizes) -> Tensor:
         """Return a view with the dimensions in another order.
 
         Args:
@@ -383,7 +383,7 @@ class _Methods(TensorBase):
         """
         return call(registry["permute"], (self,), (_sizes(dims),))
 
-    def expand(self, *sizes: Any) -> Tensor:
+    def expand(self, *sizes: Sizes) -> Tensor:
         """Return a view with dimensions of size 1 expanded; -1 keeps a size.
 
         Args:
