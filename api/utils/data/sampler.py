@@ -7,8 +7,8 @@ machine, but not the order that PyTorch draws from the same seed.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import Any, Generic
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ...random import Generator, default_generator, multinomial, philox, randper
 from ...runtime import dtypes, host_data
 from ...runtime.errors import ArgumentError, ShapeError
 from ...runtime.tensor import Tensor
+from .dataset import T_co
 
 __all__ = [
     "BatchSampler", "RandomSampler", "Sampler", "SequentialSampler", "SubsetRandomSampler", "WeightedRandomSampler",
@@ -33,23 +34,20 @@ def _permutation(count: int, generator: Generator | None) -> list[int]:
     return randperm(count, generator=generator, device="cpu").tolist()
 
 
-class Sampler:
+class Sampler(Generic[T_co]):
     """The base of samplers: define `__iter__()`, which yields indices, and `__len__()` if it is known."""
 
     def __init__(self, data_source: Any = None):
         pass
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(f"{type(self).__name__} defines no __iter__()")
 
-    def __class_getitem__(cls, item: Any) -> Any:
-        return cls
 
-
-class SequentialSampler(Sampler):
+class SequentialSampler(Sampler[int]):
     """All indices in order: 0, 1, 2, …."""
 
-    def __init__(self, data_source: Any):
+    def __init__(self, data_source: Sized):
         self.data_source = data_source
 
     def __iter__(self) -> Iterator[int]:
@@ -59,7 +57,7 @@ class SequentialSampler(Sampler):
         return len(self.data_source)
 
 
-class RandomSampler(Sampler):
+class RandomSampler(Sampler[int]):
     """All samples in random order, or `num_samples` of them, drawn with or without `replacement`.
 
     Without a generator, the default generator draws one seed for the whole order when iteration begins. So other
@@ -68,7 +66,7 @@ class RandomSampler(Sampler):
 
     def __init__(
         self,
-        data_source: Any,
+        data_source: Sized,
         replacement: bool = False,
         num_samples: int | None = None,
         generator: Generator | None = None,
@@ -108,7 +106,7 @@ class RandomSampler(Sampler):
         return self.num_samples
 
 
-class SubsetRandomSampler(Sampler):
+class SubsetRandomSampler(Sampler[int]):
     """The given indices in random order."""
 
     def __init__(self, indices: Sequence[int], generator: Generator | None = None):
@@ -123,7 +121,7 @@ class SubsetRandomSampler(Sampler):
         return len(self.indices)
 
 
-class WeightedRandomSampler(Sampler):
+class WeightedRandomSampler(Sampler[int]):
     """Draws `num_samples` indices from 0 to len(weights) - 1, with probabilities proportional to `weights`.
 
     weights: nonnegative numbers, stored as float64. Without `replacement`, no index is drawn twice, and `ArgumentError`
@@ -156,7 +154,7 @@ class WeightedRandomSampler(Sampler):
         return self.num_samples
 
 
-class BatchSampler(Sampler):
+class BatchSampler(Sampler[list[Any]]):
     """Groups the indices of another sampler into lists of `batch_size`. `drop_last` leaves out a shorter last one."""
 
     def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool):
