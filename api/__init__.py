@@ -130,7 +130,8 @@ globals().update({k: v for k, v in _namespaces["torch"].items() if k not in glob
 bool = _bool
 half, float, double = float16, float32, float64
 short, int, long = int16, int32, int64
-dtype, device = DType, Device
+dtype: _typing.TypeAlias = DType
+device: _typing.TypeAlias = Device
 adaptive_max_pool1d = _adaptive_max_pool1d
 strided: _typing.Final = "strided"
 contiguous_format: _typing.Final = "contiguous_format"

@@ -275,8 +275,8 @@ class _FileMemory:
 
 
 def load(
-    f: str | os.PathLike[str] | BinaryIO, map_location: Any = None, pickle_module: Any = None, *,
-    weights_only: bool = True, mmap: bool = False, **_: Any,
+    f: str | os.PathLike[str] | BinaryIO, map_location: DeviceLike | dict[str, str] | Callable[..., Any] | None = None,
+    pickle_module: Any = None, *, weights_only: bool = True, mmap: bool = False, **_: Any,
 ) -> Any:  # fmt: skip
     """Read an object that `save` wrote.
 

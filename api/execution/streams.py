@@ -112,7 +112,7 @@ class Event:
         return float(self._event.elapsed_time(end_event._event))
 
 
-def stream(stream: Stream | None) -> AbstractContextManager[Any]:
+def stream(stream: Stream | None) -> AbstractContextManager[object]:
     """Return a context manager that makes `stream` the current stream: `with wg.stream(s):`.
 
     Args:

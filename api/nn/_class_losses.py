@@ -83,7 +83,7 @@ _GATHER_AUTOCAST = OpRecord(
 )  # `gather` itself keeps dtypes; under autocast, nll_loss runs in float32
 
 
-def _negated_target_elements(input: Tensor, target: Tensor, dim: int, ignore_index: int, all_count: bool) -> Any:
+def _negated_target_elements(input: Tensor, target: Tensor, dim: int, ignore_index: int, all_count: bool) -> Tensor:
     """Return minus the element of `input` at each target; 0 for ignored targets.
 
     `gather` reads 0 at an index outside the tensor and passes no gradient there. So the usual ignore_index needs no
@@ -99,7 +99,7 @@ def _negated_target_elements(input: Tensor, target: Tensor, dim: int, ignore_ind
     return _ops.neg(target_elements.squeeze(dim))
 
 
-def _target_weights(weight: Tensor, target: Tensor, ignore_index: int) -> Any:
+def _target_weights(weight: Tensor, target: Tensor, ignore_index: int) -> Tensor:
     """Return the weight of each target's class; 0 for ignored targets."""
     is_counted = _ops.ne(target, ignore_index)
     class_indices = _ops.where(is_counted, target, 0)
@@ -107,8 +107,8 @@ def _target_weights(weight: Tensor, target: Tensor, ignore_index: int) -> Any:
 
 
 def nll_loss(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None, ignore_index: int = -100,
-    reduce: Any = None, reduction: str = "mean",
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """Compute minus the log-probability of the target class.
 
@@ -142,8 +142,8 @@ def nll_loss(
 
 
 def cross_entropy(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None, ignore_index: int = -100,
-    reduce: Any = None, reduction: str = "mean", label_smoothing: float = 0.0,
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean", label_smoothing: float = 0.0,
 ) -> Tensor:  # fmt: skip
     """Compute the cross-entropy of logits: minus their log-softmax at the target class.
 

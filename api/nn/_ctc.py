@@ -27,8 +27,8 @@ _OP_NAME = "ctc_loss"
 
 
 def ctc_loss(
-    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
-    reduction: str = "mean", zero_infinity: bool = False,
+    log_probs: Tensor, targets: Tensor, input_lengths: Tensor | Sequence[int], target_lengths: Tensor | Sequence[int],
+    blank: int = 0, reduction: str = "mean", zero_infinity: bool = False,
 ) -> Tensor:  # fmt: skip
     """Compute minus the log-probability of the labels, summed over all alignments (Graves et al. 2006).
 
@@ -98,7 +98,7 @@ def ctc_loss(
     return reduce_losses(losses, reduction, _OP_NAME)
 
 
-def _as_length_array(lengths: Any, batch_size: int, name: str, max_length: int | None = None) -> Any:
+def _as_length_array(lengths: Any, batch_size: int, name: str, max_length: int | None = None) -> np.ndarray[Any, Any]:
     """Return lengths as an int64 array on the host. Raise `ShapeError` if their number or a value does not fit."""
     if isinstance(lengths, Tensor):
         if lengths.meta.dtype.kind not in "iu":

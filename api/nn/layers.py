@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ..creation.factories import empty
@@ -84,7 +85,7 @@ class Unflatten(Module):
         weftgrad.Size([5, 2, 3])
     """
 
-    def __init__(self, dim: int, unflattened_size: Any):
+    def __init__(self, dim: int, unflattened_size: Sequence[int]):
         super().__init__()
         self.dim = dim
         sizes = unflattened_size if isinstance(unflattened_size, (tuple, list)) else (unflattened_size,)

@@ -11,6 +11,7 @@ from ..runtime import dtypes
 from ..runtime.device import DeviceLike
 from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, DomainError, ShapeError
+from ..runtime.tensor import Tensor
 from .batch_normalization import (
     BatchNorm1d,
     BatchNorm2d,
@@ -113,7 +114,7 @@ class LazyLinear(LazyModuleMixin, Linear):
         if self.in_features:
             super().reset_parameters()
 
-    def initialize_parameters(self, input: Any) -> None:
+    def initialize_parameters(self, input: Tensor) -> None:
         """Set `in_features` from `input`."""
         if self.has_uninitialized_params():
             self.in_features = input.meta.shape[-1]
@@ -143,7 +144,7 @@ class _LazyConvolution(LazyModuleMixin):
         if self.in_channels:
             super().reset_parameters()
 
-    def initialize_parameters(self, input: Any, *args: Any, **kwargs: Any) -> None:
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
         """Set `in_channels` from `input` of shape `(N, C, ...)` or `(C, ...)`."""
         weight = self.weight
         if not self.has_uninitialized_params():
@@ -304,7 +305,7 @@ class _LazyNorm(LazyModuleMixin, _ChannelNorm):
         if self.num_features:
             super().reset_parameters()
 
-    def initialize_parameters(self, input: Any) -> None:
+    def initialize_parameters(self, input: Tensor) -> None:
         """Set `num_features` from `input` of shape `(N, C, ...)`."""
         if self.has_uninitialized_params():
             self.num_features = input.meta.shape[1]

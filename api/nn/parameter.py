@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..runtime import dtypes
-from ..runtime.device import DeviceLike
+from ..runtime.device import Device, DeviceLike
 from ..runtime.device import device as to_device
-from ..runtime.dtypes import DTypeLike
+from ..runtime.dtypes import DType, DTypeLike
 from ..runtime.errors import DomainError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
@@ -27,7 +28,7 @@ class Parameter(Tensor):
         True
     """
 
-    def __init__(self, data: Any = None, requires_grad: bool = True):
+    def __init__(self, data: Tensor | None = None, requires_grad: bool = True):
         if data is None:
             from ..creation.factories import empty
 
@@ -51,7 +52,7 @@ class Buffer(Tensor):
 
     persistent = True
 
-    def __init__(self, data: Any = None, *, persistent: bool = True):
+    def __init__(self, data: Tensor | None = None, *, persistent: bool = True):
         if data is None:
             from ..creation.factories import empty
 
@@ -86,12 +87,12 @@ class _Uninitialized:
         """Ignore the value: `materialize` sets the layout."""
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         """The dtype that the tensor will have."""
         return self._placeholder.meta.dtype
 
     @property
-    def device(self) -> Any:
+    def device(self) -> Device:
         """The device that the tensor will be on."""
         return self._placeholder.meta.device
 
@@ -100,7 +101,9 @@ class _Uninitialized:
         """Unknown: raises `DomainError`, which is a `RuntimeError` and a `ValueError`."""
         return self.meta.shape
 
-    def materialize(self, shape: Any, device: DeviceLike | None = None, dtype: DTypeLike | None = None) -> None:
+    def materialize(
+        self, shape: Sequence[int], device: DeviceLike | None = None, dtype: DTypeLike | None = None
+    ) -> None:
         """Become a `Parameter` (or `Buffer`) of `shape` with uninitialized memory.
 
         Args:
@@ -172,6 +175,6 @@ def _rebuild_lazy(cls: Any, dtype: DTypeLike, device: str, needs: bool) -> Any:
     return cls(needs, to_device(device), dtypes.parse(dtype))
 
 
-def is_lazy(tensor: Any) -> bool:
+def is_lazy(tensor: object) -> bool:
     """Return whether the tensor's shape is still unknown."""
     return isinstance(tensor, _Uninitialized)

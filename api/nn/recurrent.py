@@ -211,11 +211,11 @@ class RNNBase(Module):
         """Return the number of features of each state."""
         return [self.hidden_size]
 
-    def _as_hidden(self, states: list[Tensor]) -> Any:
+    def _as_hidden(self, states: list[Tensor]) -> Tensor:
         """Return the states as `forward` takes and returns them: one tensor, or a tuple for an LSTM."""
         return states[0]
 
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+    def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
         """Run the network.
 
         Args:
@@ -235,7 +235,7 @@ class RNNBase(Module):
         is_packed = isinstance(input, PackedSequence)
         sort_order = inverse_order = batch_sizes = None
         is_single = False
-        if is_packed:
+        if isinstance(input, PackedSequence):
             x, batch_sizes, sort_order, inverse_order = input
         else:
             only_tensors(self._get_name(), input)

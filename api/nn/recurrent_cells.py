@@ -145,7 +145,7 @@ class LSTMCell(RNNCellBase):
     ):  # fmt: skip
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
-    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """Return (h', c'), each of shape `(batch, hidden_size)` or `(hidden_size,)`.
 
         Args:

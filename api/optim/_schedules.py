@@ -34,7 +34,7 @@ class MissingInitialRate(WeftgradError, KeyError):
         return str(self.args[0])
 
 
-def check_optimizer(optimizer: Any) -> None:
+def check_optimizer(optimizer: Optimizer) -> None:
     """Raise `ArgumentError` if `optimizer` is not an `Optimizer`."""
     if not isinstance(optimizer, Optimizer):
         raise ArgumentError(f"a schedule is for an Optimizer, not {type(optimizer).__name__}")

@@ -12,7 +12,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -95,6 +95,12 @@ def _with_step_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+_Loss = TypeVar("_Loss")
+
+Params: TypeAlias = Iterable[Tensor | dict[str, Any] | tuple[str, Tensor]]
+"""What optimizers accept: parameters, pairs of name and parameter, or groups with options of their own."""
+
+
 class Optimizer:
     """Base class of optimizers.
 
@@ -133,14 +139,14 @@ class Optimizer:
         if "step" in cls.__dict__:
             cls.step = _with_step_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
 
-    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]):
+    def __init__(self, params: Params, defaults: dict[str, Any]):
         self.defaults = defaults
         self._init_private_fields()
         if isinstance(params, Tensor):
             raise ArgumentError(f"{type(self).__name__}: takes an iterable of parameters, not a tensor")
         self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
-        groups = list(params)
+        groups: list[Any] = list(params)
         if not groups:
             raise ArgumentError(f"{type(self).__name__}: got no parameters (an empty list)")
         if not isinstance(groups[0], dict):
@@ -233,6 +239,10 @@ class Optimizer:
 
     # stepping
 
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], _Loss]) -> _Loss: ...
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient.
 
@@ -258,7 +268,7 @@ class Optimizer:
                     self._step_group(position, group, params, grads)
         return loss
 
-    def _step_group(self, position: int, group: dict[str, Any], params: list[Any], grads: list[Tensor]) -> None:
+    def _step_group(self, position: int, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         if self._counts and params[0].meta.device.type == "cuda":
             self._check_capture(params[0])
         states = self._states(group, params)
@@ -351,10 +361,10 @@ class Optimizer:
                 "of this step; call step outside of the graph, or capture SGD"
             )
 
-    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         """Fill the empty `state` of a parameter."""
 
-    def count_step(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
+    def count_step(self, group: dict[str, Any], params: list[Tensor], states: list[dict[str, Any]]) -> list[Any]:
         """Count a step in each state and return one key per parameter.
 
         Parameters with equal keys are updated by one kernel launch; `kernel_arguments` receives the key. By default the

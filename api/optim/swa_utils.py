@@ -20,6 +20,7 @@ from ..runtime.device import DeviceLike
 from ..runtime.errors import ArgumentError
 from ..tensor_methods import multi_tensor
 from .lr_scheduler import LRScheduler
+from .optimizer import Optimizer
 
 __all__ = [
     "SWALR",
@@ -211,7 +212,7 @@ class SWALR(LRScheduler):
 
     def __init__(
         self,
-        optimizer: Any,
+        optimizer: Optimizer,
         swa_lr: float | Sequence[float],
         anneal_epochs: int = 10,
         anneal_strategy: str = "cos",

@@ -12,6 +12,7 @@ from ...creation.factories import eye, zeros
 from ...random import randn
 from ...runtime import host_data
 from ...runtime.errors import NotSupported, ShapeError
+from ...runtime.tensor import Tensor
 from ...shape.joining import cat
 from ..module import Module
 
@@ -28,14 +29,14 @@ class Orthogonal(Module):
     (Lezcano-Casado 2019, arXiv 1909.09501).
     """
 
-    def __init__(self, weight: Any, orthogonal_map: str, use_trivialization: bool = True):
+    def __init__(self, weight: Tensor, orthogonal_map: str, use_trivialization: bool = True):
         super().__init__()
         self.shape = tuple(weight.meta.shape)
         self.orthogonal_map = orthogonal_map
         if use_trivialization:
             self.register_buffer("base", None)
 
-    def forward(self, X: Any) -> Any:
+    def forward(self, X: Tensor) -> Tensor:
         is_wide = X.meta.shape[-2] < X.meta.shape[-1]
         X = X.mT if is_wide else X
         Q = _householder(X) if self.orthogonal_map == "householder" else self._map_skew_part(X)
@@ -54,7 +55,7 @@ class Orthogonal(Module):
         identity = _match_layout(eye(n), A)
         return _solve_by_newton(ops.sub(identity, A * 0.5), ops.add(identity, A * 0.5))[..., :k]
 
-    def right_inverse(self, Q: Any) -> Any:
+    def right_inverse(self, Q: Tensor) -> Tensor:
         """Return an X whose image is `Q`.
 
         With a base, `Q` becomes the base (after orthonormalization) and X is minus the identity.
@@ -113,7 +114,7 @@ def _householder(X: Any) -> Any:
     return Q * signs.unsqueeze(-2)
 
 
-def matrix_exp(A: Any) -> Any:
+def matrix_exp(A: Tensor) -> Tensor:
     """Return e^A of square matrices (..., n, n), by scaling and squaring (Higham, "Functions of Matrices", chapter 10).
 
     The host reads the norm of A to choose the number of squarings.

@@ -13,6 +13,7 @@ from ..._generated import ops
 from ...autograd import no_grad
 from ...creation.factories import ones_like, zeros_like
 from ...runtime.errors import ArgumentError
+from ...runtime.tensor import Tensor
 from ..parameter import Parameter
 
 __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
@@ -52,13 +53,13 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
 
 
 def fuse_conv_bn_weights(
-    conv_w: Any,
-    conv_b: Any,
-    bn_rm: Any,
-    bn_rv: Any,
+    conv_w: Tensor,
+    conv_b: Tensor | None,
+    bn_rm: Tensor,
+    bn_rv: Tensor,
     bn_eps: float,
-    bn_w: Any = None,
-    bn_b: Any = None,
+    bn_w: Tensor | None = None,
+    bn_b: Tensor | None = None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
     """Return weight and bias of the fused convolution.
@@ -79,8 +80,9 @@ def fuse_conv_bn_weights(
 
 
 def fuse_linear_bn_weights(
-    linear_w: Any, linear_b: Any, bn_rm: Any, bn_rv: Any, bn_eps: float, bn_w: Any = None, bn_b: Any = None
-) -> tuple[Parameter, Parameter]:
+    linear_w: Tensor, linear_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Tensor | None = None,
+    bn_b: Tensor | None = None,
+) -> tuple[Parameter, Parameter]:  # fmt: skip
     """Return weight and bias of the fused linear layer; see `fuse_conv_bn_weights`."""
     return _fold_batch_norm(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, [-1, 1])
 

@@ -175,7 +175,7 @@ def _check_at_least_2d(caller: str, input: Tensor) -> None:
 
 
 def pack_padded_sequence(
-    input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
+    input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
     """Pack a batch of padded sequences.
 
@@ -264,8 +264,9 @@ def pad_packed_sequence(
 
 
 def pad_sequence(
-    sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
-) -> Tensor:
+    sequences: Tensor | Iterable[Tensor], batch_first: bool = False, padding_value: float = 0.0,
+    padding_side: str = "right",
+) -> Tensor:  # fmt: skip
     """Pad sequences of different lengths into one tensor.
 
     Args:
@@ -321,7 +322,9 @@ def _as_sequence_list(caller: str, sequences: Any) -> list[Tensor]:
     return sequence_list
 
 
-def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
+def unpad_sequence(
+    padded_sequences: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False
+) -> list[Tensor]:
     """Return the sequences of a padded batch without padding: views of shape `(length, ...)`."""
     caller = "unpad_sequence"
     _check_at_least_2d(caller, padded_sequences)
@@ -335,7 +338,7 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = F
     ]
 
 
-def pack_sequence(sequences: Any, enforce_sorted: bool = True) -> PackedSequence:
+def pack_sequence(sequences: Tensor | Iterable[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Pack sequences of shape `(length, ...)`; see `pack_padded_sequence`."""
     sequence_list = _as_sequence_list("pack_sequence", sequences)
     lengths = [sequence.meta.shape[0] if sequence.meta.ndim else 0 for sequence in sequence_list]

@@ -11,6 +11,7 @@ from ..._generated import ops
 from ...autograd import no_grad
 from ...random import randn
 from ...runtime.errors import ArgumentError, DomainError
+from ...runtime.tensor import Tensor
 from ..functional import normalize
 from ..module import Module
 from ..parameter import Parameter, is_lazy
@@ -18,14 +19,14 @@ from ..parameter import Parameter, is_lazy
 __all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
 
 
-def weight_as_matrix(weight: Any, dim: int) -> Any:
+def weight_as_matrix(weight: Tensor, dim: int) -> Tensor:
     """Return `weight` as a matrix (height, width): dimension `dim` first, all others flattened."""
     if dim % weight.meta.ndim:
         weight = weight.transpose(0, dim) if weight.meta.ndim == 2 else weight.movedim(dim, 0)
     return weight.reshape(weight.meta.shape[0], -1)
 
 
-def random_unit_vector(length: int, reference: Any, eps: float) -> Any:
+def random_unit_vector(length: int, reference: Tensor, eps: float) -> Tensor:
     """Return a random vector of norm 1."""
     return normalize(randn(length, dtype=reference.meta.dtype, device=reference.meta.device), dim=0, eps=eps)
 
@@ -45,7 +46,7 @@ class SpectralNorm:
             raise ArgumentError(f"spectral_norm: n_power_iterations must be positive, not {n_power_iterations}")
         self.name, self.n_power_iterations, self.dim, self.eps = name, n_power_iterations, dim, eps
 
-    def compute_weight(self, module: Any, do_power_iteration: bool) -> Any:
+    def compute_weight(self, module: Any, do_power_iteration: bool) -> Tensor:
         """Return the normalized weight; with `do_power_iteration`, improve the singular vectors first."""
         weight, u, v = (getattr(module, self.name + suffix) for suffix in ("_orig", "_u", "_v"))
         matrix = weight_as_matrix(weight, self.dim)

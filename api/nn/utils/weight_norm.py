@@ -10,13 +10,14 @@ from typing import Any
 from ..._generated import ops
 from ...autograd import no_grad
 from ...runtime.errors import ArgumentError, DomainError
+from ...runtime.tensor import Tensor
 from ..module import Module
 from ..parameter import Parameter, is_lazy
 
 __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 
 
-def norm_except_dim(v: Any, dim: int | None) -> Any:
+def norm_except_dim(v: Tensor, dim: int | None) -> Tensor:
     """Return the norms of `v` over all dimensions except `dim`, with size 1 there; one 0-d norm for None or -1."""
     if dim in (None, -1):
         return v.norm(2)
@@ -24,7 +25,7 @@ def norm_except_dim(v: Any, dim: int | None) -> Any:
     return v.norm(2, dims, True) if dims else v.abs()
 
 
-def apply_weight_norm(v: Any, g: Any, dim: int | None) -> Any:
+def apply_weight_norm(v: Tensor, g: Tensor, dim: int | None) -> Tensor:
     """Return v g / ||v||."""
     return ops.mul(v, ops.true_divide(g, norm_except_dim(v, dim)))
 
@@ -36,7 +37,7 @@ class WeightNorm:
         self.name = name
         self.dim = -1 if dim is None else dim
 
-    def compute_weight(self, module: Any) -> Any:
+    def compute_weight(self, module: Any) -> Tensor:
         """Return the current weight."""
         return apply_weight_norm(getattr(module, self.name + "_v"), getattr(module, self.name + "_g"), self.dim)
 

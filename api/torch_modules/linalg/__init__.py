@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
+from ..arguments.types import Dims
 from ..linear_algebra.products import matmul
 from ..linear_algebra.special_products import cross as _cross
 from ..linear_algebra.special_products import multi_dot
@@ -46,7 +48,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
 
 
 def vector_norm(
-    x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: DTypeLike | None = None,
+    x: Tensor, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike | None = None,
     out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the vector norm (sum of |x| ** ord) ** (1 / ord) along `dim`.
@@ -66,8 +68,8 @@ def vector_norm(
 
 
 def matrix_norm(
-    A: Tensor, ord: float | str = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: DTypeLike | None = None,
-    out: Tensor | None = None,
+    A: Tensor, ord: float | str = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *,
+    dtype: DTypeLike | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the norm of the matrices in two dimensions.
 
@@ -108,8 +110,8 @@ def _matrix_norm(A: Tensor, ord: float | str, rows: int, columns: int, keepdim: 
 
 
 def norm(
-    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: DTypeLike | None = None,
-    out: Tensor | None = None,
+    A: Tensor, ord: float | str | None = None, dim: Dims = None, keepdim: bool = False, *,
+    dtype: DTypeLike | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return `vector_norm` for one dimension or without `ord`, and `matrix_norm` for two dimensions.
 
