@@ -42,6 +42,8 @@ class _ChannelNorm(Module):
 
     _version = 2
     num_features: int
+    weight: Parameter  # None without `affine`
+    bias: Parameter
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None

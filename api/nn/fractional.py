@@ -15,6 +15,7 @@ __all__ = ["FractionalMaxPool2d", "FractionalMaxPool3d"]
 
 class _FractionalMaxPool(Module):
     rank = 2
+    _random_samples: Tensor | None
 
     def __init__(
         self,

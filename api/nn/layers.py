@@ -159,6 +159,8 @@ class Bilinear(Module):
         weftgrad.Size([5, 2])
     """
 
+    bias: Parameter  # None without `bias`
+
     def __init__(
         self,
         in1_features: int,

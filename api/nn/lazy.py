@@ -146,7 +146,7 @@ class _LazyConvolution(LazyModuleMixin):
 
     def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
         """Set `in_channels` from `input` of shape `(N, C, ...)` or `(C, ...)`."""
-        weight = self.weight
+        weight: Any = self.weight
         if not self.has_uninitialized_params():
             if not self.in_channels:  # loaded before the first call
                 self.in_channels = weight.meta.shape[0 if self.transposed else 1] * (

@@ -80,7 +80,7 @@ class Module(Hooks, State):
 
     # attributes
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Tensor | Module:
         for kind in _MEMBER_DICTS:
             members = self.__dict__.get(kind)
             if members is not None and name in members:

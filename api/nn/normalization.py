@@ -21,6 +21,9 @@ __all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 class _Affine(Module):
     """Base class of layers with an optional weight of ones and an optional bias of zeros."""
 
+    weight: Parameter  # None without an affine map, as in PyTorch, whose types say the same
+    bias: Parameter
+
     def _register_affine(
         self, shape: tuple[int, ...], weight: bool, bias: bool, device: DeviceLike | None, dtype: DTypeLike | None
     ) -> None:

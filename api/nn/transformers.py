@@ -68,6 +68,14 @@ class MultiheadAttention(Module):
         (weftgrad.Size([2, 7, 8]), weftgrad.Size([2, 7, 7]))
     """
 
+    in_proj_weight: Parameter  # None with `kdim` or `vdim`, and the three weights are None without them
+    q_proj_weight: Parameter
+    k_proj_weight: Parameter
+    v_proj_weight: Parameter
+    in_proj_bias: Parameter  # None without `bias`
+    bias_k: Parameter | None
+    bias_v: Parameter | None
+
     def __init__(
         self,
         embed_dim: int,
@@ -154,6 +162,13 @@ class MultiheadAttention(Module):
 
 class _TransformerLayer(Module):
     """Base of encoder and decoder layers: feed-forward part, norms, dropouts and self-attention."""
+
+    self_attn: MultiheadAttention
+    activation: Callable[[Tensor], Tensor]
+    norm1: LayerNorm
+    norm2: LayerNorm
+    dropout1: Dropout
+    dropout2: Dropout
 
     def _init_feed_forward(
         self,
@@ -250,6 +265,9 @@ class TransformerDecoderLayer(_TransformerLayer):
         >>> wg.nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)(wg.ones(2, 5, 8), wg.ones(2, 7, 8)).shape
         weftgrad.Size([2, 5, 8])
     """
+
+    norm3: LayerNorm
+    dropout3: Dropout
 
     def __init__(
         self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,

@@ -18,6 +18,7 @@ from ..nn.module import Module
 from ..runtime import dtypes
 from ..runtime.device import DeviceLike
 from ..runtime.errors import ArgumentError
+from ..runtime.tensor import Tensor
 from ..tensor_methods import multi_tensor
 from .lr_scheduler import LRScheduler
 from .optimizer import Optimizer
@@ -113,6 +114,8 @@ class AveragedModel(Module):
     Raises:
         ArgumentError: If both functions are passed.
     """
+
+    n_averaged: Tensor
 
     def __init__(
         self,

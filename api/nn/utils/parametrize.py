@@ -101,7 +101,8 @@ class ParametrizationList(ModuleList):
         Raise `DomainError` if a function has no `right_inverse`.
         """
         with no_grad():
-            for module in reversed(list(self)):
+            functions: list[Any] = list(self)
+            for module in reversed(functions):
                 if not hasattr(module, "right_inverse"):
                     raise DomainError(f"{type(module).__name__} has no right_inverse(...), so its tensor cannot be set")
                 value = module.right_inverse(value)
@@ -149,7 +150,7 @@ def register_parametrization(
             _check_same_layout(current.meta, parametrized, "a parametrization")
             inverted = _apply_right_inverse(parametrization, parametrized)
             _check_same_layout(current.meta, inverted, "right_inverse")
-        parametrization_list = module.parametrizations[tensor_name]
+        parametrization_list = _parametrizations(module)[tensor_name]
         parametrization_list.append(parametrization)
         parametrization_list.unsafe |= unsafe
         return module
@@ -161,8 +162,13 @@ def register_parametrization(
         _specialize_class(module)
         module.parametrizations = ModuleDict()
     _add_property(module, tensor_name)
-    module.parametrizations[tensor_name] = new_list
+    _parametrizations(module)[tensor_name] = new_list
     return module
+
+
+def _parametrizations(module: Module) -> Any:
+    """Return the `ModuleDict` of a parametrized module."""
+    return module.parametrizations
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
@@ -189,7 +195,7 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
     """
     if not is_parametrized(module, tensor_name):
         raise ArgumentError(f"{type(module).__name__} has no parametrization of {tensor_name!r}")
-    parametrization_list = module.parametrizations[tensor_name]
+    parametrization_list = _parametrizations(module)[tensor_name]
     if not parametrization_list.is_tensor and not leave_parametrized:
         raise ArgumentError(
             f"{tensor_name!r} is computed from {parametrization_list.ntensors} tensors, none of which can replace it; "
@@ -206,7 +212,7 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
             with no_grad():
                 _set_data(original, getattr(module, tensor_name))
     delattr(module.__class__, tensor_name)
-    del module.parametrizations[tensor_name]
+    del _parametrizations(module)[tensor_name]
     _register_tensor(module, tensor_name, original)
     if not is_parametrized(module):
         del module.parametrizations
@@ -225,13 +231,13 @@ def transfer_parametrizations_and_params(
     """Copy the parametrizations and originals of one tensor (or of all) to `to_module`, and return `to_module`."""
     if not is_parametrized(from_module):
         return to_module
-    for name in list(from_module.parametrizations) if tensor_name is None else [tensor_name]:
-        source = from_module.parametrizations[name]
+    for name in list(_parametrizations(from_module)) if tensor_name is None else [tensor_name]:
+        source = _parametrizations(from_module)[name]
         if not hasattr(to_module, name):
             setattr(to_module, name, Parameter(getattr(from_module, name).detach()))
         for function in source:
             register_parametrization(to_module, name, function)
-        target = to_module.parametrizations[name]
+        target = _parametrizations(to_module)[name]
         for member_dict in ("_parameters", "_buffers"):
             for key, tensor in getattr(source, member_dict).items():
                 target._remove_member(key)
