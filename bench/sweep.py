@@ -367,7 +367,7 @@ def _backward(
         derivatives = []
         for i, grad in zip(grad_indices, call(), strict=True):
             direction, grad_values = rng.standard_normal(arrays64[i].shape), site.host(grad)
-            ends = [
+            ends: list[Any] = [
                 np.sum(seed * reference(site, *(a + h * direction if k == i else a for k, a in enumerate(arrays64))))
                 for h in (_STEP, -_STEP)
             ]

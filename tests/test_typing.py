@@ -27,6 +27,8 @@ OWN_MEMBERS = {
 }  # fmt: skip
 
 TRAINING = '''
+from typing import Any
+
 import weftgrad as wg
 from weftgrad import Tensor, nn, optim
 from weftgrad.nn import functional as F
@@ -94,6 +96,16 @@ class Squares(Dataset[tuple[Tensor, int]]):
         return self.values.size(0)
 
 
+class Double(wg.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x + x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad + grad
+
+
 def squares() -> list[Tensor]:
     first, second = random_split(Squares(4, wg.device("cpu"), wg.float32), [3, 1])
     value, index = first[0]
@@ -114,6 +126,7 @@ if __name__ == "__main__":
     assert train() > 0
     assert gradients().shape == (3,)
     assert len(squares()) == 3
+    assert Double.apply(wg.ones(1)).item() == 2
     assert evaluate(Net(2), wg.ones(2)).tolist() == [0.5, 0.5]
 '''
 

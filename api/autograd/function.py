@@ -93,7 +93,7 @@ class Function:
         raise NotImplementedError("a Function that defines setup_context does so with (ctx, inputs, output)")
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: Any, *grads: Any, **kwargs: Any) -> Any:
         raise NotImplementedError("a Function defines backward(ctx, *grads)")
 
     @classmethod

@@ -89,7 +89,7 @@ class HostDriver:
 
     def adopt(self, array: np.ndarray[Any, Any]) -> Storage:
         """Return a storage over the bytes of a NumPy array, without copying; the array stays the owner."""
-        flat = np.ndarray((array.nbytes,), np.uint8, array)
+        flat: np.ndarray[Any, Any] = np.ndarray((array.nbytes,), np.uint8, array)
         return Storage(self.device, array.nbytes, None, None, flat.ctypes.data, 0, flat)
 
     def host_view(self, storage: Storage) -> np.ndarray[Any, Any]:

@@ -85,7 +85,7 @@ def _fma64(x: Array, y: Array, z: Array) -> Array:
     (xh, xl), (yh, yl) = halves(x), halves(y)
     product_error = ((xh * yh - product) + xh * yl + xl * yh) + xl * yl
     total = product + z
-    product_part = total - product
+    product_part: Any = total - product
     rounding_error = (product - (total - product_part)) + (z - product_part)
     exact = total + (rounding_error + product_error)
     return np.where(np.isfinite(exact), exact, total)
