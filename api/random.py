@@ -24,7 +24,7 @@ from .runtime import dtypes, host_data
 from .runtime.device import Device, DeviceLike
 from .runtime.device import device as to_device
 from .runtime.dispatch import call, call_into
-from .runtime.dtypes import DType, DTypeLike
+from .runtime.dtypes import Array, DType, DTypeLike
 from .runtime.errors import ArgumentError, UnsupportedDType
 from .runtime.records import registry
 from .runtime.tensor import Tensor
@@ -482,7 +482,7 @@ def normal(
 # Sampling on the host -------------------------------------------------------------------------------------------------
 
 
-def philox(count: int, seed: int, offset: int) -> np.ndarray[Any, Any]:
+def philox(count: int, seed: int, offset: int) -> Array:
     """Return Philox4x32-10 words 0 and 1 of the counters (0, offset) to (count - 1, offset).
 
     They are equal to those that kernels compute.

@@ -33,7 +33,7 @@ from .runtime.context import current_stream
 from .runtime.device import Device, DeviceLike, Meta, meta
 from .runtime.device import device as to_device
 from .runtime.dispatch import empty
-from .runtime.dtypes import DType
+from .runtime.dtypes import Array, DType
 from .runtime.errors import ArgumentError, DeviceError
 from .runtime.storage import Storage
 from .runtime.tensor import Tensor
@@ -207,7 +207,7 @@ class _Writer(pickle.Pickler):
             file.write(piece.data)
 
     @staticmethod
-    def _bytes(storage: Storage, low: int, top: int) -> tuple[int, np.ndarray[Any, Any]]:
+    def _bytes(storage: Storage, low: int, top: int) -> tuple[int, Array]:
         low -= low % _STORAGE_ALIGNMENT
         layout = meta(dtypes.uint8, (top - low,), None, storage.device)
         return low, host_data.to_host(Tensor(storage, layout, storage.start + low))
@@ -344,7 +344,7 @@ def _load_plain_pickle(head: bytes, file: BinaryIO, location: Any, weights_only:
     return value if location is None else _move_to_device(value, location)
 
 
-def _load_pickle(text: bytes, memory: list[tuple[int, np.ndarray[Any, Any]]], location: Any, weights_only: bool) -> Any:
+def _load_pickle(text: bytes, memory: list[tuple[int, Array]], location: Any, weights_only: bool) -> Any:
     reader = (_Reader if weights_only else _UnsafeReader)(io.BytesIO(text))
     entries: dict[int, _FileMemory] = {}
 

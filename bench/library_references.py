@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["attention", "convolution", "distances", "scatter_add", "transposed", "windows"]
+from ..runtime.dtypes import Array
 
-Array = np.ndarray[Any, Any]
+__all__ = ["attention", "convolution", "distances", "scatter_add", "transposed", "windows"]
 
 
 def convolution(x: Array, w: Array, stride: int, padding: int, groups: int) -> Array:

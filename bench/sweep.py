@@ -25,13 +25,13 @@ from ..codegen.generate import own_specs
 from ..codegen.kinds import contraction
 from ..codegen.loader import load_file
 from ..codegen.model import MISSING, Op, SpecErrors
+from ..runtime.dtypes import Array
 from ..runtime.errors import ArgumentError, SpecError
 from .cases import Case, Pairs, Work, rotated
 from .sites import NotOffered, Site
 
 __all__ = ["DTYPES", "cases", "dtypes_of", "shapes_of"]
 
-Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int32", "int64")
 _WIDTH = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8, "int32": 4, "int64": 8}

@@ -10,6 +10,7 @@ from .errors import DTypeError
 
 __all__ = [
     "BY_NAME",
+    "Array",
     "DType",
     "DTypeLike",
     "accumulator",
@@ -32,6 +33,9 @@ __all__ = [
     "set_default_dtype",
     "uint8",
 ]
+
+Array: TypeAlias = np.ndarray[Any, Any]
+"""A NumPy array of any shape and dtype."""
 
 
 class DType:

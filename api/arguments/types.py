@@ -9,16 +9,13 @@ from typing import Any, Literal, SupportsIndex, TypeAlias, TypedDict
 import numpy as np
 
 from ..runtime.device import DeviceLike
-from ..runtime.dtypes import DTypeLike
+from ..runtime.dtypes import Array, DTypeLike
 from ..runtime.tensor import Tensor
 
 __all__ = [
-    "Array", "Dims", "FloatOrFloats", "Index", "IntOrInts", "Layout", "MemoryFormat", "NewTensorOptions", "Number",
-    "Operand", "Sizes", "TensorOptions",
+    "Dims", "FloatOrFloats", "Index", "IntOrInts", "Layout", "MemoryFormat", "NewTensorOptions", "Number", "Operand",
+    "Sizes", "TensorOptions",
 ]  # fmt: skip
-
-Array: TypeAlias = np.ndarray[Any, Any]
-"""A NumPy array of any shape and dtype."""
 
 Number: TypeAlias = bool | int | float | np.generic
 """A number of Python or NumPy."""

@@ -11,7 +11,7 @@ import numpy as np
 from ..runtime import dtypes, host_data
 from ..runtime.device import DeviceLike
 from ..runtime.device import device as to_device
-from ..runtime.dtypes import DType, DTypeLike
+from ..runtime.dtypes import Array, DType, DTypeLike
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import to_dtype_number
@@ -59,7 +59,7 @@ def tensor(
     return finalize_output(output, "tensor", requires_grad, pin_memory=pin_memory)
 
 
-def _as_array(data: Any) -> np.ndarray[Any, Any]:
+def _as_array(data: Any) -> Array:
     if isinstance(data, (list, tuple)) and _has_tensor(data):
         data = _host_lists(data)
     try:
@@ -84,7 +84,7 @@ def _host_lists(data: Any) -> Any:
     return [_host_lists(x) for x in data] if isinstance(data, (list, tuple)) else data
 
 
-def _dtype_of(array: np.ndarray[Any, Any], data: Any) -> DType:
+def _dtype_of(array: Array, data: Any) -> DType:
     if isinstance(data, (np.ndarray, np.generic)):
         return dtypes.from_numpy(array.dtype)
     if array.dtype.kind == "f":
@@ -141,7 +141,7 @@ def as_tensor(data: Any, dtype: DTypeLike | None = None, device: DeviceLike | No
     return tensor(data, dtype=dtype, device=device)
 
 
-def _can_share(array: np.ndarray[Any, Any]) -> bool:
+def _can_share(array: Array) -> bool:
     """Return True if a tensor can share the memory of `array`."""
     return bool(array.flags.writeable) and all(s >= 0 and not s % array.itemsize for s in array.strides)
 
@@ -175,7 +175,7 @@ def asarray(
     return finalize_output(output, "asarray", requires_grad)
 
 
-def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
+def from_numpy(array: Array) -> Tensor:
     """Create a `cpu` tensor that shares the memory of `array`.
 
     A read-only array is copied, with a warning.

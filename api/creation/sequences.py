@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.types import Array, Layout, Operand
+from ..arguments.types import Layout, Operand
 from ..runtime import dtypes, host_data
 from ..runtime.device import Device, DeviceLike, meta
 from ..runtime.device import device as to_device
 from ..runtime.dispatch import call_into
 from ..runtime.dispatch import empty as _empty
-from ..runtime.dtypes import DType, DTypeLike
+from ..runtime.dtypes import Array, DType, DTypeLike
 from ..runtime.errors import ArgumentError, UnsupportedDType
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -50,9 +50,7 @@ def _fill_progression(
     return output
 
 
-def _linspace_values(
-    i: np.ndarray[Any, Any], start: float, end: float, step: float, last: float
-) -> np.ndarray[Any, Any]:
+def _linspace_values(i: Array, start: float, end: float, step: float, last: float) -> Array:
     return np.where(2 * i < last, start + step * i, end - step * (last - i))
 
 

@@ -11,7 +11,7 @@ from ..runtime import views
 from ..runtime.context import current_stream
 from ..runtime.device import Device, meta
 from ..runtime.dispatch import call, call_into, empty
-from ..runtime.dtypes import bool_, int64
+from ..runtime.dtypes import Array, bool_, int64
 from ..runtime.errors import DTypeError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -34,7 +34,7 @@ def on_device(tensor: Tensor, device: Device) -> Tensor:
     return tensor if tensor.meta.device is device else tensor.to(device=device)
 
 
-def upload(array: np.ndarray[Any, Any], device: Device) -> Tensor:
+def upload(array: Array, device: Device) -> Tensor:
     """Copy an int64 array to a new tensor on `device`."""
     output = empty(meta(int64, array.shape, None, device))
     if array.size:

@@ -24,6 +24,7 @@ from ..runtime import dtypes, host_data, layout, views
 from ..runtime.context import _local
 from ..runtime.device import Device, Meta, meta
 from ..runtime.dispatch import call, call_into
+from ..runtime.dtypes import Array
 from ..runtime.errors import IndexKindError, IndexOutOfRange, IndexShapeError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Extra, Tensor
@@ -210,7 +211,7 @@ class _Item:
     dim: int
     count: int
     size: int
-    index: np.ndarray[Any, Any] | Tensor
+    index: Array | Tensor
 
 
 def _resolve_advanced(tensor: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, int, int, Tensor]:
@@ -277,11 +278,11 @@ def _consumed_dims(item: Any) -> int:
     return len(_shape(item)) if not isinstance(item, (int, slice)) and _is_mask(item) else 1
 
 
-def _shape(index: np.ndarray[Any, Any] | Tensor) -> tuple[int, ...]:
+def _shape(index: Array | Tensor) -> tuple[int, ...]:
     return index.meta.shape if isinstance(index, Tensor) else index.shape
 
 
-def _normalize_item(item: Any) -> int | np.ndarray[Any, Any] | Tensor:
+def _normalize_item(item: Any) -> int | Array | Tensor:
     """Convert an index item to an int, or to an integer or bool array or tensor."""
     if _is_int(item):
         return int(item.__index__())
@@ -337,11 +338,11 @@ def _mask_tensor(mask: Any, like: Tensor) -> Tensor:
     return mask if isinstance(mask, Tensor) else host_data.from_host(np.asarray(mask), dtypes.bool_, like.meta.device)
 
 
-def _true_positions(mask: Any) -> np.ndarray[Any, Any] | Tensor:
+def _true_positions(mask: Any) -> Array | Tensor:
     return positions(mask) if isinstance(mask, Tensor) else np.flatnonzero(mask)
 
 
-def without_negatives(index: Any, size: int, dim: int) -> np.ndarray[Any, Any] | Tensor:
+def without_negatives(index: Any, size: int, dim: int) -> Array | Tensor:
     """Return `index` with negative positions wrapped. Raises `IndexOutOfRange`."""
     where = f"index of dimension {dim}"
     if isinstance(index, Tensor):

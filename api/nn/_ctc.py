@@ -15,6 +15,7 @@ from ..creation.from_data import tensor
 from ..indexing.bounds import check_bounds
 from ..runtime import dtypes, host_data, views
 from ..runtime.dispatch import call
+from ..runtime.dtypes import Array
 from ..runtime.errors import ArgumentError, DTypeError, ShapeError, UnsupportedDType
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -98,7 +99,7 @@ def ctc_loss(
     return reduce_losses(losses, reduction, _OP_NAME)
 
 
-def _as_length_array(lengths: Any, batch_size: int, name: str, max_length: int | None = None) -> np.ndarray[Any, Any]:
+def _as_length_array(lengths: Any, batch_size: int, name: str, max_length: int | None = None) -> Array:
     """Return lengths as an int64 array on the host. Raise `ShapeError` if their number or a value does not fit."""
     if isinstance(lengths, Tensor):
         if lengths.meta.dtype.kind not in "iu":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, overload
 import numpy as np
 
 from .. import autograd
-from ..arguments.types import Array, Index, MemoryFormat, NewTensorOptions, Operand, Sizes
+from ..arguments.types import Index, MemoryFormat, NewTensorOptions, Operand, Sizes
 from ..indexing import subscripts
 from ..runtime import dtypes, host_data
 from ..runtime.autograd import inplace
@@ -18,7 +18,7 @@ from ..runtime.context import current_stream
 from ..runtime.device import Device, DeviceLike, meta
 from ..runtime.device import device as to_device
 from ..runtime.dispatch import call, call_into, empty, is_recorded
-from ..runtime.dtypes import DType, DTypeLike
+from ..runtime.dtypes import Array, DType, DTypeLike
 from ..runtime.errors import ArgumentError, DomainError, GradientError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -655,7 +655,7 @@ def _as_type(tensor_type: type, tensor: Any, needs: bool) -> Any:
     return instance
 
 
-def _unpickle(tensor_type: type, array: np.ndarray[Any, Any], dtype: DType, device_name: str, needs: bool) -> Any:
+def _unpickle(tensor_type: type, array: Array, dtype: DType, device_name: str, needs: bool) -> Any:
     output = empty(meta(dtype, array.shape, None, to_device(device_name)))
     if output.meta.numel:
         output.meta.device.driver.write(

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from ..dtypes import Array
 from ..errors import CaptureError, OutOfMemoryError
 from ..memory_stats import default_limit
 from ..pool import Block, Budget, Pool
@@ -134,7 +135,7 @@ class PinnedMemory:
         self._blocks: WeakValueDictionary[int, PinnedBlock] = WeakValueDictionary()
         self._starts: list[int] = []
 
-    def array(self, nbytes: int) -> np.ndarray[Any, Any]:
+    def array(self, nbytes: int) -> Array:
         """Return a uint8 array of `nbytes` in pinned memory. Deleting the array and all its views frees the memory."""
         pinned_block = PinnedBlock(self.pool.allocate(nbytes))
         with self._lock:
@@ -145,7 +146,7 @@ class PinnedMemory:
             self._blocks[pinned_block.address] = pinned_block
         return np.asarray(pinned_block)
 
-    def find_block(self, array: np.ndarray[Any, Any]) -> PinnedBlock | None:
+    def find_block(self, array: Array) -> PinnedBlock | None:
         """Return the pinned block that contains the memory of `array`, or None."""
         if not self._starts:
             return None
@@ -155,7 +156,7 @@ class PinnedMemory:
             block = self._blocks.get(self._starts[index]) if index >= 0 else None
         return block if block is not None and address + array.nbytes <= block.address + block.nbytes else None
 
-    def staging(self, nbytes: int) -> tuple[Block, np.ndarray[Any, Any]]:
+    def staging(self, nbytes: int) -> tuple[Block, Array]:
         """Return a pinned block for one copy, and a uint8 array over it. Free the block with `free_after`."""
         block = self.pool.allocate(nbytes)
         return block, _bytes_at(block.segment.handle + block.offset, nbytes)
@@ -171,19 +172,19 @@ class _Bytes:
         self.__array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}
 
 
-def _bytes_at(address: int, nbytes: int) -> np.ndarray[Any, Any]:
+def _bytes_at(address: int, nbytes: int) -> Array:
     return np.asarray(_Bytes(address, nbytes))
 
 
-def _address(array: np.ndarray[Any, Any]) -> int:
+def _address(array: Array) -> int:
     return array.__array_interface__["data"][0]
 
 
-def _flat(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _flat(array: Array) -> Array:
     return array.reshape(-1).view(np.uint8)
 
 
-def write(driver: Any, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: Any) -> None:
+def write(driver: Any, storage: Storage, offset: int, array: Array, stream: Any) -> None:
     """Queue a copy of the contiguous host `array` to byte `offset` of `storage`."""
     nbytes = array.nbytes
     if not nbytes:
@@ -221,9 +222,7 @@ def write(driver: Any, storage: Storage, offset: int, array: np.ndarray[Any, Any
         stream.synchronize()
 
 
-def read(
-    driver: Any, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: Any, wait: bool = True
-) -> Any:
+def read(driver: Any, storage: Storage, offset: int, array: Array, stream: Any, wait: bool = True) -> Any:
     """Copy from byte `offset` of `storage` into the contiguous host `array`.
 
     Args:

@@ -22,11 +22,11 @@ import triton.language as tl
 from triton.runtime import interpreter as stock
 from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions, TensorHandle
 
+from ..dtypes import Array
 from ..errors import LaunchError
 
 __all__ = ["Builder", "Region", "dtype_of", "narrow", "widen"]
 
-Array = np.ndarray[Any, Any]
 
 _REGION = "weftgrad.region"  # key in a pointer's attributes: the argument from which it was computed
 _GARBAGE_BYTE = 0xA5  # every byte of an integer in a lane that a load masked off

@@ -11,7 +11,7 @@ import numpy as np
 from ..runtime import dtypes, host_data
 from ..runtime.device import Device
 from ..runtime.device import device as to_device
-from ..runtime.dtypes import DType
+from ..runtime.dtypes import Array, DType
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 
@@ -114,7 +114,7 @@ def _difference(actual: Any, expected: Any, options: tuple[Any, ...]) -> str | N
     return _mismatch(a, e, rtol, atol, equal_nan)
 
 
-def _values(value: Any) -> tuple[np.ndarray[Any, Any], DType]:
+def _values(value: Any) -> tuple[Array, DType]:
     """Return the values of a tensor, array or number as an array, and their dtype."""
     if isinstance(value, Tensor):
         return host_data.host_array(value), value.dtype
@@ -124,9 +124,7 @@ def _values(value: Any) -> tuple[np.ndarray[Any, Any], DType]:
     return array, dtypes.from_numpy(array.dtype)
 
 
-def _mismatch(
-    a: np.ndarray[Any, Any], e: np.ndarray[Any, Any], rtol: float, atol: float, equal_nan: bool
-) -> str | None:
+def _mismatch(a: Array, e: Array, rtol: float, atol: float, equal_nan: bool) -> str | None:
     exact = rtol == 0 and atol == 0
     if exact and not equal_nan:
         wrong = a != e
@@ -154,10 +152,10 @@ def _mismatch(
 
 def _largest(
     kind: str,
-    difference: np.ndarray[Any, Any],
-    wrong: np.ndarray[Any, Any],
-    a: np.ndarray[Any, Any],
-    e: np.ndarray[Any, Any],
+    difference: Array,
+    wrong: Array,
+    a: Array,
+    e: Array,
     allowed: float,
 ) -> str:
     ranked = np.where(wrong, np.where(np.isnan(difference), np.inf, difference), -1.0)
