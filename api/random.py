@@ -26,7 +26,7 @@ from .runtime.device import device as to_device
 from .runtime.dispatch import call, call_into
 from .runtime.dtypes import Array, DType, DTypeLike
 from .runtime.errors import ArgumentError, UnsupportedDType
-from .runtime.records import registry
+from .runtime.records import OpRecord, registry
 from .runtime.tensor import Tensor
 from .tensor_methods.argument_checks import only_tensors, to_integer
 
@@ -187,7 +187,7 @@ def fork_rng(devices: Sequence[DeviceLike] | None = None, enabled: bool = True) 
 # Sampling -------------------------------------------------------------------------------------------------------------
 
 
-def _advance(record: Any, generator: Generator | None) -> tuple[int, int]:
+def _advance(record: OpRecord, generator: Generator | None) -> tuple[int, int]:
     if generator is not None and not isinstance(generator, Generator):
         raise ArgumentError(f"{record.name}: generator must be a weftgrad.Generator, not {type(generator).__name__}")
     return (generator or default_generator).take(int(record.detail["draws"]))

@@ -116,7 +116,7 @@ def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
         _trusted_globals[:] = previous
 
 
-def _name_of(value: Any) -> tuple[str, str]:
+def _name_of(value: Callable[..., Any]) -> tuple[str, str]:
     return value.__module__, value.__qualname__
 
 
@@ -192,7 +192,7 @@ class _Writer(pickle.Pickler):
         self.byte_extents[number] = min(self.byte_extents[number][0], low), max(self.byte_extents[number][1], top)
         return number
 
-    def persistent_id(self, value: Any) -> Any:
+    def persistent_id(self, value: Any) -> tuple[int, str] | None:
         return (value.number, value.device) if isinstance(value, _FileMemory) else None
 
     def write(self, file: BinaryIO) -> None:

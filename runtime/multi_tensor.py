@@ -11,7 +11,7 @@ waiting for the device. `kinds.many` plans the kernels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from .records import OpRecord
 from .storage import Storage
 from .tensor import Tensor
 
+if TYPE_CHECKING:
+    from .backends.protocol import Driver
+
 __all__ = ["MultiTensor"]
 
 _VECTOR_BYTES = 16
@@ -36,7 +39,7 @@ _VECTOR_BYTES = 16
 class _Table:
     """A table on one device, and its copy on the host, which is reused when no launch may still read it."""
 
-    def __init__(self, driver: Any, length: int):
+    def __init__(self, driver: Driver, length: int):
         self.length = length
         self.array = np.empty(length, np.int64)
         self.event: Any = None
@@ -47,7 +50,7 @@ class _Table:
         """True if queued work may still read the host's copy."""
         return self.event is not None and self.event.command_execution_status > 0
 
-    def write(self, driver: Any, stream: Any) -> Scratch:
+    def write(self, driver: Driver, stream: Any) -> Scratch:
         """Copy the host's copy to the device, in the order of the stream."""
         if self.shared is not None:
             return Scratch(self.shared)

@@ -42,7 +42,7 @@ _STAND_INS = {"integer": (dtypes.int64,), "integral": (dtypes.bool_, dtypes.int6
 Call = Callable[[], Any]
 
 
-def blank(device: Device, *shape: int, dtype: DType = dtypes.float32, grad: bool = False) -> Any:
+def blank(device: Device, *shape: int, dtype: DType = dtypes.float32, grad: bool = False) -> Tensor:
     """Return an uninitialised tensor."""
     from ..creation.factories import empty
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime import dtypes
+from ..runtime.device import Device
 from ..runtime.errors import CompileError
 from .workers import map_in_processes
 
@@ -201,7 +202,7 @@ def _steps(target: str, ops: Sequence[str] | None, dtype: str, kinds: Sequence[s
     return largest
 
 
-def planning_device(target: str) -> Any:
+def planning_device(target: str) -> Device:
     """Return a device with the capabilities of `target`, on which calls can be planned but not run."""
     from ..runtime.backends.interpreter import InterpreterDriver
     from ..runtime.device import create_device

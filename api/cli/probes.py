@@ -22,6 +22,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from ..runtime.backends.protocol import Driver
+
 __all__ = ["Answer", "ask"]
 
 _PREFIX = "weftgrad-probe "  # marks our lines: drivers print others
@@ -118,7 +120,7 @@ def _run_kernel(name: str) -> Iterator[dict[str, Any]]:
     }  # fmt: skip
 
 
-def _road(driver: Any) -> dict[str, Any]:
+def _road(driver: Driver) -> dict[str, Any]:
     executor = getattr(driver, "executor", None)
     if executor is None:
         return {}

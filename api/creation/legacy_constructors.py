@@ -60,7 +60,7 @@ class _OfDtype(type):
 
     dtype: DType
 
-    def __call__(cls, *args: Any, device: DeviceLike | None = None) -> Any:
+    def __call__(cls, *args: Any, device: DeviceLike | None = None) -> Tensor:
         return build(args, cls.dtype, "cpu" if device is None else device)
 
     def __instancecheck__(cls, value: object) -> bool:

@@ -36,6 +36,7 @@ from ..runtime.backends.targets import build_steps
 from ..runtime.device import Device, DeviceLike
 from ..runtime.device import device as to_device
 from ..runtime.errors import format_bytes
+from ..runtime.tensor import Tensor
 from ..utils.data import DataLoader, TensorDataset
 from . import digits
 from .figure import check_output, draw
@@ -87,7 +88,7 @@ def model(device: Device) -> nn.Module:
     return network.to(device)
 
 
-def _step(net: nn.Module, optimizer: optim.Optimizer, images: Any, labels: Any) -> Any:
+def _step(net: nn.Module, optimizer: optim.Optimizer, images: Any, labels: Any) -> Tensor:
     """Train on one batch, and return its loss, a 0-d tensor, without waiting for it."""
     loss = F.cross_entropy(net(images), labels, label_smoothing=0.1)
     optimizer.zero_grad()

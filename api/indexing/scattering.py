@@ -94,7 +94,7 @@ def _scatter(op: str, input: Tensor, dim: int, index: Tensor, src: Any, where: s
     return output if out is None else copy_to_out(output, out, where)
 
 
-def _select_scatter_op(src: Any, value: Any, reduce: str | None, where: str) -> tuple[str, Any]:
+def _select_scatter_op(src: Operand | None, value: Number | None, reduce: str | None, where: str) -> tuple[str, Any]:
     """Return the op for `reduce`, and the value to write."""
     if reduce not in _SCATTER_OPS:
         raise NotSupported(f"{where}: reduce must be 'add' or 'multiply', not {reduce!r}; see scatter_reduce")
@@ -214,7 +214,7 @@ def _check_slices(input: Tensor, dim: int, index: Tensor, source: Any, where: st
     return axis, positions, source, check
 
 
-def _update_slices_in_place(op: Any, self: Tensor, dim: int, index: Tensor, source: Any, where: str) -> Tensor:
+def _update_slices_in_place(op: OpRecord, self: Tensor, dim: int, index: Tensor, source: Any, where: str) -> Tensor:
     axis, positions, slices, check = _check_slices(self, dim, index, source, where)
     check()
     if slices.meta.numel:
@@ -224,7 +224,7 @@ def _update_slices_in_place(op: Any, self: Tensor, dim: int, index: Tensor, sour
 
 
 def _update_slices(
-    op: Any, input: Tensor, dim: int, index: Tensor, source: Any, where: str, out: Tensor | None
+    op: OpRecord, input: Tensor, dim: int, index: Tensor, source: Tensor, where: str, out: Tensor | None
 ) -> Tensor:
     axis, positions, slices, check = _check_slices(input, dim, index, source, where)
     output = check.run(op, (_at_least_1d(input), positions, slices), (axis, 1))
@@ -232,7 +232,7 @@ def _update_slices(
     return output if out is None else copy_to_out(output, out, where)
 
 
-def _scale_source(source: Tensor, alpha: Any, where: str) -> Tensor:
+def _scale_source(source: Tensor, alpha: Operand, where: str) -> Tensor:
     only_tensors(where, source)
     return source if alpha == 1 else ops.mul(source, alpha)
 
@@ -343,11 +343,11 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor
 # Reductions -----------------------------------------------------------------------------------------------------------
 
 
-def _lowest_value(dtype: DType) -> Any:
+def _lowest_value(dtype: DType) -> float:
     return {"f": -np.inf, "b": False}[dtype.kind] if dtype.kind in "fb" else int(np.iinfo(dtype.numpy).min)
 
 
-def _highest_value(dtype: DType) -> Any:
+def _highest_value(dtype: DType) -> float:
     return {"f": np.inf, "b": True}[dtype.kind] if dtype.kind in "fb" else int(np.iinfo(dtype.numpy).max)
 
 
@@ -358,7 +358,7 @@ _NEUTRAL: dict[str, Callable[[DType], Any]] = {
 }  # fmt: skip
 
 
-def _reduction_op(action: str, indexes_slices: bool) -> Any:
+def _reduction_op(action: str, indexes_slices: bool) -> OpRecord:
     if action == "write":
         return registry["put_at" if indexes_slices else "scatter"]
     return registry[f"put_{action}_at" if indexes_slices else f"scatter_{action}"]

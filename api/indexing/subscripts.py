@@ -338,7 +338,7 @@ def _mask_tensor(mask: Any, like: Tensor) -> Tensor:
     return mask if isinstance(mask, Tensor) else host_data.from_host(np.asarray(mask), dtypes.bool_, like.meta.device)
 
 
-def _true_positions(mask: Any) -> Array | Tensor:
+def _true_positions(mask: Array | Tensor) -> Array | Tensor:
     return positions(mask) if isinstance(mask, Tensor) else np.flatnonzero(mask)
 
 

@@ -166,7 +166,7 @@ def _fractional_max_pool(
     return largest.reshape(output_shape), indices.reshape(output_shape)
 
 
-def _window_positions(samples: Any, size: int, kernel: int, count: int) -> Any:
+def _window_positions(samples: Any, size: int, kernel: int, count: int) -> Tensor:
     """Return the int64 positions `(N, C, count, kernel)` of the window elements along one dimension.
 
     Window i begins at trunc((i + u) * a) - trunc(u * a), with a = (size - kernel) / (count - 1) and the random sample

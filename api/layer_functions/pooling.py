@@ -97,7 +97,7 @@ def _count_windows(
 
 
 def _check_window_args(
-    where: str, rank: int, input: Any, kernel_size: IntOrInts, stride: IntOrInts | None, padding: IntOrInts,
+    where: str, rank: int, input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None, padding: IntOrInts,
     dilation: IntOrInts, ceil_mode: bool,
 ) -> tuple[Ints, Ints, Ints, Ints, Ints]:  # fmt: skip
     """Check the arguments. Return output sizes, kernel, strides, padding and dilations, `rank` ints each."""

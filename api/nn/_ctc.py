@@ -117,7 +117,7 @@ def _as_length_array(lengths: Any, batch_size: int, name: str, max_length: int |
     return array
 
 
-def _label_starts(targets: Tensor, label_counts: Any, batch_size: int) -> Any:
+def _label_starts(targets: Tensor, label_counts: Array, batch_size: int) -> Any:
     """Return the position of each sample's first label."""
     if targets.meta.ndim == 1:
         if targets.meta.numel != label_counts.sum():
@@ -134,7 +134,7 @@ def _label_starts(targets: Tensor, label_counts: Any, batch_size: int) -> Any:
     return np.arange(batch_size) * targets.meta.shape[1]
 
 
-def _mask_unused_labels(targets: Tensor, label_counts: Any) -> Tensor:
+def _mask_unused_labels(targets: Tensor, label_counts: Array) -> Tensor:
     """Return the labels with the padding replaced by 0, because it may hold any value."""
     if targets.meta.ndim == 1:
         return targets

@@ -359,7 +359,7 @@ class _BackwardHookCall:
         return grads
 
 
-def _zeros(layout: Any) -> Any:
+def _zeros(layout: Any) -> Tensor:
     """Return the zero gradient that hooks get for an argument without a gradient."""
     from ..creation.factories import zeros
 

@@ -48,7 +48,7 @@ class _Required:
 required = _Required()
 
 
-def _add_hook(hooks: OrderedDict[int, Any], hook: Any, prepend: bool = False) -> Handle:
+def _add_hook(hooks: OrderedDict[int, Any], hook: Callable[..., Any], prepend: bool = False) -> Handle:
     key = next(_hook_ids)
     hooks[key] = hook
     if prepend:
@@ -354,7 +354,7 @@ class Optimizer:
             else:
                 rehearsal.leave(self)
 
-    def _check_capture(self, param: Any) -> None:
+    def _check_capture(self, param: Tensor) -> None:
         if getattr(current_stream(param.meta.device), "capture", None) is not None:
             raise CaptureError(
                 f"{type(self).__name__}.step: its scalar arguments change every step, and a graph would replay those "

@@ -371,7 +371,7 @@ def resize_(self: Tensor, *sizes: Sizes, memory_format: MemoryFormat | None = No
     return self
 
 
-def _lies_within(view: Any, base: Any) -> bool:
+def _lies_within(view: Tensor, base: Tensor | None) -> bool:
     """Return True if all elements of a contiguous view lie inside the contiguous tensor `base`, which may be None."""
     if base is None or base.storage is not view.storage or not base.meta.contiguous:
         return False

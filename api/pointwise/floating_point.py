@@ -88,7 +88,7 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     int_min = -(1 << (8 * integers.itemsize - 1))
     start_bits, end_bits = (x.to(result_dtype).contiguous().view(integers) for x in (input, other))
 
-    def to_ordinal(bits: Any) -> Any:  # a two's complement integer in the order of the numbers; 0 for 0.0 and -0.0
+    def to_ordinal(bits: Any) -> Tensor:  # a two's complement integer in the order of the numbers; 0 for 0.0 and -0.0
         return ops.where(ops.lt(bits, 0), ops.sub(int_min, bits), bits)
 
     start_ordinal, end_ordinal = to_ordinal(start_bits), to_ordinal(end_bits)

@@ -119,7 +119,7 @@ def _resolve_dim(where: str, input: Tensor, dim: int | None, axis: int | None) -
 
 
 def _cumulative(
-    where: str, input: Tensor, dim: int | None, dtype: DTypeLike | None, out: Any, axis: int | None
+    where: str, input: Tensor, dim: int | None, dtype: DTypeLike | None, out: Tensor | None, axis: int | None
 ) -> Tensor:
     dim = _resolve_dim(where, input, dim, axis)
     result_dtype = None if dtype is None else dtypes.parse(dtype)
@@ -202,7 +202,9 @@ def cummin(
     return CumminResult(*_cumulative_extremum("cummin", input, dim, out, axis))
 
 
-def _cumulative_extremum(where: str, input: Tensor, dim: int | None, out: Any, axis: int | None) -> Any:
+def _cumulative_extremum(
+    where: str, input: Tensor, dim: int | None, out: Sequence[Tensor] | None, axis: int | None
+) -> Any:
     dim = _resolve_dim(where, input, dim, axis)
     if out is None:
         return call(registry[where], (input,), (dim,))

@@ -303,7 +303,7 @@ def std_mean(
 
 
 def _moments(
-    input: Tensor, dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None, where: str
+    input: Tensor, dim: Dims, unbiased: bool | None, keepdim: bool, correction: float | None, where: str
 ) -> tuple[Tensor, Tensor]:
     if isinstance(dim, bool):  # var(input, unbiased)
         dim, unbiased = None, dim

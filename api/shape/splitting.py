@@ -186,7 +186,7 @@ def tensor_split(
     return _narrow_pieces(input, axis_index, [base + (i < remainder) for i in range(count)])
 
 
-def _split_at(input: Tensor, split_spec: Any, dim: int, min_ndim: int, name: str) -> Pieces:
+def _split_at(input: Tensor, split_spec: int | Sequence[int] | Tensor, dim: int, min_ndim: int, name: str) -> Pieces:
     only_tensors(name, input)
     if input.meta.ndim < min_ndim:
         raise ShapeError(f"{name}: takes {min_ndim} dimensions or more, not shape {list(input.meta.shape)}")

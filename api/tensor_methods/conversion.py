@@ -636,7 +636,7 @@ class _Transfer(autograd.Function):
     """Autograd function of a copy between devices."""
 
     @staticmethod
-    def forward(ctx: Any, source: Any, target: Any) -> Any:
+    def forward(ctx: Any, source: Any, target: Any) -> Tensor:
         ctx.source_device = source.meta.device
         return _transfer(source.detach(), target)
 

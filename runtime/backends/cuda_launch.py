@@ -241,7 +241,7 @@ def bind(driver: CudaDriver, step: Step) -> Callable[[list[Any], Sequence[Any], 
     return namespace["run"]
 
 
-def fit(step: Step, scalars: Sequence[Any]) -> list[Any]:
+def fit(step: Step, scalars: Sequence[Any]) -> list[int]:
     """Return the call's integers wrapped to 64 bits, then its numbers. Raise `ArgumentError` if one does not fit."""
     code = {"float": "f", "double": "d", **_NARROW}.get(step.instance.element, "q")
     numbers = [int(scalars[i]) & 0xFFFFFFFFFFFFFFFF for i in step.integers]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right, insort
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -23,6 +23,9 @@ from ..storage import Storage
 from . import cuda_api
 from .cuda_api import call_driver
 
+if TYPE_CHECKING:
+    from .cuda import CudaDriver
+
 __all__ = ["DeviceMemory", "GraphPool", "PinnedMemory", "copy_across", "read", "write"]
 
 _MAX_STAGED_BYTES = 1 << 20  # up to this size a copy is staged in our pinned memory
@@ -32,7 +35,7 @@ _PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE: pinned for every context
 class DeviceMemory:
     """Allocate the segments of device memory pools with `cuMemAlloc`. A segment's handle is its address."""
 
-    def __init__(self, driver: Any):
+    def __init__(self, driver: CudaDriver):
         self._driver = driver
         self._deferred_frees: list[int] = []
 
@@ -78,7 +81,7 @@ class GraphPool(Pool):
 class _HostSource:
     """Allocate the segments of a pinned host memory pool with `cuMemHostAlloc`."""
 
-    def __init__(self, driver: Any):
+    def __init__(self, driver: CudaDriver):
         self._driver = driver
 
     def allocate(self, nbytes: int) -> int:
@@ -128,7 +131,7 @@ class PinnedBlock:
 class PinnedMemory:
     """Page-locked host memory, which a GPU accesses by DMA at full speed."""
 
-    def __init__(self, driver: Any):
+    def __init__(self, driver: CudaDriver):
         self.budget = Budget(default_limit(None))
         self.pool = Pool(_HostSource(driver), self.budget, None, f"the host, pinned for {driver.device}")
         self._lock = threading.RLock()
@@ -184,7 +187,7 @@ def _flat(array: Array) -> Array:
     return array.reshape(-1).view(np.uint8)
 
 
-def write(driver: Any, storage: Storage, offset: int, array: Array, stream: Any) -> None:
+def write(driver: CudaDriver, storage: Storage, offset: int, array: Array, stream: Any) -> None:
     """Queue a copy of the contiguous host `array` to byte `offset` of `storage`."""
     nbytes = array.nbytes
     if not nbytes:
@@ -222,7 +225,7 @@ def write(driver: Any, storage: Storage, offset: int, array: Array, stream: Any)
         stream.synchronize()
 
 
-def read(driver: Any, storage: Storage, offset: int, array: Array, stream: Any, wait: bool = True) -> Any:
+def read(driver: CudaDriver, storage: Storage, offset: int, array: Array, stream: Any, wait: bool = True) -> Any:
     """Copy from byte `offset` of `storage` into the contiguous host `array`.
 
     Args:

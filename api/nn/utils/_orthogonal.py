@@ -91,7 +91,7 @@ def _match_layout(tensor: Any, reference: Any) -> Any:
     return tensor.to(device=reference.meta.device, dtype=reference.meta.dtype)
 
 
-def _from_host(array: Any, reference: Any) -> Any:
+def _from_host(array: Any, reference: Tensor) -> Any:
     return host_data.from_host(np.ascontiguousarray(array), reference.meta.dtype, reference.meta.device)
 
 

@@ -78,7 +78,7 @@ class _SpectralNorm(Module):
                 self.register_buffer("_v", random_unit_vector(width, matrix, eps))
             self._power_method(matrix, 15)
 
-    def _power_method(self, matrix: Any, count: int) -> None:
+    def _power_method(self, matrix: Tensor, count: int) -> None:
         with no_grad():
             for _ in range(count):
                 self._u.copy_(normalize(matrix.mv(self._v), dim=0, eps=self.eps))

@@ -129,7 +129,7 @@ def norm(
     return matrix_norm(A, ord, (0, 1) if dims is None else dims, keepdim, dtype=dtype, out=out)
 
 
-def _apply_to_floating(where: str, x: Any, dtype: DTypeLike | None, out: Tensor | None, function: Any) -> Tensor:
+def _apply_to_floating(where: str, x: Tensor, dtype: DTypeLike | None, out: Tensor | None, function: Any) -> Tensor:
     only_tensors(where, x)
     if x.meta.dtype.kind != "f":
         raise DTypeError(f"{where}: takes floating dtypes, not {x.meta.dtype.name}; convert with .float()")

@@ -65,7 +65,7 @@ def _to_tensor(array: Array) -> Tensor:
     return tensor
 
 
-def _tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+def _tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
     grad = autograd.is_grad_enabled()
     if any(t.meta.device.type != "cpu" or (t.needs and grad) for t in batch):
         return stack(list(batch))
@@ -80,7 +80,7 @@ def _tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     return _stack_arrays(arrays, dtype)
 
 
-def _arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+def _arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
     first = batch[0].dtype
     if first.kind in "USOV":
         raise DTypeError(f"default_collate: arrays of {first} have no tensor's dtype; pass collate_fn=")
@@ -88,15 +88,15 @@ def _arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     return _to_default_device(_stack_arrays(batch, dtypes.from_numpy(common)))
 
 
-def _scalars(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+def _scalars(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
     return _to_default_device(_to_tensor(np.array(batch)))
 
 
-def _floats(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+def _floats(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
     return _to_default_device(_to_tensor(np.array(batch, np.float64)))
 
 
-def _ints(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+def _ints(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
     values = np.array(batch)
     if values.dtype.kind not in "bif" or not all(isinstance(v, (int, float, np.number)) for v in batch):
         return tensor(list(batch))  # values beyond int64, or no numbers: `tensor` raises the error

@@ -245,7 +245,7 @@ class _ParcelPickler(ForkingPickler):
             description,
         )
 
-    def persistent_id(self, value: Any) -> Any:
+    def persistent_id(self, value: Any) -> tuple[int, bytes] | None:
         return (value.number, value.token) if isinstance(value, _Reference) else None
 
 
