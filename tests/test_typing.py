@@ -188,6 +188,7 @@ TYPES = [
     ("nn.Sequential(nn.ReLU(), nn.Tanh())[0]", "Module"),
     ("nn.ModuleList([nn.ReLU()])[:1]", "ModuleList"),
     ("nn.Module().scale", "Tensor | Module"),
+    ("wg.compile(nn.ReLU())", "ReLU"),
     ("optim.SGD([x]).step()", "None"),
     ("optim.SGD([x]).step(lambda: 0.5)", "float"),
     ("DataLoader([1, 2])", "DataLoader[int]"),
