@@ -397,7 +397,7 @@ def _put_slices(tensor: Tensor, items: tuple[Any, ...], value: Any, accumulate: 
         call_into(record, (view, index, copy_if_aliased(source, tensor)), (dim, count), (view,), in_place=True)
 
 
-def index_put_(self: Tensor, indices: Sequence[Any], values: Operand, accumulate: bool = False) -> Tensor:
+def index_put_(self: Tensor, indices: Sequence[Index], values: Operand, accumulate: bool = False) -> Tensor:
     """Do `self[indices] = values` in place. With `accumulate`, add instead, once for each time a position occurs."""
     items = tuple(indices)
     if _basic_statics(self, items) is None:
@@ -412,7 +412,7 @@ def index_put_(self: Tensor, indices: Sequence[Any], values: Operand, accumulate
     return self
 
 
-def index_put(input: Tensor, indices: Sequence[Any], values: Operand, accumulate: bool = False) -> Tensor:
+def index_put(input: Tensor, indices: Sequence[Index], values: Operand, accumulate: bool = False) -> Tensor:
     """Return a copy of `input` with `values` at `indices`; see `index_put_`."""
     return index_put_(clone(input), indices, values, accumulate)
 

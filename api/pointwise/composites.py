@@ -12,7 +12,7 @@ from typing import Any, SupportsIndex
 from .. import random
 from .._generated import ops
 from ..arguments.out import copy_to_out
-from ..arguments.types import MemoryFormat, Operand, Sizes
+from ..arguments.types import Index, MemoryFormat, Operand, Sizes
 from ..creation import factories
 from ..creation.options import shape_of
 from ..linear_algebra import products
@@ -422,7 +422,7 @@ def get_device(input: Tensor) -> int:
     return input.get_device()
 
 
-def index_put_(input: Tensor, indices: Sequence[Any], values: Operand, accumulate: bool = False) -> Tensor:
+def index_put_(input: Tensor, indices: Sequence[Index], values: Operand, accumulate: bool = False) -> Tensor:
     """Call `Tensor.index_put_`."""
     only_tensors("index_put_", input)
     return input.index_put_(indices, values, accumulate)

@@ -593,7 +593,7 @@ def _polygamma(self: Tensor, n: int) -> Tensor:
     return polygamma(n, self)
 
 
-def _where(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+def _where(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
     return where(condition, self, other)
 
 

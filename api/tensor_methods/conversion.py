@@ -30,6 +30,7 @@ __all__ = ["Conversions"]
 
 
 if TYPE_CHECKING:
+    from ..execution.streams import Stream
     from ..runtime.tensor import Tensor as TensorBase
 else:
     TensorBase = object
@@ -595,7 +596,7 @@ class Conversions(TensorBase):
     def __getitem__(self, item: Index) -> Tensor:
         return subscripts.get(self, item)
 
-    def __setitem__(self, item: Index, value: Any) -> None:
+    def __setitem__(self, item: Index, value: Operand | Array | list[Any] | tuple[Any, ...] | range) -> None:
         subscripts.set(self, item, value)
 
     def __delitem__(self, item: Any) -> None:
@@ -604,7 +605,7 @@ class Conversions(TensorBase):
     def __hash__(self) -> builtins.int:
         return builtins.id(self)
 
-    def record_stream(self, stream: Any) -> None:
+    def record_stream(self, stream: Stream) -> None:
         """Keep the memory from being reused until the work now queued on `stream` is done."""
         if self.storage.block is not None:
             self.storage.block.pool.record_stream(self.storage.block, stream.record_event())

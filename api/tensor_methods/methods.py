@@ -263,6 +263,10 @@ class _Methods(TensorBase):
             raise ShapeError(f"t: takes at most 2 dimensions, the tensor has {self.meta.ndim}; use .transpose()")
         return call(registry["permute"], (self,), ((1, 0)[2 - self.meta.ndim :],))
 
+    @overload
+    def view(self, dtype: DType, /) -> Tensor: ...
+    @overload
+    def view(self, *shape: Sizes) -> Tensor: ...
     def view(self, *shape: Any) -> Tensor:
         """Return a view in another shape, or with the bits read as another dtype.
 
