@@ -429,7 +429,7 @@ def _rebuild(
     strides: tuple[int, ...],
     start: int,
     needs: bool,
-) -> Any:
+) -> Tensor:
     """Build a tensor over memory of the file. Every value from the file is checked first."""
     from .tensor_methods.conversion import _as_type
 

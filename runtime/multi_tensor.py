@@ -21,6 +21,7 @@ from .backends.targets import target_named
 from .context import _local
 from .device import Device, Meta
 from .dispatch import call_into
+from .dtypes import Array
 from .errors import DeviceError, ShapeError
 from .kinds.many import BASES, plan, runs_for
 from .layout import is_dense
@@ -126,7 +127,7 @@ class _Group:
         return [*ranges, (slice(start, count), list(range_buffers.values()))]
 
     def _launch(
-        self, number: int, tensor_range: slice, starts: Any, is_aligned: bool, stream: Any
+        self, number: int, tensor_range: slice, starts: Array, is_aligned: bool, stream: Any
     ) -> tuple[Any, Scratch]:
         """Write the table of a range of tensors; return the launcher and the table."""
         while len(self.tensor_ranges) <= number:

@@ -143,7 +143,7 @@ class _Backward:
             for i in self.positions
         ]
 
-    def _match_input_layout(self, position: int, grad: Any, layout: Any) -> Tensor:
+    def _match_input_layout(self, position: int, grad: Tensor, layout: Any) -> Tensor:
         """Return a gradient in the shape and dtype of its argument; sum over broadcast dimensions."""
         if not isinstance(grad, Tensor):
             raise GradientError(

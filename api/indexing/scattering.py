@@ -376,7 +376,7 @@ def _reduce_into(
     """Reduce `source` into `target`. statics: one static argument for a scatter op, two for a put op (whole slices)."""
     indexes_slices = len(statics) == 2
 
-    def step(record: Any, operands: tuple[Any, ...], step_statics: tuple[Any, ...]) -> None:
+    def step(record: OpRecord, operands: tuple[Any, ...], step_statics: tuple[Any, ...]) -> None:
         nonlocal target
         if in_place:
             call_into(record, (target, *operands), step_statics, (target,), in_place=True)

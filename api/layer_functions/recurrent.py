@@ -31,7 +31,7 @@ __all__ = ["gru", "gru_cell", "lstm", "lstm_cell", "rnn_relu", "rnn_relu_cell", 
 
 def lstm(
     input: Tensor,
-    hx: Any,
+    hx: tuple[Tensor, Tensor] | Tensor,
     params: Any,
     has_biases: Any,
     num_layers: Any,
@@ -337,8 +337,9 @@ def rnn_relu_cell(
 
 
 def _cell(
-    name: str, input: Tensor, states: tuple[Tensor, ...], w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any
-) -> list[Tensor]:
+    name: str, input: Tensor, states: tuple[Tensor, ...], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None,
+    b_hh: Tensor | None,
+) -> list[Tensor]:  # fmt: skip
     """Run a one-layer network over one step."""
     only_tensors(f"{name}_cell", input, *states, w_ih, w_hh)
     if input.meta.ndim not in (1, 2):

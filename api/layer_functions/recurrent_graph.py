@@ -169,7 +169,7 @@ def _recorded_gradients(
 
 
 def _layer_formula(
-    kind: CellKind, geometry: Geometry, x: Any, h0: Any, c0: Any, directions: Sequence[Weights]
+    kind: CellKind, geometry: Geometry, x: Tensor, h0: Tensor, c0: Tensor | None, directions: Sequence[Weights]
 ) -> tuple[Any, Any, Any]:
     """Compute the layer by its definition, with a few recorded ops for each step."""
     results = [
@@ -181,7 +181,7 @@ def _layer_formula(
 
 
 def _direction(
-    kind: CellKind, geometry: Geometry, weights: Weights, reverse: bool, x: Any, h0: Any, c0: Any
+    kind: CellKind, geometry: Geometry, weights: Weights, reverse: bool, x: Tensor, h0: Tensor, c0: Tensor | None
 ) -> tuple[Any, Any, Any]:
     pieces = [ops.narrow(x, 0, a, b - a) for a, b in pairwise(geometry.offsets)]
     initial = (h0,) if c0 is None else (h0, c0)
@@ -203,7 +203,7 @@ def _direction(
     return cat(outs[::-1] if reverse else outs), last[0], last[1] if len(last) > 1 else None
 
 
-def _step(kind: CellKind, weights: Weights, piece: Any, states: list[Any]) -> list[Any]:
+def _step(kind: CellKind, weights: Weights, piece: Tensor, states: list[Any]) -> list[Any]:
     hidden_size = weights.hh.meta.shape[0] // kind.gates
     bias: Any = weights.bias_hh
     has_separate_bias = kind.reset and bias is not None

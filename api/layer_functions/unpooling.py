@@ -38,7 +38,7 @@ class _Unpooled(Function):
         return call(registry["scatter"], (output, indices, input), (input.meta.ndim - 1,))
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
         (indices,) = ctx.saved_tensors
         return call(registry["gather"], (grads[0], indices), (grads[0].meta.ndim - 1,)), None, None
 

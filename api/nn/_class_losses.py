@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .._generated import ops as _ops
 from ..indexing import scattering
 from ..indexing.bounds import check_bounds, check_classes
@@ -63,8 +61,9 @@ def _check_weight(weight: Tensor, classes: int, caller: str) -> None:
 
 
 def _reduce_class_losses(
-    losses: Any, target: Tensor, target_weights: Any, reduction: str, ignore_index: int, caller: str, all_count: bool
-) -> Tensor:
+    losses: Tensor, target: Tensor, target_weights: Tensor | None, reduction: str, ignore_index: int, caller: str,
+    all_count: bool,
+) -> Tensor:  # fmt: skip
     """Reduce losses.
 
     `mean` divides by the sum of the targets' weights, or by the number of targets that are not ignored.

@@ -10,12 +10,15 @@ import itertools
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from ..autograd import Function, is_grad_enabled
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.methods import Handle
+
+if TYPE_CHECKING:
+    from .module import Module
 
 __all__ = [
     "HookTable",
@@ -249,7 +252,7 @@ def _run_forward_hook(
 class _BackwardHookCall:
     """One call of a module with backward hooks. Identities around the call give the hooks its gradients."""
 
-    def __init__(self, module: Any, num_args: int):
+    def __init__(self, module: Module, num_args: int):
         self.module = module
         self.num_args = num_args
         self.input_indices: list[int] = []  # positions of wrapped arguments; empty if none requires grad

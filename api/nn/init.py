@@ -475,7 +475,7 @@ def _deprecated_alias(function: Callable[..., Any]) -> Callable[..., Any]:
     old_name = function.__name__[:-1]
 
     @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Tensor:
         warnings.warn(f"nn.init.{old_name} is deprecated: use nn.init.{old_name}_", FutureWarning, stacklevel=2)
         return function(*args, **kwargs)
 

@@ -381,7 +381,7 @@ class Module(Hooks, State):
         """
         device, dtype = _parse_to_args(args, kwargs)
 
-        def change(tensor: Any) -> Tensor:
+        def change(tensor: Tensor) -> Tensor:
             return tensor.to(device=device, dtype=dtype if tensor.meta.dtype.kind == "f" else None)
 
         return self._apply(change)
@@ -390,7 +390,7 @@ class Module(Hooks, State):
         """Move to a device without copying: parameters and buffers are uninitialized there."""
         from ..creation.factories import empty
 
-        def change(tensor: Any) -> Tensor:
+        def change(tensor: Tensor) -> Tensor:
             return empty(*tensor.meta.shape, dtype=tensor.meta.dtype, device=device)
 
         return self._apply(change, recurse)

@@ -482,7 +482,7 @@ class Optimizer:
         for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
 
-    def _restore_value(self, key: Any, value: Any, param: Any) -> Any:
+    def _restore_value(self, key: Any, value: Any, param: Tensor) -> Any:
         """Return a copy of a state value, on its parameter's device and in its dtype."""
         if key in self._counts and (isinstance(value, (Tensor, np.ndarray, np.generic)) or hasattr(value, "item")):
             return float(value.item())

@@ -58,7 +58,7 @@ def get_swa_multi_avg_fn() -> Callable[..., None]:
     """
 
     @no_grad()
-    def swa_update(averaged_param_list: Sequence[Any], current_param_list: Sequence[Any], num_averaged: Any) -> None:
+    def swa_update(averaged_param_list: Sequence[Any], current_param_list: Sequence[Any], num_averaged: Tensor) -> None:
         _move_averages(averaged_param_list, current_param_list, 1.0 / (float(num_averaged) + 1.0))
 
     return swa_update
@@ -79,7 +79,7 @@ def get_swa_avg_fn() -> Callable[..., Any]:
     """Return a function of (average, current, num_averaged): the mean of `num_averaged + 1` tensors."""
 
     @no_grad()
-    def swa_update(averaged_param: Any, current_param: Any, num_averaged: Any) -> Any:
+    def swa_update(averaged_param: Tensor, current_param: Tensor, num_averaged: Tensor) -> Tensor:
         return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
 
     return swa_update

@@ -46,7 +46,7 @@ class Ordered(NamedTuple):
     indices: Tensor
 
 
-def _store_pair(results: Any, out: Any, where: str) -> Ordered:
+def _store_pair(results: Any, out: Sequence[Tensor] | None, where: str) -> Ordered:
     """Return two results, or copy them to the two tensors of `out`."""
     if out is None:
         return Ordered(*results)
@@ -341,7 +341,7 @@ class _Middle(Function):
         return value.clone()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         input, value = (_detach(t) for t in ctx.saved_tensors)
         is_median = ops.logical_or(ops.eq(input, value), ops.logical_and(ops.isnan(input), ops.isnan(value)))
         share = ops.true_divide(grad, _to_dtype(ops.sum(is_median), grad.meta.dtype))

@@ -646,7 +646,7 @@ class _Transfer(autograd.Function):
         return grad.to(device=ctx.source_device), None
 
 
-def _as_type(tensor_type: type, tensor: Any, needs: bool) -> Any:
+def _as_type(tensor_type: type, tensor: Tensor, needs: bool) -> Tensor:
     """Return `tensor` as an instance of `tensor_type`, Tensor or a subclass."""
     if tensor_type is Tensor:
         tensor.needs = needs
@@ -656,7 +656,7 @@ def _as_type(tensor_type: type, tensor: Any, needs: bool) -> Any:
     return instance
 
 
-def _unpickle(tensor_type: type, array: Array, dtype: DType, device_name: str, needs: bool) -> Any:
+def _unpickle(tensor_type: type, array: Array, dtype: DType, device_name: str, needs: bool) -> Tensor:
     output = empty(meta(dtype, array.shape, None, to_device(device_name)))
     if output.meta.numel:
         output.meta.device.driver.write(

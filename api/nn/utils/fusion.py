@@ -88,8 +88,9 @@ def fuse_linear_bn_weights(
 
 
 def _fold_batch_norm(
-    weight: Any, bias: Any, mean: Any, var: Any, eps: float, gamma: Any, beta: Any, shape: list[int]
-) -> tuple[Parameter, Parameter]:
+    weight: Tensor, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float, gamma: Tensor | None,
+    beta: Tensor | None, shape: list[int],
+) -> tuple[Parameter, Parameter]:  # fmt: skip
     dtype, needs = weight.meta.dtype, weight.requires_grad
     bias_dtype, bias_needs = (dtype, False) if bias is None else (bias.meta.dtype, bias.requires_grad)
     with no_grad():

@@ -26,7 +26,7 @@ class _WeightNorm(Module):
     def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
         return apply_weight_norm(weight_v, weight_g, self.dim)
 
-    def right_inverse(self, weight: Any) -> Any:
+    def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return (norm, direction) of a weight."""
         return norm_except_dim(weight, self.dim), weight
 

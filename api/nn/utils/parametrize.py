@@ -113,7 +113,7 @@ class ParametrizationList(ModuleList):
                 _check_same_layout(original.meta, new_value, "right_inverse", shape=False)
                 _set_data(original, new_value)
 
-    def forward(self) -> Any:
+    def forward(self) -> Tensor:
         """Compute the tensor from the originals."""
         functions = list(self)
         output = functions[0](*self._originals())
@@ -275,7 +275,7 @@ def _set_data(tensor: Any, value: Any) -> None:
         tensor.data = value.detach()
 
 
-def _register_tensor(module: Module, name: str, tensor: Any) -> None:
+def _register_tensor(module: Module, name: str, tensor: Tensor) -> None:
     if isinstance(tensor, Parameter):
         module.register_parameter(name, tensor)
     else:
@@ -283,7 +283,7 @@ def _register_tensor(module: Module, name: str, tensor: Any) -> None:
 
 
 def _add_property(module: Module, name: str) -> None:
-    def getter(self: Any) -> Any:
+    def getter(self: Any) -> Tensor:
         function = self.parametrizations[name]
         if not _Cache.depth:
             return function()
@@ -292,7 +292,7 @@ def _add_property(module: Module, name: str) -> None:
             _Cache.tensors[key] = function()
         return _Cache.tensors[key]
 
-    def setter(self: Any, value: Any) -> None:
+    def setter(self: Any, value: Tensor) -> None:
         self.parametrizations[name].right_inverse(value)
 
     setattr(module.__class__, name, property(getter, setter))

@@ -53,7 +53,7 @@ class PackedSequence(_Fields):
 
     def __new__(
         cls,
-        data: Any,
+        data: Tensor,
         batch_sizes: Tensor | None = None,
         sorted_indices: Tensor | None = None,
         unsorted_indices: Tensor | None = None,

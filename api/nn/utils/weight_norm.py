@@ -37,12 +37,12 @@ class WeightNorm:
         self.name = name
         self.dim = -1 if dim is None else dim
 
-    def compute_weight(self, module: Any) -> Tensor:
+    def compute_weight(self, module: Module) -> Tensor:
         """Return the current weight."""
         return apply_weight_norm(getattr(module, self.name + "_v"), getattr(module, self.name + "_g"), self.dim)
 
     @staticmethod
-    def apply(module: Any, name: str, dim: int | None) -> WeightNorm:
+    def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
         """Register the hook on a module.
 
         Raises:
@@ -64,7 +64,7 @@ class WeightNorm:
         module.register_forward_pre_hook(hook)
         return hook
 
-    def remove(self, module: Any) -> None:
+    def remove(self, module: Module) -> None:
         """Make the current weight a plain parameter again."""
         with no_grad():
             weight = self.compute_weight(module)
@@ -73,7 +73,7 @@ class WeightNorm:
         del module._parameters[self.name + "_v"]
         setattr(module, self.name, Parameter(weight.detach()))
 
-    def __call__(self, module: Any, inputs: Any) -> None:
+    def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module))
 
 
