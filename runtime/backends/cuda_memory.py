@@ -25,6 +25,7 @@ from .cuda_api import call_driver
 
 if TYPE_CHECKING:
     from .cuda import CudaDriver
+    from .cuda_streams import CudaStream
 
 __all__ = ["DeviceMemory", "GraphPool", "PinnedMemory", "copy_across", "read", "write"]
 
@@ -111,7 +112,7 @@ class PinnedBlock:
         pointer = (self.address, False)
         self.__array_interface__ = {"shape": (self.nbytes,), "typestr": "|u1", "data": pointer, "version": 3}
 
-    def record_use(self, stream: Any) -> Any:
+    def record_use(self, stream: CudaStream) -> Any:
         """Delay the reuse of the memory until the work queued on `stream` so far is done.
 
         Returns:
@@ -164,7 +165,7 @@ class PinnedMemory:
         block = self.pool.allocate(nbytes)
         return block, _bytes_at(block.segment.handle + block.offset, nbytes)
 
-    def free_after(self, block: Block, stream: Any) -> None:
+    def free_after(self, block: Block, stream: CudaStream) -> None:
         """Free a block. It is not reused before the work queued on `stream` so far is done."""
         self.pool.record_stream(block, stream.record_event())
         self.pool.free(block)
@@ -187,7 +188,7 @@ def _flat(array: Array) -> Array:
     return array.reshape(-1).view(np.uint8)
 
 
-def write(driver: CudaDriver, storage: Storage, offset: int, array: Array, stream: Any) -> None:
+def write(driver: CudaDriver, storage: Storage, offset: int, array: Array, stream: CudaStream) -> None:
     """Queue a copy of the contiguous host `array` to byte `offset` of `storage`."""
     nbytes = array.nbytes
     if not nbytes:
@@ -225,7 +226,7 @@ def write(driver: CudaDriver, storage: Storage, offset: int, array: Array, strea
         stream.synchronize()
 
 
-def read(driver: CudaDriver, storage: Storage, offset: int, array: Array, stream: Any, wait: bool = True) -> Any:
+def read(driver: CudaDriver, storage: Storage, offset: int, array: Array, stream: CudaStream, wait: bool = True) -> Any:
     """Copy from byte `offset` of `storage` into the contiguous host `array`.
 
     Args:
@@ -273,7 +274,9 @@ def read(driver: CudaDriver, storage: Storage, offset: int, array: Array, stream
     return None
 
 
-def copy_across(source: Storage, start: int, target: Storage, nbytes: int, source_stream: Any, stream: Any) -> None:
+def copy_across(
+    source: Storage, start: int, target: Storage, nbytes: int, source_stream: CudaStream, stream: CudaStream
+) -> None:
     """Queue a copy between two CUDA devices.
 
     The copy runs on `stream`, after all work queued on `source_stream` so far. Work that is queued on `source_stream`
