@@ -20,7 +20,7 @@ import pickle
 import struct
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
@@ -71,7 +71,7 @@ _trusted_globals: list[type | Callable[..., Any]] = []
 # Trusted classes and functions ----------------------------------------------------------------------------------------
 
 
-def add_safe_globals(safe_globals: list[Any]) -> None:
+def add_safe_globals(safe_globals: Sequence[Callable[..., Any]]) -> None:
     """Allow these classes and functions in files that `load` reads with `weights_only=True`.
 
     Args:
@@ -87,7 +87,7 @@ def add_safe_globals(safe_globals: list[Any]) -> None:
     _trusted_globals.extend(g for g in safe_globals if g not in _trusted_globals)
 
 
-def get_safe_globals() -> list[Any]:
+def get_safe_globals() -> list[Callable[..., Any]]:
     """Return the classes and functions that `add_safe_globals` added.
 
     Returns:
@@ -106,7 +106,7 @@ def clear_safe_globals() -> None:
 
 
 @contextmanager
-def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
+def safe_globals(safe_globals: Sequence[Callable[..., Any]]) -> Iterator[None]:
     """Call `add_safe_globals` for the duration of a `with` block."""
     previous = list(_trusted_globals)
     add_safe_globals(safe_globals)

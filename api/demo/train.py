@@ -88,7 +88,7 @@ def model(device: Device) -> nn.Module:
     return network.to(device)
 
 
-def _step(net: nn.Module, optimizer: optim.Optimizer, images: Any, labels: Any) -> Tensor:
+def _step(net: nn.Module, optimizer: optim.Optimizer, images: Tensor, labels: Tensor) -> Tensor:
     """Train on one batch, and return its loss, a 0-d tensor, without waiting for it."""
     loss = F.cross_entropy(net(images), labels, label_smoothing=0.1)
     optimizer.zero_grad()

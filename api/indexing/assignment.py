@@ -54,7 +54,7 @@ def is_single(value: Any) -> bool:
     return isinstance(value, (bool, int, float, np.generic))
 
 
-def assignment_value(value: Any, like: Tensor, shape: tuple[int, ...]) -> Any:
+def assignment_value(value: Any, like: Tensor, shape: tuple[int, ...]) -> Tensor | bool | int | float:
     """Return a Python number unchanged, and any other value as a tensor of `shape` on the device of `like`."""
     if isinstance(value, (bool, int, float)):
         return value

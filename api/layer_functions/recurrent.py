@@ -137,8 +137,8 @@ def _run_network(name: str, *arguments: Any) -> tuple[Tensor, Tensor, Tensor | N
 
 
 def _check_and_run(
-    kind: CellKind, x: Tensor, sizes: list[int], hx: Any, params: Any, biases: bool, layers: int, dropout: float,
-    train: bool, bidirectional: bool,
+    kind: CellKind, x: Tensor, sizes: list[int], hx: Any, params: list[Tensor], biases: bool, layers: int,
+    dropout: float, train: bool, bidirectional: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
     """Check states and parameters, then run the network; step t has `sizes[t]` rows of the input."""
     states = tuple(hx) if kind.cell else (hx,)

@@ -274,7 +274,7 @@ class State:
 
 def _load(
     module: Any,
-    state_dict: Any,
+    state_dict: Mapping[str, Any],
     prefix: str,
     metadata: Mapping[str, Any],
     assign: bool,

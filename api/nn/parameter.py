@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..runtime import dtypes
-from ..runtime.device import Device, DeviceLike
+from ..runtime.device import Device, DeviceLike, Meta
 from ..runtime.device import device as to_device
 from ..runtime.dtypes import DType, DTypeLike
 from ..runtime.errors import DomainError
@@ -83,7 +83,7 @@ class _Uninitialized:
         )
 
     @meta.setter
-    def meta(self, value: Any) -> None:
+    def meta(self, value: Meta) -> None:
         """Ignore the value: `materialize` sets the layout."""
 
     @property

@@ -58,7 +58,7 @@ def broadcast_to_groups(title: str, optimizer: Optimizer, name: str, values: Any
     return list(values)
 
 
-def set_group_option(group: dict[str, Any], name: str, value: Any) -> None:
+def set_group_option(group: dict[str, Any], name: str, value: float | Tensor) -> None:
     """Set an option of a group. A tensor is written in place, because the user may hold a reference to it."""
     if isinstance(group[name], Tensor):
         group[name].fill_(to_float(value))
@@ -162,7 +162,7 @@ class LRScheduler:
             self._get_lr_called_within_step = False
         self._set_rates(rates)
 
-    def _set_rates(self, rates: Sequence[Any]) -> None:
+    def _set_rates(self, rates: Sequence[float | Tensor]) -> None:
         groups = self.optimizer.param_groups
         if len(rates) != len(groups):
             raise ArgumentError(

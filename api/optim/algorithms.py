@@ -72,7 +72,7 @@ class SGD(Optimizer):
             "maximize": maximize, "foreach": foreach, "differentiable": differentiable, "fused": fused,
         })  # fmt: skip
 
-    def _states(self, group: dict[str, Any], params: list[Any]) -> list[dict[str, Any]]:
+    def _states(self, group: dict[str, Any], params: list[Tensor]) -> list[dict[str, Any]]:
         return (
             super()._states(group, params) if group["momentum"] else []
         )  # without momentum, PyTorch stores no entry at all

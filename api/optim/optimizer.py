@@ -294,8 +294,8 @@ class Optimizer:
             )
 
     def _launch_update(
-        self, position: int, batch_number: int, group: dict[str, Any], key: Any, params: list[Any], grads: list[Any],
-        states: list[dict[str, Any]],
+        self, position: int, batch_number: int, group: dict[str, Any], key: Any, params: list[Tensor],
+        grads: list[Tensor], states: list[dict[str, Any]],
     ) -> None:  # fmt: skip
         name, fields, values = self.kernel_arguments(group, key)
         kernel = self._kernels.get((position, batch_number, name))
@@ -303,7 +303,7 @@ class Optimizer:
             kernel = self._kernels[position, batch_number, name] = MultiTensor(registry[name])
         kernel([params, grads, *[[s[field] for s in states] for field in fields]], values)
 
-    def _states(self, group: dict[str, Any], params: list[Any]) -> list[dict[str, Any]]:
+    def _states(self, group: dict[str, Any], params: list[Tensor]) -> list[dict[str, Any]]:
         """Return the parameters' states; initialize the empty ones."""
         state_by_param = self.state
         states = [state_by_param[param] for param in params]
@@ -315,7 +315,7 @@ class Optimizer:
                     self.init_state(param, state, group)
         return states
 
-    def _reserve_state_memory(self, group: dict[str, Any], params: list[Any], like: int | None = None) -> None:
+    def _reserve_state_memory(self, group: dict[str, Any], params: list[Tensor], like: int | None = None) -> None:
         """Reserve memory for the state that `params` will get: `like` tensors of the parameter's shape.
 
         If `like` is None, `init_state` is called once for the smallest parameter and its tensors are measured.
@@ -482,7 +482,7 @@ class Optimizer:
         for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
 
-    def _restore_value(self, key: Any, value: Any, param: Tensor) -> Any:
+    def _restore_value(self, key: str | None, value: Any, param: Tensor) -> Any:
         """Return a copy of a state value, on its parameter's device and in its dtype."""
         if key in self._counts and (isinstance(value, (Tensor, np.ndarray, np.generic)) or hasattr(value, "item")):
             return float(value.item())

@@ -45,7 +45,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
     decay_rate = _check_decay(decay)
 
     @no_grad()
-    def ema_update(ema_param_list: Sequence[Any], current_param_list: Sequence[Any], _: Any = None) -> None:
+    def ema_update(ema_param_list: Sequence[Tensor], current_param_list: Sequence[Tensor], _: Any = None) -> None:
         _move_averages(ema_param_list, current_param_list, 1.0 - decay_rate)
 
     return ema_update
@@ -58,7 +58,9 @@ def get_swa_multi_avg_fn() -> Callable[..., None]:
     """
 
     @no_grad()
-    def swa_update(averaged_param_list: Sequence[Any], current_param_list: Sequence[Any], num_averaged: Tensor) -> None:
+    def swa_update(
+        averaged_param_list: Sequence[Tensor], current_param_list: Sequence[Tensor], num_averaged: Tensor
+    ) -> None:
         _move_averages(averaged_param_list, current_param_list, 1.0 / (float(num_averaged) + 1.0))
 
     return swa_update
@@ -85,7 +87,7 @@ def get_swa_avg_fn() -> Callable[..., Any]:
     return swa_update
 
 
-def _move_averages(averages: Sequence[Any], current: Sequence[Any], weight: float) -> None:
+def _move_averages(averages: Sequence[Tensor], current: Sequence[Tensor], weight: float) -> None:
     """Move each average by `weight` times its distance to the current value, in place."""
     pairs = list(zip(averages, current, strict=True))
     float_pairs = [pair for pair in pairs if pair[0].meta.dtype.kind == "f"]

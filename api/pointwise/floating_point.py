@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
@@ -88,7 +88,9 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     int_min = -(1 << (8 * integers.itemsize - 1))
     start_bits, end_bits = (x.to(result_dtype).contiguous().view(integers) for x in (input, other))
 
-    def to_ordinal(bits: Any) -> Tensor:  # a two's complement integer in the order of the numbers; 0 for 0.0 and -0.0
+    def to_ordinal(
+        bits: Tensor,
+    ) -> Tensor:  # a two's complement integer in the order of the numbers; 0 for 0.0 and -0.0
         return ops.where(ops.lt(bits, 0), ops.sub(int_min, bits), bits)
 
     start_ordinal, end_ordinal = to_ordinal(start_bits), to_ordinal(end_bits)

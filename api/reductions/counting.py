@@ -161,7 +161,9 @@ def _slices(input: Tensor, dim: int, where: str) -> tuple[Tensor, int]:
     return views.reshape(permuted, (shape[axis], math.prod(shape[:axis] + shape[axis + 1 :]))), axis
 
 
-def _unique_elements(values: Tensor, order: Tensor | None, shape: tuple[int, ...], inverse: bool, counts: bool) -> Any:
+def _unique_elements(
+    values: Tensor, order: Tensor | None, shape: tuple[int, ...], inverse: bool, counts: bool
+) -> Tensor | tuple[Tensor, ...]:
     """Return the unique elements of a vector with equal elements adjacent.
 
     order: original positions of the elements.
@@ -173,7 +175,9 @@ def _unique_elements(values: Tensor, order: Tensor | None, shape: tuple[int, ...
     return _unique_outputs(outputs, starts, order, count, shape, inverse, counts)
 
 
-def _unique_slices(input: Tensor, rows: Tensor, axis: int, order: Tensor | None, inverse: bool, counts: bool) -> Any:
+def _unique_slices(
+    input: Tensor, rows: Tensor, axis: int, order: Tensor | None, inverse: bool, counts: bool
+) -> Tensor | tuple[Tensor, ...]:
     count = rows.meta.shape[0]
     ordered_rows = rows if order is None or not rows.meta.numel else call(_take_at, (rows, order), (0, 1))
     changes = None
@@ -200,7 +204,7 @@ def _run_starts(changes: Tensor | None, count: int, like: Tensor) -> Tensor:
 def _unique_outputs(
     outputs: list[Tensor], starts: Tensor, order: Tensor | None, count: int, shape: tuple[int, ...], inverse: bool,
     counts: bool,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, ...]:  # fmt: skip
     if inverse:
         groups = ops.sub(call(_search_sorted, (starts, _arange(count, starts)), (True, False)), 1)
         if order is not None and count:

@@ -267,7 +267,7 @@ def adjoint(input: Tensor) -> Tensor:
     return input if not input.meta.ndim else ops.transpose(input, -2, -1)
 
 
-def _reshape_to_ndim(tensors: tuple[Any, ...], shape_of: Any, where: str) -> Any:
+def _reshape_to_ndim(tensors: tuple[Any, ...], shape_of: Any, where: str) -> Tensor | tuple[Tensor, ...]:
     is_sequence = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
     inputs = tuple(tensors[0]) if is_sequence else tensors
     only_tensors(where, *inputs)

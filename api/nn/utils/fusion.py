@@ -7,19 +7,22 @@ s = gamma / sqrt(var + eps) is one number per channel (Jacob et al. 2018, sectio
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, TypeVar
 
 from ..._generated import ops
 from ...autograd import no_grad
 from ...creation.factories import ones_like, zeros_like
 from ...runtime.errors import ArgumentError
 from ...runtime.tensor import Tensor
+from ..module import Module
 from ..parameter import Parameter
 
 __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
 
+_Layer = TypeVar("_Layer", bound=Module)
 
-def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
+
+def fuse_conv_bn_eval(conv: _Layer, bn: Any, transpose: bool = False) -> _Layer:
     """Return a copy of `conv` that computes `bn(conv(x))`.
 
     Args:
@@ -31,21 +34,21 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
         ArgumentError: Unless both are in evaluation mode and `bn` has running statistics.
     """
     _check_foldable("fuse_conv_bn_eval", conv, bn)
-    fused = copy.deepcopy(conv)
+    fused: Any = copy.deepcopy(conv)
     fused.weight, fused.bias = fuse_conv_bn_weights(
         fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias, transpose
     )
     return fused
 
 
-def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
+def fuse_linear_bn_eval(linear: _Layer, bn: Any) -> _Layer:
     """Return a copy of `linear` that computes `bn(linear(x))`; see `fuse_conv_bn_eval`."""
     _check_foldable("fuse_linear_bn_eval", linear, bn)
     if bn.num_features not in (1, linear.out_features):
         raise ArgumentError(
             f"fuse_linear_bn_eval: {linear.out_features} outputs do not match {bn.num_features} normalized features"
         )
-    fused = copy.deepcopy(linear)
+    fused: Any = copy.deepcopy(linear)
     fused.weight, fused.bias = fuse_linear_bn_weights(
         fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
     )
