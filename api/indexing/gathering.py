@@ -98,7 +98,7 @@ def _take_along_dim(input: Tensor, indices: Tensor, dim: int | None) -> Tensor:
     )
     input = call(registry["expand"], (input,), (common_shape[:axis] + (a[axis],) + common_shape[axis + 1 :],))
     indices = call(registry["expand"], (indices,), (common_shape[:axis] + (b[axis],) + common_shape[axis + 1 :],))
-    indices = without_negatives(indices, a[axis], axis)  # type: ignore[assignment]
+    indices = without_negatives(indices, a[axis], axis)
     return call(registry["gather"], (input, indices), (axis,))
 
 
@@ -178,7 +178,7 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
         tensor([1, 4])
     """
     only_tensors("take", input, index)
-    index = without_negatives(index, input.meta.numel, 0)  # type: ignore[assignment]
+    index = without_negatives(index, input.meta.numel, 0)
     output = call(_take_at, (input, index), (0, input.meta.ndim))
     return output if out is None else copy_to_out(output, out, "take")
 

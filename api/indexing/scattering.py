@@ -258,7 +258,7 @@ def index_fill_(self: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor
     only_tensors("index_fill_", self, index)
     axis_index = layout.normalize_dim(dim, self.meta.ndim, "index_fill_")
     shape = self.meta.shape or (1,)
-    index = without_negatives(index, shape[axis_index], axis_index)  # type: ignore[assignment]
+    index = without_negatives(index, shape[axis_index], axis_index)
     if isinstance(value, Tensor):
         if value.meta.ndim:
             raise ShapeError(

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, overload
 
 import numpy as np
 
@@ -342,6 +342,10 @@ def _true_positions(mask: Array | Tensor) -> Array | Tensor:
     return positions(mask) if isinstance(mask, Tensor) else np.flatnonzero(mask)
 
 
+@overload
+def without_negatives(index: Tensor, size: int, dim: int) -> Tensor: ...
+@overload
+def without_negatives(index: Array, size: int, dim: int) -> Array: ...
 def without_negatives(index: Any, size: int, dim: int) -> Array | Tensor:
     """Return `index` with negative positions wrapped. Raises `IndexOutOfRange`."""
     where = f"index of dimension {dim}"

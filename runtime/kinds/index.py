@@ -342,7 +342,7 @@ def _zeros_layout(request: Request) -> Meta:
     """Return the layout of a new result: the source's dtype, the shape from the static argument `shape`."""
     source = request.operands[0]
     assert isinstance(source, Meta)
-    return meta(source.dtype, tuple(request.static("shape")), None, request.device)  # type: ignore[arg-type]
+    return meta(source.dtype, tuple(request.static("shape")), None, request.device)
 
 
 def _spread(request: Request) -> Planned:

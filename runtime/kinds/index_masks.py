@@ -62,7 +62,7 @@ def plan_mask_positions(request: Request) -> Planned:
     assert isinstance(offsets, Meta)
     if offsets.numel != chunks + 1 or not offsets.contiguous or offsets.dtype is not dtypes.int64:
         raise ShapeError(f"{request.where()}: offsets must be the result of mask_counts for this mask")
-    out = meta(dtypes.int64, (request.static("total"),), None, request.device)  # type: ignore[arg-type]
+    out = meta(dtypes.int64, (request.static("total"),), None, request.device)
     if not out.numel:
         return Planned((out,))
     slots = (slot(layout, "mask"), slot(offsets, "index"), slot(out, "index"))
