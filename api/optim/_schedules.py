@@ -116,7 +116,7 @@ class LRScheduler:
         self.base_lrs = group_values(optimizer, "initial_lr")
         self.last_epoch = last_epoch
         if not hasattr(optimizer, "_step_method_when_scheduled"):
-            optimizer._step_method_when_scheduled = vars(optimizer).get("step")  # type: ignore[attr-defined]
+            optimizer._step_method_when_scheduled = vars(optimizer).get("step")
             optimizer._opt_called = False
         self._initial_step()
 
@@ -142,7 +142,7 @@ class LRScheduler:
         self._update_lr(epoch)
 
     def _check_order(self) -> None:
-        if vars(self.optimizer).get("step") is not self.optimizer._step_method_when_scheduled:  # type: ignore[attr-defined]
+        if vars(self.optimizer).get("step") is not self.optimizer._step_method_when_scheduled:
             problem = (
                 "optimizer.step was replaced after its schedule was created, so that the schedule cannot see steps"
             )

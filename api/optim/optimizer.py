@@ -123,6 +123,7 @@ class Optimizer:
     """
 
     _optimizer_step_pre_hooks: OrderedDict[int, Any]
+    _step_method_when_scheduled: Any  # set by schedules
     _optimizer_step_post_hooks: OrderedDict[int, Any]
     _optimizer_state_dict_pre_hooks: OrderedDict[int, Any]
     _optimizer_state_dict_post_hooks: OrderedDict[int, Any]
