@@ -181,7 +181,7 @@ def _as_seed_list(grad_outputs: Any, count: int) -> list[Tensor | None]:
     """Return one gradient (or None) per root. Raise `ArgumentError` if their number differs."""
     if grad_outputs is None:
         return [None] * count
-    seeds = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
+    seeds: list[Tensor | None] = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
     if len(seeds) != count:
         raise ArgumentError(f"backward: {count} tensors and {len(seeds)} gradients; there must be one for each")
     return seeds

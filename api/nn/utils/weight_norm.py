@@ -19,7 +19,7 @@ __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 
 def norm_except_dim(v: Tensor, dim: int | None) -> Tensor:
     """Return the norms of `v` over all dimensions except `dim`, with size 1 there; one 0-d norm for None or -1."""
-    if dim in (None, -1):
+    if dim is None or dim == -1:
         return v.norm(2)
     dims = tuple(d for d in range(v.meta.ndim) if d != dim % v.meta.ndim)
     return v.norm(2, dims, True) if dims else v.abs()
