@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, overload
 
 from ..runtime import dtypes
@@ -78,7 +78,7 @@ class GradScaler:
     @overload
     def scale(self, outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]: ...
     @overload
-    def scale(self, outputs: Iterable[Any]) -> Iterable[Any]: ...
+    def scale(self, outputs: Iterable[Any]) -> Iterator[Any]: ...
     def scale(self, outputs: Any) -> Any:
         """Multiply `outputs` by the scale.
 

@@ -115,9 +115,9 @@ def arange(
 
 
 def linspace(
-    start: float, end: float, steps: int, *, out: Tensor | None = None, dtype: DTypeLike | None = None,
-    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
-    pin_memory: bool = False,
+    start: Operand | Array, end: Operand | Array, steps: int, *, out: Tensor | None = None,
+    dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Create `steps` evenly spaced values from `start` to `end` inclusive; integer dtypes round towards zero.
 

@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from ...random import Generator, randperm
+from ...runtime.dtypes import Array
 from ...runtime.errors import ArgumentError, IndexOutOfRange, NotSupported, ShapeError
 from ...runtime.tensor import Tensor
 
@@ -123,9 +124,9 @@ def _fetch_samples(dataset: Any, indices: list[Any]) -> list[Any]:
 class Subset(Dataset[T_co]):
     """A subset of another data set. A subclass that defines `__getitem__` must define `__getitems__` too."""
 
-    def __init__(self, dataset: Samples[T_co], indices: Sequence[int]):
+    def __init__(self, dataset: Samples[T_co], indices: Sequence[int] | Tensor | Array):
         self.dataset = dataset
-        self.indices = indices
+        self.indices: Any = indices
         kind = type(self)
         if kind.__getitem__ is not Subset.__getitem__ and kind.__getitems__ is Subset.__getitems__:
             raise NotSupported(

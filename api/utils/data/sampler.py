@@ -15,6 +15,7 @@ import numpy as np
 from ...creation.from_data import tensor
 from ...random import Generator, default_generator, multinomial, philox, randperm
 from ...runtime import dtypes, host_data
+from ...runtime.dtypes import Array
 from ...runtime.errors import ArgumentError, ShapeError
 from ...runtime.tensor import Tensor
 from .dataset import T_co
@@ -109,8 +110,8 @@ class RandomSampler(Sampler[int]):
 class SubsetRandomSampler(Sampler[int]):
     """The given indices in random order."""
 
-    def __init__(self, indices: Sequence[int], generator: Generator | None = None):
-        self.indices = indices
+    def __init__(self, indices: Sequence[int] | Tensor | Array, generator: Generator | None = None):
+        self.indices: Any = indices
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
@@ -130,7 +131,7 @@ class WeightedRandomSampler(Sampler[int]):
 
     def __init__(
         self,
-        weights: Sequence[float],
+        weights: Sequence[float] | Tensor | Array,
         num_samples: int,
         replacement: bool = True,
         generator: Generator | None = None,
