@@ -12,12 +12,12 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 
 from .arguments.out import copy_to_out
-from .arguments.types import Layout, MemoryFormat
+from .arguments.types import Layout, MemoryFormat, Sizes
 from .creation.factories import empty_like
 from .creation.options import allocate_output, finalize_output, resolve_dtype_and_device
 from .runtime import dtypes, host_data
@@ -224,13 +224,13 @@ def _require_floating(output: Tensor, where: str) -> Tensor:
 
 @overload
 def rand(
-    *size: int | Sequence[int], generator: Generator | None = None, out: Tensor | None = None,
+    *size: Sizes, generator: Generator | None = None, out: Tensor | None = None,
     dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def rand(
-    *, size: int | Sequence[int], generator: Generator | None = None, out: Tensor | None = None,
+    *, size: Sizes, generator: Generator | None = None, out: Tensor | None = None,
     dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
@@ -267,13 +267,13 @@ def rand(
 
 @overload
 def randn(
-    *size: int | Sequence[int], generator: Generator | None = None, out: Tensor | None = None,
+    *size: Sizes, generator: Generator | None = None, out: Tensor | None = None,
     dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def randn(
-    *, size: int | Sequence[int], generator: Generator | None = None, out: Tensor | None = None,
+    *, size: Sizes, generator: Generator | None = None, out: Tensor | None = None,
     dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
@@ -375,6 +375,18 @@ def _integer_range(low: int, high: int, where: str) -> tuple[int, int]:
     return low, min(high - low, (1 << 63) - 1)
 
 
+@overload
+def randint(
+    high: SupportsIndex, size: Sequence[SupportsIndex], *, generator: Generator | None = None,
+    out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def randint(
+    low: SupportsIndex, high: SupportsIndex, size: Sequence[SupportsIndex], *, generator: Generator | None = None,
+    out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor: ...  # fmt: skip
 def randint(
     *args: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
     layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,

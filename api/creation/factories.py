@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
-from ..arguments.types import Layout, MemoryFormat, Number, Operand
+from ..arguments.types import Layout, MemoryFormat, Number, Operand, Sizes
 from ..runtime import dtypes, host_data
 from ..runtime.device import DeviceLike, meta
 from ..runtime.device import device as to_device
@@ -32,13 +32,13 @@ __all__ = [
 
 @overload
 def empty(
-    *size: int | Sequence[int], out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    *size: Sizes, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
     device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def empty(
-    *, size: int | Sequence[int], out: Tensor | None = None, dtype: DTypeLike | None = None,
+    *, size: Sizes, out: Tensor | None = None, dtype: DTypeLike | None = None,
     layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
     pin_memory: bool = False, memory_format: MemoryFormat | None = None,
 ) -> Tensor: ...  # fmt: skip
@@ -152,12 +152,12 @@ def _fill_constant(output: Tensor, value: Operand) -> Tensor:
 
 @overload
 def zeros(
-    *size: int | Sequence[int], out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    *size: Sizes, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
     device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def zeros(
-    *, size: int | Sequence[int], out: Tensor | None = None, dtype: DTypeLike | None = None,
+    *, size: Sizes, out: Tensor | None = None, dtype: DTypeLike | None = None,
     layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
@@ -191,12 +191,12 @@ def zeros(
 
 @overload
 def ones(
-    *size: int | Sequence[int], out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    *size: Sizes, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
     device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def ones(
-    *, size: int | Sequence[int], out: Tensor | None = None, dtype: DTypeLike | None = None,
+    *, size: Sizes, out: Tensor | None = None, dtype: DTypeLike | None = None,
     layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
