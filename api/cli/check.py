@@ -183,7 +183,7 @@ def _is_tensor(value: Any) -> bool:
 # Derivatives
 
 
-def _check_derivatives(row: Row, op: Any, function: Callable[..., Any], device: Device) -> None:
+def _check_derivatives(row: Row, op: Op, function: Callable[..., Any], device: Device) -> None:
     from ..autograd.gradcheck import gradcheck, gradgradcheck
 
     arguments = _arguments(op, device, "float64", np.random.default_rng(1), grad=True)

@@ -185,7 +185,7 @@ def scaling(device: Device, dtype: DType) -> Iterator[Call]:
     yield unscale
 
 
-def _parameters(device: Device, dtype: DType) -> list[Any]:
+def _parameters(device: Device, dtype: DType) -> list[Tensor]:
     parameters = []
     for shape in ((7,), *SHAPES, (16, 3, 3, 3)):
         parameter = blank(device, *shape, dtype=dtype, grad=True)

@@ -89,7 +89,7 @@ def tensor_value(value: Any, like: Tensor, shape: tuple[int, ...]) -> Tensor:
     return output
 
 
-def _scalar_tensor(value: Any, like: Tensor) -> Tensor:
+def _scalar_tensor(value: int | float, like: Tensor) -> Tensor:
     """Create a 0-d tensor with the dtype and device of `like`."""
     from ..creation.factories import full
 

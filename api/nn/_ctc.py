@@ -99,7 +99,9 @@ def ctc_loss(
     return reduce_losses(losses, reduction, _OP_NAME)
 
 
-def _as_length_array(lengths: Any, batch_size: int, name: str, max_length: int | None = None) -> Array:
+def _as_length_array(
+    lengths: Tensor | Sequence[int], batch_size: int, name: str, max_length: int | None = None
+) -> Array:
     """Return lengths as an int64 array on the host. Raise `ShapeError` if their number or a value does not fit."""
     if isinstance(lengths, Tensor):
         if lengths.meta.dtype.kind not in "iu":

@@ -145,7 +145,7 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     return empty_like(permutation).scatter_(0, permutation, positions)
 
 
-def _as_int_lengths(lengths: Any, caller: str) -> list[int]:
+def _as_int_lengths(lengths: Tensor | Sequence[int], caller: str) -> list[int]:
     """Return the lengths as ints. Reading a tensor waits for its device."""
     values = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
     if not all(float(n).is_integer() for n in values):
@@ -310,7 +310,7 @@ def pad_sequence(
     )
 
 
-def _as_sequence_list(caller: str, sequences: Any) -> list[Tensor]:
+def _as_sequence_list(caller: str, sequences: Tensor | Iterable[Tensor]) -> list[Tensor]:
     if isinstance(sequences, Tensor):
         return list(sequences.unbind(0))
     if not isinstance(sequences, Iterable):
