@@ -108,7 +108,7 @@ from .reductions.counting import *
 from .reductions.scans import *
 from .reductions.sorting import *
 from .reductions.statistics import *
-from .runtime.device import Device as Device, device as device, set_default_device as set_default_device
+from .runtime.device import Device as Device, set_default_device as set_default_device
 from .runtime.errors import OutOfMemoryError as OutOfMemoryError
 from .runtime.precision import get_float32_matmul_precision as get_float32_matmul_precision
 from .runtime.precision import set_float32_matmul_precision as set_float32_matmul_precision
@@ -130,10 +130,14 @@ globals().update({k: v for k, v in _namespaces["torch"].items() if k not in glob
 bool = _bool
 half, float, double = float16, float32, float64
 short, int, long = int16, int32, int64
-dtype = DType
+dtype: _typing.TypeAlias = DType
+device: _typing.TypeAlias = Device
 adaptive_max_pool1d = _adaptive_max_pool1d
-strided, contiguous_format, preserve_format = "strided", "contiguous_format", "preserve_format"
-channels_last, channels_last_3d = "channels_last", "channels_last_3d"  # tensors stay row-major
+strided: _typing.Final = "strided"
+contiguous_format: _typing.Final = "contiguous_format"
+preserve_format: _typing.Final = "preserve_format"
+channels_last: _typing.Final = "channels_last"  # tensors stay row-major
+channels_last_3d: _typing.Final = "channels_last_3d"
 get_default_dtype, set_default_dtype = _dtypes.default_dtype, _dtypes.set_default_dtype
 newaxis = None
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e

@@ -12,20 +12,21 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 
 from .arguments.out import copy_to_out
+from .arguments.types import Layout, MemoryFormat, Sizes
 from .creation.factories import empty_like
 from .creation.options import allocate_output, finalize_output, resolve_dtype_and_device
 from .runtime import dtypes, host_data
-from .runtime.device import Device
+from .runtime.device import Device, DeviceLike
 from .runtime.device import device as to_device
 from .runtime.dispatch import call, call_into
-from .runtime.dtypes import DType
+from .runtime.dtypes import Array, DType, DTypeLike
 from .runtime.errors import ArgumentError, UnsupportedDType
-from .runtime.records import registry
+from .runtime.records import OpRecord, registry
 from .runtime.tensor import Tensor
 from .tensor_methods.argument_checks import only_tensors, to_integer
 
@@ -58,7 +59,7 @@ class Generator:
 
     __slots__ = ("_seed", "device", "offset")
 
-    def __init__(self, device: Any = "cpu"):
+    def __init__(self, device: DeviceLike | None = "cpu"):
         self.device: Device = to_device(device)
         self._seed = _DEFAULT_SEED
         self.offset = 0
@@ -260,7 +261,7 @@ def set_rng_state(new_state: Tensor) -> None:
 
 
 @contextmanager
-def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
+def fork_rng(devices: Sequence[DeviceLike] | None = None, enabled: bool = True) -> Iterator[None]:
     """Restore the state of the default generator when the `with` block ends.
 
     Args:
@@ -288,7 +289,7 @@ def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
 # Sampling -------------------------------------------------------------------------------------------------------------
 
 
-def _advance(record: Any, generator: Generator | None) -> tuple[int, int]:
+def _advance(record: OpRecord, generator: Generator | None) -> tuple[int, int]:
     if generator is not None and not isinstance(generator, Generator):
         raise ArgumentError(f"{record.name}: generator must be a weftgrad.Generator, not {type(generator).__name__}")
     return (generator or default_generator).take(int(record.detail["draws"]))
@@ -325,17 +326,20 @@ def _require_floating(output: Tensor, where: str) -> Tensor:
 
 @overload
 def rand(
-    *size: int | Sequence[int], generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None,
-    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    *size: Sizes, generator: Generator | None = None, out: Tensor | None = None,
+    dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def rand(
-    *, size: int | Sequence[int], generator: Generator | None = None, out: Tensor | None = None,
-    dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    *, size: Sizes, generator: Generator | None = None, out: Tensor | None = None,
+    dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 def rand(
-    *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+    *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
     """Sample uniformly from [0, 1), with a resolution of 24 bits (float64: 53). Pass the shape as for `empty`.
 
@@ -365,17 +369,20 @@ def rand(
 
 @overload
 def randn(
-    *size: int | Sequence[int], generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None,
-    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    *size: Sizes, generator: Generator | None = None, out: Tensor | None = None,
+    dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def randn(
-    *, size: int | Sequence[int], generator: Generator | None = None, out: Tensor | None = None,
-    dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    *, size: Sizes, generator: Generator | None = None, out: Tensor | None = None,
+    dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 def randn(
-    *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+    *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
     """Sample from the normal distribution with mean 0 and variance 1. Pass the shape as for `empty`.
 
@@ -403,8 +410,9 @@ def randn(
 
 
 def rand_like(
-    input: Tensor, *, generator: Generator | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+    input: Tensor, *, generator: Generator | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
     """Sample as `rand` does, with the shape of `input`, and its dtype and device by default.
 
@@ -432,8 +440,9 @@ def rand_like(
 
 
 def randn_like(
-    input: Tensor, *, generator: Generator | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+    input: Tensor, *, generator: Generator | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
     """Sample as `randn` does, with the shape of `input`, and its dtype and device by default.
 
@@ -468,9 +477,22 @@ def _integer_range(low: int, high: int, where: str) -> tuple[int, int]:
     return low, min(high - low, (1 << 63) - 1)
 
 
+@overload
 def randint(
-    *args: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+    high: SupportsIndex, size: Sequence[SupportsIndex], *, generator: Generator | None = None,
+    out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def randint(
+    low: SupportsIndex, high: SupportsIndex, size: Sequence[SupportsIndex], *, generator: Generator | None = None,
+    out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor: ...  # fmt: skip
+def randint(
+    *args: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
     """Sample integers from [low, high): `randint(high, size)` or `randint(low, high, size)`.
 
@@ -513,8 +535,9 @@ def randint(
 
 
 def randint_like(
-    input: Tensor, *bounds: int, generator: Generator | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, **named: int,
+    input: Tensor, *bounds: int, generator: Generator | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False, memory_format: MemoryFormat | None = None, **named: int,
 ) -> Tensor:  # fmt: skip
     """Sample integers from [0, high) or [low, high), with the shape and dtype of `input`.
 
@@ -589,8 +612,9 @@ def _probability(p: float, where: str) -> float:
 
 
 def normal(
-    mean: Any = 0.0, std: Any = 1.0, size: Sequence[int] | None = None, *, generator: Generator | None = None,
-    out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    mean: Tensor | float = 0.0, std: Tensor | float = 1.0, size: Sequence[int] | None = None, *,
+    generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Sample from normal distributions.
@@ -631,7 +655,7 @@ def normal(
 # Sampling on the host -------------------------------------------------------------------------------------------------
 
 
-def philox(count: int, seed: int, offset: int) -> np.ndarray[Any, Any]:
+def philox(count: int, seed: int, offset: int) -> Array:
     """Return Philox4x32-10 words 0 and 1 of the counters (0, offset) to (count - 1, offset).
 
     They are equal to those that kernels compute.
@@ -650,8 +674,9 @@ def philox(count: int, seed: int, offset: int) -> np.ndarray[Any, Any]:
 
 
 def randperm(
-    n: int, *, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    n: int, *, generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Return a random permutation of 0 to n - 1: the sorting order of n random 64-bit numbers. Sorts on the host.
 

@@ -20,7 +20,7 @@ import pickle
 import struct
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
@@ -30,10 +30,10 @@ import numpy as np
 from .random import Generator
 from .runtime import dtypes, host_data
 from .runtime.context import current_stream
-from .runtime.device import Device, Meta, meta
+from .runtime.device import Device, DeviceLike, Meta, meta
 from .runtime.device import device as to_device
 from .runtime.dispatch import empty
-from .runtime.dtypes import DType
+from .runtime.dtypes import Array, DType
 from .runtime.errors import ArgumentError, DeviceError
 from .runtime.storage import Storage
 from .runtime.tensor import Tensor
@@ -71,7 +71,7 @@ _trusted_globals: list[type | Callable[..., Any]] = []
 # Trusted classes and functions ----------------------------------------------------------------------------------------
 
 
-def add_safe_globals(safe_globals: list[Any]) -> None:
+def add_safe_globals(safe_globals: Sequence[Callable[..., Any]]) -> None:
     """Allow these classes and functions in files that `load` reads with `weights_only=True`.
 
     Args:
@@ -87,7 +87,7 @@ def add_safe_globals(safe_globals: list[Any]) -> None:
     _trusted_globals.extend(g for g in safe_globals if g not in _trusted_globals)
 
 
-def get_safe_globals() -> list[Any]:
+def get_safe_globals() -> list[Callable[..., Any]]:
     """Return the classes and functions that `add_safe_globals` added.
 
     Returns:
@@ -112,7 +112,7 @@ def clear_safe_globals() -> None:
 
 
 @contextmanager
-def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
+def safe_globals(safe_globals: Sequence[Callable[..., Any]]) -> Iterator[None]:
     """Call `add_safe_globals` for the duration of a `with` block.
 
     Args:
@@ -136,7 +136,7 @@ def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
         _trusted_globals[:] = previous
 
 
-def _name_of(value: Any) -> tuple[str, str]:
+def _name_of(value: Callable[..., Any]) -> tuple[str, str]:
     return value.__module__, value.__qualname__
 
 
@@ -212,7 +212,7 @@ class _Writer(pickle.Pickler):
         self.byte_extents[number] = min(self.byte_extents[number][0], low), max(self.byte_extents[number][1], top)
         return number
 
-    def persistent_id(self, value: Any) -> Any:
+    def persistent_id(self, value: Any) -> tuple[int, str] | None:
         return (value.number, value.device) if isinstance(value, _FileMemory) else None
 
     def write(self, file: BinaryIO) -> None:
@@ -227,7 +227,7 @@ class _Writer(pickle.Pickler):
             file.write(piece.data)
 
     @staticmethod
-    def _bytes(storage: Storage, low: int, top: int) -> tuple[int, np.ndarray[Any, Any]]:
+    def _bytes(storage: Storage, low: int, top: int) -> tuple[int, Array]:
         low -= low % _STORAGE_ALIGNMENT
         layout = meta(dtypes.uint8, (top - low,), None, storage.device)
         return low, host_data.to_host(Tensor(storage, layout, storage.start + low))
@@ -259,7 +259,7 @@ class _FileMemory:
         self.first, self.content = 0, np.empty(0, np.uint8)
         self.storage: Storage | None = None
 
-    def to(self, device: Any) -> _FileMemory:
+    def to(self, device: DeviceLike | None) -> _FileMemory:
         """Choose another device for the memory, and return it."""
         self.device = str(to_device(device))
         return self
@@ -295,8 +295,8 @@ class _FileMemory:
 
 
 def load(
-    f: str | os.PathLike[str] | BinaryIO, map_location: Any = None, pickle_module: Any = None, *,
-    weights_only: bool = True, mmap: bool = False, **_: Any,
+    f: str | os.PathLike[str] | BinaryIO, map_location: DeviceLike | dict[str, str] | Callable[..., Any] | None = None,
+    pickle_module: Any = None, *, weights_only: bool = True, mmap: bool = False, **_: Any,
 ) -> Any:  # fmt: skip
     """Read an object that `save` wrote.
 
@@ -368,7 +368,7 @@ def _load_plain_pickle(head: bytes, file: BinaryIO, location: Any, weights_only:
     return value if location is None else _move_to_device(value, location)
 
 
-def _load_pickle(text: bytes, memory: list[tuple[int, np.ndarray[Any, Any]]], location: Any, weights_only: bool) -> Any:
+def _load_pickle(text: bytes, memory: list[tuple[int, Array]], location: Any, weights_only: bool) -> Any:
     reader = (_Reader if weights_only else _UnsafeReader)(io.BytesIO(text))
     entries: dict[int, _FileMemory] = {}
 
@@ -453,7 +453,7 @@ def _rebuild(
     strides: tuple[int, ...],
     start: int,
     needs: bool,
-) -> Any:
+) -> Tensor:
     """Build a tensor over memory of the file. Every value from the file is checked first."""
     from .tensor_methods.conversion import _as_type
 
@@ -477,7 +477,7 @@ def _rebuild(
     return _as_type(tensor_type, Tensor(storage, layout, storage.start + start), bool(needs))
 
 
-def _move_to_device(value: Any, device: Any) -> Any:
+def _move_to_device(value: Any, device: DeviceLike | None) -> Any:
     if isinstance(value, Tensor):
         return value.to(device=device)
     if isinstance(value, dict):

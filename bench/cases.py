@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.dtypes import Array
 from .sites import Site
 
 __all__ = ["Case", "Pairs", "Work", "error_of", "pieces", "rotated", "sampled"]
 
-Array = np.ndarray[Any, Any]
 Pairs = Sequence[tuple[Array, Array]]
 _LARGE = 8 << 20  # bytes
 _WORDS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64", "float16": "float16",

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.dtypes import Array
 from . import references
 from .cases import Case, Pairs, Work, rotated
 from .sites import Site
@@ -20,7 +21,6 @@ from .training import chain
 
 __all__ = ["HostCase", "cases", "first_result", "host_cases"]
 
-Array = np.ndarray[Any, Any]
 _SAMPLE = 1 << 14  # elements of a vector that are checked where the reference is slow
 
 

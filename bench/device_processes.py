@@ -83,7 +83,7 @@ def print_devices() -> None:
         if device.type == "interpreter":
             continue
         try:
-            driver: Any = device.driver
+            driver = device.driver
             name = f"{driver.capabilities and driver.name}"
         except DeviceError as error:
             devices.append({"device": str(device), "problem": str(error).partition("\n")[0]})

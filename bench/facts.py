@@ -78,7 +78,7 @@ def poison(site: Site, result: Any) -> None:
 
 def steps_of(site: Site, call: Callable[[], Any]) -> list[Step]:
     """Return the kernel launches of a call, planned anew. Cached launches (optimizers, replays) are not included."""
-    driver: Any = site.device.driver
+    driver = site.device.driver
     recorded: list[Step] = []
     thread_state = state()
     plans, thread_state.plans = thread_state.plans, {}

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.dtypes import Array
 from . import library_references as references
 from .cases import Case, Pairs, Work, rotated
 from .sites import Site
 
 __all__ = ["cases"]
 
-Array = np.ndarray[Any, Any]
 _STEP = 1e-4  # step size of central differences
 _MAX_JITTER = 0.02  # keeps values in a pooling window further apart than a finite-difference step
 

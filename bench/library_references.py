@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["attention", "convolution", "distances", "scatter_add", "transposed", "windows"]
+from ..runtime.dtypes import Array
 
-Array = np.ndarray[Any, Any]
+__all__ = ["attention", "convolution", "distances", "scatter_add", "transposed", "windows"]
 
 
 def convolution(x: Array, w: Array, stride: int, padding: int, groups: int) -> Array:
@@ -39,7 +39,8 @@ def transposed(x: Array, w: Array) -> Array:
 def windows(x: Array, size: int, stride: int, padding: int, border: float = 0.0) -> Array:
     """Return the sliding windows of x (N, C, H, W) as two further dimensions: (N, C, H', W', size, size)."""
     x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)), constant_values=border)
-    return np.lib.stride_tricks.sliding_window_view(x, (size, size), (2, 3))[:, :, ::stride, ::stride]
+    view: Any = np.lib.stride_tricks.sliding_window_view  # NumPy 1.26 declares that it takes one axis
+    return view(x, (size, size), (2, 3))[:, :, ::stride, ::stride]
 
 
 def scatter_add(x: Array, dim: int, index: Array, source: Array) -> Array:

@@ -14,12 +14,12 @@ import numpy as np
 
 import weftgrad as wg
 
+from ..runtime.dtypes import Array
 from .cases import Case, Pairs, Work, pieces, rotated
 from .sites import Site
 
 __all__ = ["cases", "roofs"]
 
-Array = np.ndarray[Any, Any]
 _MILLION = 1 << 20
 _DEPTH, _CHAINS = 16, 8  # dependent FMAs per chain, and independent chains that hide the latency of a core's FMA units
 _CHECKED_ELEMENTS = 6144  # per vector

@@ -51,7 +51,7 @@ def _version(name: str) -> str | None:
 
 def _device(site: OurSite) -> dict[str, Any]:
     """Describe one of our devices. kind: `GPU` or `CPU`, whichever driver runs it. platform: OpenCL's."""
-    driver: Any = site.device.driver
+    driver = site.device.driver
     caps = driver.capabilities
     facts: dict[str, Any] = {
         "device": site.name, "name": _hardware(driver.name), "schedules": caps.style, "cores": caps.cores,

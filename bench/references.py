@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from math import erf
-from typing import Any
 
 import numpy as np
+
+from ..runtime.dtypes import Array
 
 __all__ = [
     "conv2d", "cross_entropy", "cross_entropy_grad", "embedding_grad", "gelu", "layer_norm", "layer_norm_grads",
     "mlp_grads", "softmax", "softmax_grad",
 ]  # fmt: skip
 
-Array = np.ndarray[Any, Any]
 _erf = np.vectorize(erf, otypes=[np.float64])
 
 

@@ -12,12 +12,12 @@ import numpy as np
 import weftgrad as wg
 
 from ..runtime.backends.processor import last_level_cache
+from ..runtime.dtypes import Array
 from .clocks import Clock, DeviceClock, WallClock
 from .measure import PAUSE
 
 __all__ = ["CACHES", "NotOffered", "OurSite", "Site", "is_gpu"]
 
-Array = np.ndarray[Any, Any]
 _FILL_ELEMENTS = 1 << 26  # float32 elements of the filler kernel ahead of a sample; larger than a last-level cache
 _MAX_ROTATED_BYTES = 512 << 20  # bytes
 CACHES = 128 << 20  # bytes, twice the largest last-level cache of a GPU; smaller operands are rotated

@@ -25,13 +25,13 @@ from ..codegen.generate import own_specs
 from ..codegen.kinds import contraction
 from ..codegen.loader import load_file
 from ..codegen.model import MISSING, Op, SpecErrors
+from ..runtime.dtypes import Array
 from ..runtime.errors import ArgumentError, SpecError
 from .cases import Case, Pairs, Work, rotated
 from .sites import NotOffered, Site
 
 __all__ = ["DTYPES", "cases", "dtypes_of", "shapes_of"]
 
-Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int32", "int64")
 _WIDTH = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8, "int32": 4, "int64": 8}
@@ -367,7 +367,7 @@ def _backward(
         derivatives = []
         for i, grad in zip(grad_indices, call(), strict=True):
             direction, grad_values = rng.standard_normal(arrays64[i].shape), site.host(grad)
-            ends = [
+            ends: list[Any] = [
                 np.sum(seed * reference(site, *(a + h * direction if k == i else a for k, a in enumerate(arrays64))))
                 for h in (_STEP, -_STEP)
             ]

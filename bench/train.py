@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.dtypes import Array
 from . import train_references as references
 from .cases import Case, Pairs, Work
 from .sites import Site
 
 __all__ = ["Samples", "cases", "convolutional", "transformer"]
 
-Array = np.ndarray[Any, Any]
 _CHECKED_STEPS = 4  # that are checked
 _RATE, _DECAY = 1e-3, 1e-2
 _PARAMETERS = 100  # parameters

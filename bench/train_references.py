@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.dtypes import Array
 from . import references
 
 __all__ = ["Adam", "Momentum", "Value", "convolutional", "losses", "transformer"]
 
-Array = np.ndarray[Any, Any]
 _EPS = 1e-5  # of layer_norm
 
 

@@ -67,9 +67,7 @@ def _function(data: RecordData) -> Binding:
         ]
     body.append(f"return {call_text}")
     returns = "Tensor" if visible_count == 1 else "tuple[Tensor, ...]"
-    docstring_text = docstring(
-        op, data.rendered.outputs, takes_out=takes_out, alias_count=len(numpy_names.parameters)
-    )
+    docstring_text = docstring(op, data.rendered.outputs, takes_out=takes_out, alias_count=len(numpy_names.parameters))
     return Binding(op.name, signature, returns, docstring_text, tuple(body), repr(op.namespace), op.method)
 
 

@@ -140,7 +140,7 @@ def _with_line(error: SpecError, entry: Located, file: str) -> list[SpecError]:
 
 
 def _line_of(entry: Located, path: str) -> int:
-    node: Any = entry
+    node = entry
     line = 0
     for part in path.split("."):
         if not isinstance(node, Located) or part not in node.lines:

@@ -294,7 +294,6 @@ class Preprocessor:
                     elif token in self._header_macros:
                         pending.append(token)
 
-
     def _resolved(self, name: str) -> tuple[str, str]:
         """Return a source macro's name, with its parameters if it has any, and its body with other macros expanded."""
         macro = self._macros[name]

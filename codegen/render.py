@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .expr import ExprError, substitute, to_text
 from .expr import name as variable
@@ -17,6 +17,9 @@ from .kinds.pointwise import expressions, operand_table
 from .loader import op_from_mapping
 from .model import MISSING, Op, SpecError, SpecErrors
 from .signature import c_names, parse_signature
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["Generated", "RecordData", "RuleData", "environment", "render_all", "templates_folder"]
 
@@ -31,7 +34,7 @@ def templates_folder() -> Path:
 
 
 @functools.cache
-def environment() -> Any:
+def environment() -> Environment:
     """Return the Jinja environment: undefined names are errors, nothing is escaped."""
     import jinja2  # lazy: start-up
 
@@ -241,9 +244,7 @@ def record_literals(data: RecordData) -> dict[str, Any]:
         "variants": dict(data.variants),
         "bare": data.bare,
         "called": data.called,
-        "rules": None
-        if data.rules is None
-        else {k: r.literal for k, r in data.rules.items()},
+        "rules": None if data.rules is None else {k: r.literal for k, r in data.rules.items()},
         "spec": dict(op.spec),
     }
 

@@ -37,8 +37,8 @@ _ANNOTATIONS: dict[str, tuple[str, Any, Any, str]] = {
     "tuple[int, ...] | None": ("static", "scalar", "value", "Sequence[int] | None"),
     "int | tuple[int, ...]": ("static", "scalar", "value", "int | Sequence[int]"),
     "int | tuple[int, ...] | None": ("static", "scalar", "value", "int | Sequence[int] | None"),
-    "DType": ("static", "scalar", "value", "DType"),
-    "DType | None": ("static", "scalar", "value", "DType | None"),
+    "DType": ("static", "scalar", "value", "DTypeLike"),
+    "DType | None": ("static", "scalar", "value", "DTypeLike | None"),
     "Seed": ("seed", "scalar", "index", "int"),
     "Generator | None": ("static", "scalar", "value", "Generator | None"),
 }

@@ -379,9 +379,7 @@ def _stub(definition: ast.FunctionDef, module: Module, imports: _Imports, member
 
 
 def _without_out(arguments: ast.arguments) -> tuple[list[ast.arg], list[ast.expr | None]]:
-    rows = [
-        row for row in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if row[0].arg != "out"
-    ]
+    rows = [row for row in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if row[0].arg != "out"]
     return [parameter for parameter, _ in rows], [default for _, default in rows]
 
 

@@ -6,9 +6,12 @@ import keyword
 import math
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .kinds import Source
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["number", "python_names", "source", "tidy"]
 
@@ -30,7 +33,7 @@ def python_names(names: Iterable[str]) -> dict[str, str]:
     return renamed
 
 
-def source(template: str, environment: Any, functions: Iterable[str] = (), **values: Any) -> Source:
+def source(template: str, environment: Environment, functions: Iterable[str] = (), **values: Any) -> Source:
     """Render `templates/triton/TEMPLATE`, tidy the text, and attach the math functions that it calls."""
     text = tidy(environment.get_template(f"triton/{template}").render(**values))
     return Source(text, tuple(sorted(set(functions))))

@@ -34,7 +34,7 @@ class _Check:
 
     def __init__(self, low: Tensor, high: Tensor, judge: Judge, stream: Any):
         self.low, self.high, self.judge = low, high, judge
-        driver: Any = low.meta.device.driver
+        driver = low.meta.device.driver
         later = getattr(driver, "read_later", None)
         if later is None:  # this driver queues nothing: the values are ready
             self.event = self.arrived = None
@@ -58,7 +58,7 @@ _lock = threading.Lock()
 def defer(low: Tensor, high: Tensor, judge: Judge) -> None:
     """Call `judge(low, high)` with the values of two 0-d tensors once they are known. The judge raises errors."""
     device = low.meta.device
-    stream: Any = current_stream(device)
+    stream = current_stream(device)
     capture = getattr(stream, "capture", None)
     if capture is not None:
         capture.checks.append(lambda stream: _queue(low, high, judge, stream))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from .dtypes import DType
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Device",
+    "DeviceLike",
     "Meta",
     "add_device_type",
     "contiguous_strides",
+    "create_device",
     "current_of_type",
     "default_device",
     "device",
@@ -68,10 +70,12 @@ class Device:
 
     __slots__ = ("_driver", "index", "type")
 
-    def __init__(self, type: str, index: int | None):
-        self.type = type
-        self.index = index
-        self._driver: Driver | None = None
+    type: str
+    index: int | None
+    _driver: Driver | None
+
+    def __new__(cls, type: DeviceLike | None = None, index: int | None = None) -> Device:
+        return device(type, index)
 
     @property
     def driver(self) -> Driver:
@@ -100,7 +104,18 @@ class Device:
         return self
 
 
-def device(spec: Any = None, index: int | None = None) -> Device:
+def create_device(type: str, index: int | None = None) -> Device:
+    """Return a new object for a device, which `device` does not return until it is registered."""
+    created = object.__new__(Device)
+    created.type, created.index, created._driver = type, index, None
+    return created
+
+
+DeviceLike: TypeAlias = Device | str | int
+"""What `device` accepts besides None: a device, its name, or the number of a CUDA device."""
+
+
+def device(spec: DeviceLike | None = None, index: int | None = None) -> Device:
     """Return the device of a name. Whether its hardware exists shows at the first use.
 
     Args:
@@ -141,7 +156,7 @@ def device(spec: Any = None, index: int | None = None) -> Device:
         position = int(number or 0)
         canonical = f"{device_type}:{position}"
     with _lock:
-        known_device = _devices.setdefault(canonical, Device(device_type, position))
+        known_device = _devices.setdefault(canonical, create_device(device_type, position))
         _devices[name] = known_device
     return known_device
 
@@ -188,7 +203,7 @@ def known_devices() -> list[Device]:
         return list(dict.fromkeys(_devices.values()))
 
 
-def open_drivers() -> list[Any]:
+def open_drivers() -> list[Driver]:
     """Return the drivers of all devices that were opened."""
     return [opened._driver for opened in known_devices() if opened._driver is not None]
 
@@ -208,7 +223,7 @@ def default_device() -> Device:
     return _default
 
 
-def set_default_device(spec: Any) -> None:
+def set_default_device(spec: DeviceLike | None) -> None:
     """Make `spec` the device of tensors created without a device.
 
     Args:

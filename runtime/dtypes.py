@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -10,7 +10,9 @@ from .errors import DTypeError
 
 __all__ = [
     "BY_NAME",
+    "Array",
     "DType",
+    "DTypeLike",
     "accumulator",
     "bfloat16",
     "bits_dtype",
@@ -31,6 +33,9 @@ __all__ = [
     "set_default_dtype",
     "uint8",
 ]
+
+Array: TypeAlias = np.ndarray[Any, Any]
+"""A NumPy array of any shape and dtype."""
 
 
 class DType:
@@ -88,6 +93,9 @@ class DType:
     def __deepcopy__(self, memo: object) -> DType:
         return self
 
+
+DTypeLike: TypeAlias = DType | str | type[bool] | type[int] | type[float] | np.dtype[Any] | type[np.generic]
+"""What `parse` accepts: a dtype, its name, Python's `bool`, `int` and `float`, or a NumPy dtype."""
 
 bool_ = DType("bool", "b", 1, "uchar", 0)
 uint8 = DType("uint8", "u", 1, "uchar", 1)

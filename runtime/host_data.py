@@ -10,7 +10,7 @@ from . import deferred, dtypes
 from .context import current_stream
 from .device import Device, device, meta
 from .dispatch import empty, refresh_views
-from .dtypes import DType
+from .dtypes import Array, DType
 from .errors import ArgumentError, DeviceError, GradientError
 from .storage import Hold, Storage
 from .tensor import Tensor
@@ -30,19 +30,19 @@ class _Exported:
         self.__array_interface__ = interface
 
 
-def to_bfloat16(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def to_bfloat16(array: Array) -> Array:
     """Convert float32 values to raw bfloat16 bits (uint16), rounded to nearest even; NaN stays NaN."""
     bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
     rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
     return np.where(np.isnan(array), np.uint16(0x7FC0), rounded)
 
 
-def from_bfloat16(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def from_bfloat16(bits: Array) -> Array:
     """Convert raw bfloat16 bits to float32."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def from_host(array: np.ndarray[Any, Any], dtype: DType, device: Device) -> Tensor:
+def from_host(array: Array, dtype: DType, device: Device) -> Tensor:
     """Create a tensor on `device` with a copy of `array`, converted to `dtype`."""
     if dtype is dtypes.bfloat16:
         values = to_bfloat16(array.astype(np.float32))
@@ -65,7 +65,7 @@ def fill(tensor: Tensor, number: float) -> None:
     tensor.storage.owner = owner  # the array is gone, so later launches may be deferred again
 
 
-def adopt(array: np.ndarray[Any, Any]) -> Tensor:
+def adopt(array: Array) -> Tensor:
     """Create a `cpu` tensor that shares the memory of `array` and keeps it alive.
 
     Raises `ArgumentError` if it cannot.
@@ -113,7 +113,7 @@ def is_pinned(tensor: Tensor, device: Device) -> bool:
     return driver is not None and memory is not None and driver.pinned.find_block(memory) is not None
 
 
-def to_host(tensor: Tensor) -> np.ndarray[Any, Any]:
+def to_host(tensor: Tensor) -> Array:
     """Return the values as a NumPy array (bfloat16: raw bits). Waits for them; shares memory if that is on the host."""
     layout = tensor.meta
     if not layout.numel:
@@ -140,7 +140,7 @@ def to_host(tensor: Tensor) -> np.ndarray[Any, Any]:
     return np.asarray(_Exported(tensor.storage, interface))
 
 
-def host_array(tensor: Tensor) -> np.ndarray[Any, Any]:
+def host_array(tensor: Tensor) -> Array:
     """Return the values as a NumPy array, like `to_host`, with bfloat16 converted to float32."""
     array = to_host(tensor)
     return from_bfloat16(array) if tensor.meta.dtype is dtypes.bfloat16 else array
@@ -159,7 +159,7 @@ def number(tensor: Tensor) -> bool | int | float:
     return memory[offset : offset + layout.dtype.itemsize].view(layout.dtype.numpy)[0].item()
 
 
-def to_numpy(tensor: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
+def to_numpy(tensor: Tensor, *, force: bool = False) -> Array:
     """Return a NumPy array that shares the memory of the tensor (`Tensor.numpy()`).
 
     Args:

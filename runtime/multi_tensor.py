@@ -11,7 +11,7 @@ waiting for the device. `kinds.many` plans the kernels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,12 +21,16 @@ from .backends.targets import target_named
 from .context import _local
 from .device import Device, Meta
 from .dispatch import call_into
+from .dtypes import Array
 from .errors import DeviceError, ShapeError
 from .kinds.many import BASES, plan, runs_for
 from .layout import is_dense
 from .records import OpRecord
 from .storage import Storage
 from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .backends.protocol import Driver
 
 __all__ = ["MultiTensor"]
 
@@ -36,7 +40,7 @@ _VECTOR_BYTES = 16
 class _Table:
     """A table on one device, and its copy on the host, which is reused when no launch may still read it."""
 
-    def __init__(self, driver: Any, length: int):
+    def __init__(self, driver: Driver, length: int):
         self.length = length
         self.array = np.empty(length, np.int64)
         self.event: Any = None
@@ -47,7 +51,7 @@ class _Table:
         """True if queued work may still read the host's copy."""
         return self.event is not None and self.event.command_execution_status > 0
 
-    def write(self, driver: Any, stream: Any) -> Scratch:
+    def write(self, driver: Driver, stream: Any) -> Scratch:
         """Copy the host's copy to the device, in the order of the stream."""
         if self.shared is not None:
             return Scratch(self.shared)
@@ -62,7 +66,7 @@ class _Group:
     def __init__(self, record: OpRecord, device: Device, lists: Sequence[Sequence[Tensor]], indices: list[int]):
         self.record = record
         self.device = device
-        self.driver: Any = device.driver
+        self.driver = device.driver
         self.shares_memory = isinstance(self.driver, HostDriver)
         self.indices = indices
         self.types = [tensors[indices[0]].meta.dtype for tensors in lists]
@@ -123,7 +127,7 @@ class _Group:
         return [*ranges, (slice(start, count), list(range_buffers.values()))]
 
     def _launch(
-        self, number: int, tensor_range: slice, starts: Any, is_aligned: bool, stream: Any
+        self, number: int, tensor_range: slice, starts: Array, is_aligned: bool, stream: Any
     ) -> tuple[Any, Scratch]:
         """Write the table of a range of tensors; return the launcher and the table."""
         while len(self.tensor_ranges) <= number:

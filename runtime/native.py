@@ -8,10 +8,13 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .backends.arguments import PACK
 from .backends.protocol import Step
+
+if TYPE_CHECKING:
+    from .records import OpRecord
 
 _native: Any
 try:
@@ -50,7 +53,7 @@ def bind(classes: Mapping[str, type], local: Any, node_numbers: Any, functions: 
         ) from error
 
 
-def operator(record: Any, method: Callable[..., Any], reflected: bool) -> Callable[..., Any]:
+def operator(record: OpRecord, method: Callable[..., Any], reflected: bool) -> Callable[..., Any]:
     """Return the C version of `method`, a binary operator of Tensor that calls `record`, or `method` itself."""
     return _native.Operator(record, method, reflected) if present else method
 

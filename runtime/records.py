@@ -7,7 +7,7 @@ running process in the same way (`derive`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -208,7 +208,7 @@ class Registry:
     def __contains__(self, name: object) -> bool:
         return name in self._records
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[OpRecord]:
         return iter(list(self._records.values()))
 
     def set_gradient_source(self, source: Callable[[OpRecord], Mapping[str, Rule]]) -> None:

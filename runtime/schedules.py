@@ -19,13 +19,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import dtypes
 from .context import forget_plans
 
 if TYPE_CHECKING:
-    from .backends.protocol import Capabilities
+    from .backends.protocol import Capabilities, Driver
     from .kinds import Request
 
 __all__ = [
@@ -83,7 +84,7 @@ def declare(
 ) -> None:  # fmt: skip
     """Register a space. The generator has checked the expressions."""
 
-    def compile_expression(text: str) -> Any:
+    def compile_expression(text: str) -> CodeType:
         return compile(text, f"<{name}>", "eval")
 
     rules = {
@@ -138,7 +139,7 @@ def choose(request: Request, kind: str, sizes: Mapping[str, int], dtype: str, op
         op: Name under which the choice is tuned; default: the name of the request's op.
         layout: A label for layouts that need different schedules.
     """
-    driver: Any = request.device.driver
+    driver = request.device.driver
     caps = driver.capabilities
     space = spaces[f"{caps.kernel_style.spaces}/{kind}"]
     session = _local.session
@@ -176,21 +177,21 @@ def _key(space: Space, op: str, dtype: str, sizes: Mapping[str, int], layout: st
 # devices
 
 
-def device_class(driver: Any) -> str:
+def device_class(driver: Driver) -> str:
     """Return the class of device whose shipped defaults apply, or `fallback` if there are none."""
     return driver.capabilities.kernel_style.device_class(driver)
 
 
-def _device_type(driver: Any) -> str:
+def _device_type(driver: Driver) -> str:
     return getattr(getattr(driver, "device", None), "type", "")
 
 
-def device_key(driver: Any) -> str:
+def device_key(driver: Driver) -> str:
     """Return the key of a device's tuned choices: its class, platform, name, driver version and core count."""
     return _device(driver, driver.capabilities)[1]
 
 
-def _device(driver: Any, caps: Capabilities) -> tuple[str, str]:
+def _device(driver: Driver, caps: Capabilities) -> tuple[str, str]:
     # A device for which kernels are only compiled has capabilities, but no identity.
     identity = getattr(driver, "identity", "") or getattr(driver, "name", "")
     cache_key = identity, _device_type(driver), caps

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .dtypes import Array
 from .errors import SharedMemoryError, format_bytes
 
 __all__ = ["PAGE", "Segment"]
@@ -50,7 +51,7 @@ class Segment:
         nbytes: int,
         hole: int = 0,
         purpose: str = "a tensor",
-        content: Iterable[tuple[int, np.ndarray[Any, Any]]] = (),
+        content: Iterable[tuple[int, Array]] = (),
     ):
         self.fd = -1
         self.nbytes = nbytes
@@ -111,7 +112,7 @@ def _write(fd: int, offset: int, content: Any) -> None:
         remaining, offset = remaining[written:], offset + written
 
 
-def _map_file(fd: int, nbytes: int, populate: bool, private: bool = False) -> np.ndarray[Any, Any]:
+def _map_file(fd: int, nbytes: int, populate: bool, private: bool = False) -> Array:
     flags = mmap.MAP_PRIVATE if private else mmap.MAP_SHARED
     if populate:
         flags |= getattr(mmap, "MAP_POPULATE", 0)

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from .device import Device, Meta
-from .dtypes import DType
+from .dtypes import Array, DType
 from .storage import Storage
 
 if TYPE_CHECKING:  # `api` adds methods and operators at import; the generated stub declares them
-    import numpy as np
-
     from .._generated.tensor_methods import TensorMethods
     from .autograd.node import Node
 else:
@@ -87,7 +85,7 @@ class Tensor(TensorMethods):
     @overload
     def __init__(self, *sizes: int) -> None: ...
     @overload
-    def __init__(self, data: Tensor | np.ndarray[Any, Any] | Sequence[Any]) -> None: ...
+    def __init__(self, data: Tensor | Array | Sequence[Any]) -> None: ...
     def __init__(  # type: ignore[misc]  # `read` takes what the second and third form pass
         self, storage: Storage = _NONE, meta: Meta = _NONE, start: int = _NONE, needs: bool = False,
         node: Node | None = None, output: int = 0,

@@ -17,11 +17,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .device import open_drivers
 from .errors import ArgumentError, DriverNotFound
 from .launches import Launch, Tracer, now
+
+if TYPE_CHECKING:
+    from .backends.protocol import Driver
 
 __all__ = ["Level", "Recording", "Span", "current"]
 
@@ -117,7 +120,7 @@ class Recording:
         finally:
             self.spans.append(Span(name, category, threading.get_ident(), begin, now()))
 
-    def level(self, driver: Any) -> int:
+    def level(self, driver: Driver) -> int:
         """Record the memory of the device's pools if it has changed; return the bytes in use."""
         stats, device = driver.budget.stats(), str(driver.device)
         last_level = next((level for level in reversed(self.levels) if level.device == device), None)
@@ -135,7 +138,7 @@ class Recording:
 
         return recorded_step
 
-    def _watch(self, driver: Any) -> None:
+    def _watch(self, driver: Driver) -> None:
         """Record copies and compilations by replacing methods of the driver and of its compiler."""
         for name, prefix in (("write", "copy to"), ("read", "copy from")):
             self._shadow(driver, name, f"{prefix} {driver.device}", "copy")

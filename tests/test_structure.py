@@ -48,6 +48,8 @@ THIRD_PARTY = {
     "numpy": AllowedUse(("runtime/**", "api/**", "bench/**")),
     "tqdm": AllowedUse(("runtime/backends/cpu/kernels.py",), lazy=True),
     "setuptools": AllowedUse(("codegen/build_backend.py",)),
+    # Under TYPE_CHECKING: type checkers bring it.
+    "typing_extensions": AllowedUse(("api/utils/data/dataset.py",)),
     # Only one file, the backend, imports a driver.
     "pyopencl": AllowedUse(("runtime/backends/opencl_devices.py",)),
     "triton": AllowedUse(

@@ -485,3 +485,34 @@ def test_copies_keep_attributes_set_on_tensors() -> None:
     assert not hasattr(x + 1, "tag")
     with pytest.raises(AttributeError, match="tag"):
         _ = wg.zeros(1).tag
+
+
+def test_to_takes_dtypes_of_numpy_and_positional_flags() -> None:
+    x = wg.ones(2)
+    for dtype in (np.float64, np.dtype("float64"), float, wg.float64):
+        assert x.to(dtype).dtype is wg.float64
+        assert x.to("cpu", dtype).dtype is wg.float64
+    assert x.to("cpu", "float64").dtype is wg.float64
+    assert x.to(wg.float64, "cpu").dtype is wg.float64
+    assert x.to("cpu", wg.float32, False, True) is not x
+    assert x.to(wg.float32, False, True) is not x
+    assert x.to("cpu", True) is x
+    with pytest.raises(TypeError, match="not a dtype"):
+        x.to([1])
+
+
+def test_device_is_a_class() -> None:
+    cpu = wg.device("cpu")
+    assert isinstance(cpu, wg.device)
+    assert wg.device(cpu) is cpu is wg.device(type="cpu")
+    assert wg.device(type="cuda", index=1) is wg.device("cuda", 1) is wg.device("cuda:1")
+    assert copy.deepcopy(cpu) is pickle.loads(pickle.dumps(cpu)) is cpu
+    assert eval(f"wg.{wg.device('cuda:1')!r}") is wg.device("cuda:1")
+
+
+def test_numbers_of_numpy_are_operands() -> None:
+    x = wg.tensor([7.0, -7.0])
+    assert wg.div(x, np.float32(2), rounding_mode="trunc").tolist() == [3, -3]
+    assert wg.result_type(np.float32(1), wg.tensor([1])) is wg.float32
+    assert x.add(np.float32(1), alpha=2).tolist() == [9, -5]
+    assert wg.tril_indices(2, 2, dtype=None).dtype is wg.int64

@@ -12,14 +12,14 @@ pytest.importorskip("triton")
 import weftgrad as wg
 from weftgrad.runtime import dispatch, dtypes
 from weftgrad.runtime.backends.interpreter import InterpreterDriver
-from weftgrad.runtime.device import Device, meta
+from weftgrad.runtime.device import Device, create_device, meta
 from weftgrad.runtime.kinds import Request
 from weftgrad.runtime.planners import planner
 from weftgrad.runtime.records import registry
 
 
 def interpreter(overrides: str) -> Device:
-    device = Device("interpreter", None)
+    device = create_device("interpreter")
     device._driver = InterpreterDriver(device, overrides)
     return device
 

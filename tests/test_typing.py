@@ -1,6 +1,8 @@
 """Check the types that users see: programs under `mypy --strict`, and the stubs against the package at run time."""
 
 import ast
+import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -25,10 +27,12 @@ OWN_MEMBERS = {
 }  # fmt: skip
 
 TRAINING = '''
+from typing import Any
+
 import weftgrad as wg
 from weftgrad import Tensor, nn, optim
 from weftgrad.nn import functional as F
-from weftgrad.utils.data import DataLoader, TensorDataset
+from weftgrad.utils.data import DataLoader, Dataset, TensorDataset, random_split
 
 
 class Net(nn.Module):
@@ -81,6 +85,37 @@ def gradients() -> Tensor:
     return x.grad + grad + values + indices + smaller.view(-1)[0] + rows * columns
 
 
+class Squares(Dataset[tuple[Tensor, int]]):
+    def __init__(self, count: int, device: wg.device, dtype: wg.dtype) -> None:
+        self.values = wg.arange(count).to(device, dtype) ** 2
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return self.values[index], index
+
+    def __len__(self) -> int:
+        return self.values.size(0)
+
+
+class Double(wg.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x + x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad + grad
+
+
+def squares() -> list[Tensor]:
+    first, second = random_split(Squares(4, wg.device("cpu"), wg.float32), [3, 1])
+    value, index = first[0]
+    assert isinstance(value.device, wg.device) and value.item() == index**2
+    loader: DataLoader[tuple[Tensor, int]] = DataLoader(first, batch_size=3)
+    x, y = wg.ones(1, requires_grad=True), wg.zeros(1, requires_grad=True)
+    loss = optim.SGD([{"params": [x]}, {"params": [y], "lr": 0.5}], lr=0.1).step(lambda: wg.ones(1))
+    return [loss, *(values for values, _ in loader), second[0][0]]
+
+
 @wg.no_grad()
 def evaluate(model: nn.Module, x: Tensor) -> Tensor:
     model.eval()
@@ -90,6 +125,8 @@ def evaluate(model: nn.Module, x: Tensor) -> Tensor:
 if __name__ == "__main__":
     assert train() > 0
     assert gradients().shape == (3,)
+    assert len(squares()) == 3
+    assert Double.apply(wg.ones(1)).item() == 2
     assert evaluate(Net(2), wg.ones(2)).tolist() == [0.5, 0.5]
 '''
 
@@ -111,6 +148,15 @@ TYPES = [
     ("x.size()", "Size"),
     ("x.size(0)", "int"),
     ("x.dtype", "DType"),
+    ("x.device", "Device"),
+    ("wg.device('cpu')", "Device"),
+    ("x.to('cpu', wg.float64)", "Tensor"),
+    ("x.to(np.float64, copy=True)", "Tensor"),
+    ("x.to(x)", "Tensor"),
+    ("wg.zeros(2, 3, dtype=np.dtype('f4'), device=0, layout=wg.strided)", "Tensor"),
+    ("wg.empty_like(x, dtype='float64', memory_format=wg.contiguous_format)", "Tensor"),
+    ("wg.full((2,), 1, dtype=float)", "Tensor"),
+    ("wg.sum(x, dtype='float64')", "Tensor"),
     ("len(x)", "int"),
     ("float(x.sum())", "float"),
     ("x.relu_()", "Tensor"),
@@ -139,6 +185,27 @@ TYPES = [
     ("nn.GRU(2, 3)(x)[0]", "Tensor"),
     ("nn.LSTM(2, 3)(x)", "tuple[Tensor, tuple[Tensor, Tensor]]"),
     ("nn.Sequential(nn.ReLU(), nn.Tanh())(x)", "Tensor"),
+    ("nn.Sequential(nn.ReLU(), nn.Tanh())[0]", "Module"),
+    ("nn.ModuleList([nn.ReLU()])[:1]", "ModuleList"),
+    ("nn.Module().scale", "Tensor | Module"),
+    ("wg.compile(nn.ReLU())", "ReLU"),
+    ("optim.SGD([x]).step()", "None"),
+    ("optim.SGD([x]).step(lambda: 0.5)", "float"),
+    ("DataLoader([1, 2])", "DataLoader[int]"),
+    ("DataLoader(TensorDataset(x))", "DataLoader[tuple[Tensor, ...]]"),
+    ("TensorDataset(x)[0]", "tuple[Tensor, ...]"),
+    ("x[None, ..., [0, 1], x > 0]", "Tensor"),
+    ("x.shape[0]", "int"),
+    ("x.shape[1:]", "Size"),
+    ("x.reshape(np.int64(2), 2)", "Tensor"),
+    ("wg.zeros(np.int64(2), 2)", "Tensor"),
+    ("wg.rand((2, 3))", "Tensor"),
+    ("wg.randint(3, (2,))", "Tensor"),
+    ("wg.randint(0, 3, size=(2,), dtype=wg.int32)", "Tensor"),
+    ("wg.randint(low=0, high=np.int64(3), size=[2])", "Tensor"),
+    ("x.new_zeros((2, 3), dtype=wg.int64)", "Tensor"),
+    ("x.clamp(0, np.float32(1))", "Tensor"),
+    ("wg.maximum(x, np.float32(1))", "Tensor"),
     ("F.max_pool1d(x, 2, return_indices=True)", "tuple[Tensor, Tensor]"),
 ]
 # An expression and the error that mypy reports.
@@ -158,8 +225,45 @@ ERRORS = [
     ("nn.Linear(2, 3)(x, x)", "Too many arguments"),
     ("nn.Sigmoid(3)", "Too many arguments"),
     ("nn.ReLU(inplce=True)", "Unexpected keyword argument"),
+    ("wg.zeros(2, dtype=5)", "No overload variant"),
+    ("wg.full((2,), 1, dtype=5)", 'incompatible type "int"'),
+    ("wg.full((2,), 1, device=0.5)", 'incompatible type "float"'),
+    ('wg.full((2,), 1, layout="sparse")', "incompatible type"),
+    ('x.sum(dtype=["float32"])', 'incompatible type "list[str]"'),
+    ("x.to([1])", "No overload variant"),
+    ("wg.randint(3.5, (2,))", "No overload variant"),
+    ("wg.randint(3, 2)", "No overload variant"),
+    ('x.clone(memory_format="row_major")', "incompatible type"),
+    ('nn.Conv2d("3", 4, 3)', 'incompatible type "str"'),
+    ('nn.Conv2d(3, 4, "3")', 'incompatible type "str"'),
+    ('nn.MaxPool2d("2")', 'incompatible type "str"'),
+    ('nn.AdaptiveAvgPool2d("2")', 'incompatible type "str"'),
+    ('F.avg_pool2d(x, "2")', 'incompatible type "str"'),
+    ('nn.Upsample(scale_factor="2")', 'incompatible type "str"'),
+    ("nn.ZeroPad2d(0.5)", 'incompatible type "float"'),
+    ('nn.LayerNorm("3")', 'incompatible type "str"'),
+    ("nn.Parameter(3)", 'incompatible type "int"'),
+    ("nn.Module().scale + 1", "Unsupported operand types"),
+    ('optim.SGD([x], lr="0.1")', 'incompatible type "str"'),
+    ("optim.Adam(5)", 'incompatible type "int"'),
+    ("optim.Adam([x], betas=0.9)", 'incompatible type "float"'),
+    ("DataLoader(5)", 'incompatible type "int"'),
+    ('x["rows"]', "Invalid index type"),
+    ("x[0.5]", "Invalid index type"),
+    ('x.reshape("3")', 'incompatible type "str"'),
+    ('x.new_zeros(2, dtypes="int64")', "Unexpected keyword argument"),
+    ('wg.add(x, "1")', 'incompatible type "str"'),
+    ('wg.clamp(x, min="0")', 'incompatible type "str"'),
+    ('wg.full((2,), "1")', 'incompatible type "str"'),
+    ('wg.median(x, "rows")', "No overload variant"),
 ]
-HEAD = "import weftgrad as wg\nfrom weftgrad import nn\nfrom weftgrad.nn import functional as F\nx = wg.ones(2, 2)\n"
+HEAD = """import numpy as np
+import weftgrad as wg
+from weftgrad import nn, optim
+from weftgrad.nn import functional as F
+from weftgrad.utils.data import DataLoader, TensorDataset
+x = wg.ones(2, 2)
+"""
 
 
 def mypy(folder, files):
@@ -207,6 +311,44 @@ def test_an_expression_has_its_type(report, expression, type_name):
 @pytest.mark.parametrize(("expression", "error"), ERRORS)
 def test_a_wrong_expression_is_an_error(report, expression, error):
     assert any(error in text for text in messages_about(report, expression) if "error:" in text)
+
+
+# Pyright: not in the extra `test`, because it brings Node, 200 MiB ----------------------------------------------------
+
+
+def pyright(folder, files):
+    """Return (severity, message) of what pyright reports in its strict mode, by file and line."""
+    name = next((name for name in ("basedpyright", "pyright") if importlib.util.find_spec(name)), None)
+    if name is None:
+        pytest.skip("needs pyright or basedpyright")
+    command = [sys.executable, "-m", name]
+    if subprocess.run([*command, "--version"], capture_output=True, timeout=240).returncode:
+        pytest.skip(f"{name} does not run; it may need the network to fetch Node")
+    for file, text in files.items():
+        (folder / file).write_text(text)
+    options = {"typeCheckingMode": "strict", "include": ["."], "extraPaths": [str(PACKAGE.parent)]}
+    (folder / "pyrightconfig.json").write_text(json.dumps(options))
+    command += ["--outputjson", "--pythonpath", sys.executable, "--project", str(folder)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    messages = {}
+    for row in json.loads(result.stdout)["generalDiagnostics"]:
+        key = Path(row["file"]).name, row["range"]["start"]["line"] + 1
+        messages.setdefault(key, []).append((row["severity"], row["message"]))
+    return messages
+
+
+def test_pyright_agrees_with_mypy(tmp_path):
+    lines = [f"reveal_type({expression})" for expression, _ in TYPES + ERRORS]
+    report = pyright(tmp_path, {"training.py": TRAINING, "expressions.py": HEAD + "\n".join(lines) + "\n"})
+    assert {key: rows for key, rows in report.items() if key[0] == "training.py"} == {}
+    for number, (expression, expected) in enumerate(TYPES + ERRORS, HEAD.count("\n") + 1):
+        rows = report["expressions.py", number]
+        errors = [text for severity, text in rows if severity == "error"]
+        types = [text.rpartition(" is ")[2] for severity, text in rows if severity == "information"]
+        if number - HEAD.count("\n") <= len(TYPES):
+            assert (errors, types) == ([], [f'"{expected}"']), expression
+        else:
+            assert errors, expression
 
 
 # Stubs and run time ---------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar, cast, overload
 
 from ..runtime import autocast as engine
 from ..runtime.context import state
@@ -21,6 +21,7 @@ __all__ = [
     "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_autocast_enabled", "set_autocast_dtype",
 ]  # fmt: skip
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _DEVICE_TYPES = ("cpu", "opencl", "cuda", "interpreter")
 _default_dtypes = {"cpu": bfloat16, "opencl": float16, "cuda": float16, "interpreter": float16}
 
@@ -242,13 +243,13 @@ class autocast:
     def __exit__(self, *_: object) -> None:
         engine.leave(self._regions.pop())
 
-    def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, func: _Function) -> _Function:
         @functools.wraps(func)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             with autocast(self.device, self.fast_dtype, self._enabled, self._cache_enabled):
                 return func(*args, **kwargs)
 
-        return wrapper
+        return cast(_Function, wrapper)
 
 
 # Custom autograd functions --------------------------------------------------------------------------------------------
@@ -272,6 +273,12 @@ def _cast_floating(value: Any, device_type: str, dtype: DType) -> Any:
     return value
 
 
+@overload
+def custom_fwd(fwd: _Function, *, device_type: str, cast_inputs: DType | None = None) -> _Function: ...
+@overload
+def custom_fwd(
+    fwd: None = None, *, device_type: str, cast_inputs: DType | None = None
+) -> Callable[[_Function], _Function]: ...
 def custom_fwd(
     fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: DType | None = None
 ) -> Callable[..., Any]:
@@ -321,6 +328,10 @@ def custom_fwd(
     return wrapper
 
 
+@overload
+def custom_bwd(bwd: _Function, *, device_type: str) -> _Function: ...
+@overload
+def custom_bwd(bwd: None = None, *, device_type: str) -> Callable[[_Function], _Function]: ...
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
     """Decorate the `backward` of an `autograd.Function` whose `forward` has `custom_fwd`.
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, overload
 
 from ..runtime import dtypes
 from ..runtime.errors import ScalerError
 from ..runtime.tensor import Tensor
+
+if TYPE_CHECKING:
+    from ..optim.optimizer import Optimizer
 
 __all__ = ["GradScaler"]
 
@@ -81,6 +84,14 @@ class GradScaler:
             self._growth_interval = int(growth_interval)
             self._growth_tracker = 0
 
+    @overload
+    def scale(self, outputs: Tensor) -> Tensor: ...
+    @overload
+    def scale(self, outputs: list[Tensor]) -> list[Tensor]: ...
+    @overload
+    def scale(self, outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]: ...
+    @overload
+    def scale(self, outputs: Iterable[Any]) -> Iterator[Any]: ...
     def scale(self, outputs: Any) -> Any:
         """Multiply `outputs` by the scale.
 
@@ -119,7 +130,7 @@ class GradScaler:
             raise ScalerError(f"GradScaler.{method}: nothing was scaled; call scale(loss) and backward before")
         return self._scale
 
-    def unscale_(self, optimizer: Any) -> None:
+    def unscale_(self, optimizer: Optimizer) -> None:
         """Divide the gradients of the optimizer's parameters by the scale, in place, for example before clipping.
 
         Args:
@@ -148,7 +159,7 @@ class GradScaler:
         state["non_finite"] = unscale(grads, _round_to_float32(1.0 / factor))
         state["stage"] = "unscaled"
 
-    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+    def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         """Unscale the gradients if `unscale_` did not, and call `optimizer.step(*args, **kwargs)` if all are finite.
 
         Waits for the device.

@@ -1,1 +1,1 @@
-"""Arguments that many functions have: aliases of `dim` and `keepdim` (`aliases`), and `out` (`out`)."""
+"""Arguments that many functions have: `aliases` of `dim` and `keepdim`, `out`, and the `types` of arguments."""

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from ..runtime.context import state
 from ..runtime.modes import Mode
+from ..runtime.records import OpRecord
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
@@ -48,7 +49,7 @@ class detect_anomaly(Mode):
         super().__exit__()
         state().anomaly = self._previous
 
-    def call(self, record: Any, operands: Any, statics: Any, outs: Any, in_place: bool) -> Any:
+    def call(self, record: OpRecord, operands: Any, statics: Any, outs: Any, in_place: bool) -> Any:
         """Run the op and store the stack in its node."""
         outputs = self.proceed(record, operands, statics, outs, in_place)
         for result in outputs if isinstance(outputs, tuple) else (outputs,):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from ..runtime.autograd.node import Node, Recipe
 from ..runtime.autograd.rules import cast_to, sum_to
@@ -18,6 +18,8 @@ from ..runtime.tensor import Tensor
 from .grad_mode import no_grad
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class FunctionCtx:
@@ -178,7 +180,7 @@ class Function:
         raise NotImplementedError("a Function that defines setup_context does so with (ctx, inputs, output)")
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: Any, *grads: Any, **kwargs: Any) -> Any:
         """Compute the gradients of the arguments. Subclasses override this static method.
 
         Args:
@@ -275,7 +277,7 @@ class _Backward:
             for i in self.positions
         ]
 
-    def _match_input_layout(self, position: int, grad: Any, layout: Any) -> Tensor:
+    def _match_input_layout(self, position: int, grad: Tensor, layout: Any) -> Tensor:
         """Return a gradient in the shape and dtype of its argument; sum over broadcast dimensions."""
         if not isinstance(grad, Tensor):
             raise GradientError(
@@ -324,7 +326,7 @@ def _record_backward(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...
             out.node, out.output, out.needs = node, i, True
 
 
-def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+def once_differentiable(backward: _Function) -> _Function:
     """Decorate a `backward` that cannot be differentiated, so that a second derivative raises `GradientError`.
 
     Without the decorator, autograd would differentiate the ops inside `backward`. That is wrong if it treats a value as
@@ -365,7 +367,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
             )
         return _NonDifferentiable.apply(grad_inputs, *grads)
 
-    return wrapper
+    return cast(_Function, wrapper)
 
 
 class _NonDifferentiable(Function):

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 
 from ..runtime import dtypes, host_data
+from ..runtime.dtypes import Array
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.tensor import Tensor
 from .grad_mode import enable_grad, no_grad
 from .gradients import grad
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
-
-Array = np.ndarray[Any, Any]
 
 
 class GradcheckError(GradientError, AssertionError):

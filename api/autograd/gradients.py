@@ -16,7 +16,7 @@ __all__ = ["backward", "grad"]
 
 
 def backward(
-    tensors: Tensor | Sequence[Tensor],
+    tensors: Tensor | Iterable[Tensor],
     grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
@@ -50,8 +50,8 @@ def backward(
 
 @overload
 def grad(
-    outputs: Tensor | Sequence[Tensor],
-    inputs: Tensor | Sequence[Tensor],
+    outputs: Tensor | Iterable[Tensor],
+    inputs: Tensor | Iterable[Tensor],
     grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
@@ -62,8 +62,8 @@ def grad(
 ) -> tuple[Tensor, ...]: ...
 @overload
 def grad(
-    outputs: Tensor | Sequence[Tensor],
-    inputs: Tensor | Sequence[Tensor],
+    outputs: Tensor | Iterable[Tensor],
+    inputs: Tensor | Iterable[Tensor],
     grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
@@ -75,8 +75,8 @@ def grad(
 ) -> tuple[Tensor | None, ...]: ...
 @overload
 def grad(
-    outputs: Tensor | Sequence[Tensor],
-    inputs: Tensor | Sequence[Tensor],
+    outputs: Tensor | Iterable[Tensor],
+    inputs: Tensor | Iterable[Tensor],
     grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
@@ -86,8 +86,8 @@ def grad(
     materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]: ...
 def grad(
-    outputs: Tensor | Sequence[Tensor],
-    inputs: Tensor | Sequence[Tensor],
+    outputs: Tensor | Iterable[Tensor],
+    inputs: Tensor | Iterable[Tensor],
     grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
@@ -183,7 +183,7 @@ def _as_seed_list(grad_outputs: Any, count: int) -> list[Tensor | None]:
     """Return one gradient (or None) per root. Raise `ArgumentError` if their number differs."""
     if grad_outputs is None:
         return [None] * count
-    seeds = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
+    seeds: list[Tensor | None] = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
     if len(seeds) != count:
         raise ArgumentError(f"backward: {count} tensors and {len(seeds)} gradients; there must be one for each")
     return seeds

@@ -42,7 +42,7 @@ _STAND_INS = {"integer": (dtypes.int64,), "integral": (dtypes.bool_, dtypes.int6
 Call = Callable[[], Any]
 
 
-def blank(device: Device, *shape: int, dtype: DType = dtypes.float32, grad: bool = False) -> Any:
+def blank(device: Device, *shape: int, dtype: DType = dtypes.float32, grad: bool = False) -> Tensor:
     """Return an uninitialised tensor."""
     from ..creation.factories import empty
 
@@ -181,7 +181,7 @@ def _index_calls(record: OpRecord, device: Device, dtype: DType) -> Iterator[Cal
 
 
 def _merged_index_calls(
-    record: OpRecord, device: Device, tensor: Any, dim: int, count: int, indices: tuple[int, ...], make_tensor: Any
+    record: OpRecord, device: Device, tensor: Tensor, dim: int, count: int, indices: tuple[int, ...], make_tensor: Any
 ) -> Iterator[Call]:
     if record.name in ("embedding_rows", "embedding_shared") and (dim or count > 1 or tensor.ndim < 2):
         return

@@ -14,15 +14,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..runtime import dtypes
 from ..runtime.device import Device
 from ..runtime.device import device as to_device
+from ..runtime.dtypes import Array
 from ..runtime.errors import ArgumentError, CompileError, GradientError, WeftgradError
 from .terminal import Style, table
+
+if TYPE_CHECKING:
+    from ..codegen.model import Op
 
 __all__ = ["Row", "check_op", "register"]
 
@@ -93,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if failed_count else 0
 
 
-def check_op(op: Any, function: Callable[..., Any], device: Device) -> Row:
+def check_op(op: Op, function: Callable[..., Any], device: Device) -> Row:
     """Check values and derivatives of one op on one device."""
     row = Row(op.name, str(device))
     try:
@@ -184,7 +188,7 @@ def _arguments(op: Any, device: Device, dtype: str, rng: Any, **options: Any) ->
     return arguments(op, device, dtypes.parse(dtype), rng, **options)
 
 
-def _host(tensor: Any) -> Any:
+def _host(tensor: Any) -> Array:
     from ..runtime.host_data import host_array
 
     return host_array(tensor.detach())
@@ -199,7 +203,7 @@ def _is_tensor(value: Any) -> bool:
 # Derivatives
 
 
-def _check_derivatives(row: Row, op: Any, function: Callable[..., Any], device: Device) -> None:
+def _check_derivatives(row: Row, op: Op, function: Callable[..., Any], device: Device) -> None:
     from ..autograd.gradcheck import gradcheck, gradgradcheck
 
     arguments = _arguments(op, device, "float64", np.random.default_rng(1), grad=True)

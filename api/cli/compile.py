@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime import dtypes
+from ..runtime.device import Device
 from ..runtime.errors import CompileError
 from .workers import map_in_processes
 
@@ -95,9 +96,7 @@ def run(options: argparse.Namespace) -> int:
     rows = list(compile_kernels(options.targets, options.ops, options.dtype, options.jobs))
     print(table(rows, options.targets))
     bad = [r for r in rows if not r.good]
-    print(
-        f"{len(rows)} compilations in {time.perf_counter() - start:.0f} s; {len(bad)} failed or exceed a limit"
-    )
+    print(f"{len(rows)} compilations in {time.perf_counter() - start:.0f} s; {len(bad)} failed or exceed a limit")
     for row in bad[:20]:
         print(f"  {row.kernel} for {row.target}: {row.error or f'{row.spills} spilled, {row.shared} bytes shared'}")
     if options.json:
@@ -203,12 +202,12 @@ def _steps(target: str, ops: Sequence[str] | None, dtype: str, kinds: Sequence[s
     return largest
 
 
-def planning_device(target: str) -> Any:
+def planning_device(target: str) -> Device:
     """Return a device with the capabilities of `target`, on which calls can be planned but not run."""
     from ..runtime.backends.interpreter import InterpreterDriver
-    from ..runtime.device import Device
+    from ..runtime.device import create_device
 
-    device = Device("interpreter", None)
+    device = create_device("interpreter")
     device._driver = InterpreterDriver(device, f"{TARGETS[target]},block=1024")
     return device
 

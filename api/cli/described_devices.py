@@ -8,7 +8,7 @@ from typing import Any
 from ..runtime.backends.cpu import CpuDriver
 from ..runtime.backends.overrides import override
 from ..runtime.backends.protocol import Capabilities
-from ..runtime.device import Device
+from ..runtime.device import Device, create_device
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError, DeviceError, DriverNotFound, UnknownDevice
 from .compile import TARGETS
@@ -77,6 +77,6 @@ def find_device(name: str | None) -> tuple[Device, str]:
 
 def _describe(name: str) -> Device:
     target, capabilities = DESCRIPTIONS[name]
-    device = Device("cuda" if target == "triton" else "opencl", None)
+    device = create_device("cuda" if target == "triton" else "opencl")
     device._driver = PlanningDriver(device, target, capabilities)
     return device

@@ -96,5 +96,3 @@ def _summary(counts: dict[str, int], answer: Answer, style: Style) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ..runtime.errors import ArgumentError
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def _package(options: argparse.Namespace, generation: Any) -> int:
+def _package(options: argparse.Namespace, generation: ModuleType) -> int:
     folder, existing_ops = _folder(options), None
     if options.spec:
         from ..ops import existing_ops as list_existing_ops

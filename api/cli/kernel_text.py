@@ -173,7 +173,7 @@ def _strip_prefix(entry: str, *names: str) -> str:
 
 def kernel_text(step: Step, device: Device) -> KernelText:
     """Return the text of a launch's kernel on a device."""
-    driver: Any = device.driver
+    driver = device.driver
     if driver.target == "triton":
         return _triton_text(step)
     return opencl_text(step.instance, driver.capabilities, as_c=device.type == "cpu")

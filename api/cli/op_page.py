@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..codegen.expr import canonical, topological
 from ..codegen.generate import own_specs
@@ -21,6 +21,9 @@ from ..runtime.records import OpRecord, registry
 from .kernel_text import schedules_of
 from .python_functions import called_ops, public_functions
 from .terminal import Style
+
+if TYPE_CHECKING:
+    from ..codegen.model import Op
 
 __all__ = ["op_list", "op_page"]
 
@@ -192,7 +195,7 @@ def _itemsize(type_name: str, result: str) -> int:
     return widths.get(result, widths.get(type_name, 4))
 
 
-def _operations(record: OpRecord, op: Any) -> str:
+def _operations(record: OpRecord, op: Op) -> str:
     """Return the operations per element of the canonical expression, counted once where it repeats."""
     try:
         if record.kind == "rowwise":

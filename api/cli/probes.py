@@ -22,6 +22,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from ..runtime.backends.protocol import Driver
+
 __all__ = ["Answer", "ask"]
 
 _PREFIX = "weftgrad-probe "  # marks our lines: drivers print others
@@ -111,14 +113,14 @@ def _run_kernel(name: str) -> Iterator[dict[str, Any]]:
     except Exception as error:
         yield {"device": name, "error": str(error) or type(error).__name__, "error_type": type(error).__name__}
         return
-    driver: Any = target_device.driver
+    driver = target_device.driver
     yield {
         "device": name, "first_seconds": first, "second_seconds": second, "compiled": _compilations(driver),
         "is_right": values == second_values == [2.0, 4.0, 6.0], **_road(driver),
     }  # fmt: skip
 
 
-def _road(driver: Any) -> dict[str, Any]:
+def _road(driver: Driver) -> dict[str, Any]:
     executor = getattr(driver, "executor", None)
     if executor is None:
         return {}

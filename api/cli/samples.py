@@ -13,7 +13,7 @@ from ..indexing.bounds import unchecked
 from ..runtime.autograd import engine
 from ..runtime.context import state
 from ..runtime.device import Device
-from ..runtime.dtypes import DType
+from ..runtime.dtypes import Array, DType
 
 __all__ = ["ROWS", "SHAPE", "arguments", "arrays", "capture_steps", "numbers", "statics"]
 
@@ -48,10 +48,10 @@ def shapes(op: Op, shape: tuple[int, ...] = SHAPE) -> dict[str, tuple[int, ...]]
     return {p.name: scopes.get(p.scope, shape) for p in op.operands if p.is_tensor}
 
 
-def arrays(op: Op, rng: np.random.Generator, shape: tuple[int, ...] = SHAPE) -> dict[str, np.ndarray[Any, Any]]:
+def arrays(op: Op, rng: np.random.Generator, shape: tuple[int, ...] = SHAPE) -> dict[str, Array]:
     """Return values for each tensor operand: float64, bool for masks, int64 for indices."""
     ranges = op.fields.get("sample", {})
-    values: dict[str, np.ndarray[Any, Any]] = {}
+    values: dict[str, Array] = {}
     for name, operand_shape in shapes(op, shape).items():
         kind = op.param(name).type
         if kind == "mask":

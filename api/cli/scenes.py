@@ -13,6 +13,7 @@ from typing import Any
 from ..runtime import dtypes
 from ..runtime.device import Device
 from ..runtime.dtypes import DType
+from ..runtime.tensor import Tensor
 from .calls import SHAPES, Call, blank
 
 __all__ = ["scenes"]
@@ -184,7 +185,7 @@ def scaling(device: Device, dtype: DType) -> Iterator[Call]:
     yield unscale
 
 
-def _parameters(device: Device, dtype: DType) -> list[Any]:
+def _parameters(device: Device, dtype: DType) -> list[Tensor]:
     parameters = []
     for shape in ((7,), *SHAPES, (16, 3, 3, 3)):
         parameter = blank(device, *shape, dtype=dtype, grad=True)
@@ -342,7 +343,7 @@ def counting(device: Device, dtype: DType) -> Iterator[Call]:
         yield partial(lambda x, own_dtype: x.to(dtypes.float64).to(own_dtype), make_tensor(), dtype)
 
 
-def _row_column_pairs(positions: Any) -> Any:
+def _row_column_pairs(positions: Any) -> Tensor:
     """Return the (row, column) of flat positions in a table with three columns."""
     from ..shape import joining
 

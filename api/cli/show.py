@@ -159,7 +159,7 @@ def kernel_sections(record: OpRecord, options: argparse.Namespace, style: Style)
     if not record.texts:
         raise ArgumentError(f"show: {record.name} has no kernel: it is a {record.kind} op")
     device, label = find_device(options.device)
-    driver: Any = device.driver
+    driver = device.driver
     shape = "x".join(map(str, options.shape))
     steps = distinct(planned_steps(record, device, dtypes.parse(options.dtype), options.schedule, options.shape))
     if not steps:

@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
+from ..arguments.types import Layout, MemoryFormat, Number, Operand, Sizes
 from ..runtime import dtypes, host_data
+from ..runtime.device import DeviceLike, meta
 from ..runtime.device import device as to_device
-from ..runtime.device import meta
 from ..runtime.dispatch import call, call_into
 from ..runtime.dispatch import empty as _empty
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError
 from ..runtime.layout import strides_like
 from ..runtime.records import registry
@@ -30,17 +32,20 @@ __all__ = [
 
 @overload
 def empty(
-    *size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+    *size: Sizes, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def empty(
-    *, size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+    *, size: Sizes, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False, memory_format: MemoryFormat | None = None,
 ) -> Tensor: ...  # fmt: skip
 def empty(
-    *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, **named: Any,
+    *size: Any, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None, **named: Any,
 ) -> Tensor:  # fmt: skip
     """Create an uninitialised tensor. Pass the shape as ints, as one sequence, or as `size=`.
 
@@ -67,8 +72,9 @@ def empty(
 
 
 def empty_strided(
-    size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+    size: Sequence[int], stride: Sequence[int], *, dtype: DTypeLike | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """Create an uninitialised tensor of shape `size` with strides `stride`, in elements.
 
     Args:
@@ -91,8 +97,9 @@ def empty_strided(
 
 
 def full(
-    size: Sequence[int], fill_value: Any, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    size: Sequence[SupportsIndex], fill_value: Operand, *, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Create a tensor of shape `size` filled with `fill_value`.
 
@@ -130,11 +137,11 @@ def full(
     return finalize_output(output, "full", requires_grad, None, layout, pin_memory)
 
 
-def _fill_output(output: Tensor, value: Any, out: Tensor | None) -> Tensor:
+def _fill_output(output: Tensor, value: Operand, out: Tensor | None) -> Tensor:
     return _fill_constant(output, value) if out is None else out.fill_(value)
 
 
-def _fill_constant(output: Tensor, value: Any) -> Tensor:
+def _fill_constant(output: Tensor, value: Operand) -> Tensor:
     if output.meta.numel:
         number = to_dtype_number(value, output.meta.dtype, "full")
         if not getattr(output.meta.device.driver, "opened", True):  # host memory: do not open a driver for a constant
@@ -148,17 +155,18 @@ def _fill_constant(output: Tensor, value: Any) -> Tensor:
 
 @overload
 def zeros(
-    *size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    *size: Sizes, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def zeros(
-    *, size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    *, size: Sizes, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 def zeros(
-    *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+    *size: Any, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
     """Create a tensor of zeros. Pass the shape as ints, as one sequence, or as `size=`.
 
@@ -186,17 +194,18 @@ def zeros(
 
 @overload
 def ones(
-    *size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    *size: Sizes, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def ones(
-    *, size: int | Sequence[int], out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    *, size: Sizes, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 def ones(
-    *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+    *size: Any, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
     """Create a tensor of ones. Pass the shape as ints, as one sequence, or as `size=`.
 
@@ -222,8 +231,8 @@ def ones(
 
 
 def empty_like(
-    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-    pin_memory: bool = False, memory_format: Any = None,
+    input: Tensor, *, dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
     """Create an uninitialised tensor with the shape, dtype and device of `input`.
 
@@ -254,8 +263,9 @@ def empty_like(
 
 
 def full_like(
-    input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+    input: Tensor, fill_value: Number, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
     """Create a tensor with the shape, dtype and device of `input`, filled with `fill_value`.
 
@@ -282,8 +292,8 @@ def full_like(
 
 
 def zeros_like(
-    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-    pin_memory: bool = False, memory_format: Any = None,
+    input: Tensor, *, dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
     """Create a tensor of zeros with the shape, dtype and device of `input`.
 
@@ -309,8 +319,8 @@ def zeros_like(
 
 
 def ones_like(
-    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-    pin_memory: bool = False, memory_format: Any = None,
+    input: Tensor, *, dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
     """Create a tensor of ones with the shape, dtype and device of `input`.
 
@@ -335,7 +345,7 @@ def ones_like(
     return finalize_output(output, "ones_like", requires_grad, None, layout, pin_memory)
 
 
-def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+def scalar_tensor(value: Operand, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """Create a 0-d tensor, of the default dtype unless `dtype` is set.
 
     Args:
@@ -354,8 +364,9 @@ def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None) -> Tenso
 
 
 def eye(
-    n: int, m: int | None = None, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    n: int, m: int | None = None, *, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Create an `(n, m)` matrix with ones on the diagonal and zeros elsewhere; `m` defaults to `n`.
 

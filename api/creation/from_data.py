@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..runtime import dtypes, host_data
+from ..runtime.device import DeviceLike
 from ..runtime.device import device as to_device
-from ..runtime.dtypes import DType
+from ..runtime.dtypes import Array, DType, DTypeLike
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import to_dtype_number
@@ -20,8 +21,9 @@ __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "t
 
 
 def tensor(
-    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
-) -> Tensor:
+    data: Any, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
     """Create a leaf tensor with a copy of `data`.
 
     Args:
@@ -57,7 +59,7 @@ def tensor(
     return finalize_output(output, "tensor", requires_grad, pin_memory=pin_memory)
 
 
-def _as_array(data: Any) -> np.ndarray[Any, Any]:
+def _as_array(data: Any) -> Array:
     if isinstance(data, (list, tuple)) and _has_tensor(data):
         data = _host_lists(data)
     try:
@@ -82,7 +84,7 @@ def _host_lists(data: Any) -> Any:
     return [_host_lists(x) for x in data] if isinstance(data, (list, tuple)) else data
 
 
-def _dtype_of(array: np.ndarray[Any, Any], data: Any) -> DType:
+def _dtype_of(array: Array, data: Any) -> DType:
     if isinstance(data, (np.ndarray, np.generic)):
         return dtypes.from_numpy(array.dtype)
     if array.dtype.kind == "f":
@@ -108,11 +110,11 @@ def _float_types(data: Any) -> set[Any]:
     return float_types
 
 
-def _copy_tensor(source: Tensor, dtype: Any, device: Any) -> Tensor:
+def _copy_tensor(source: Tensor, dtype: DTypeLike | None, device: DeviceLike | None) -> Tensor:
     return source.detach().to(device=device, dtype=dtype, copy=True)
 
 
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+def as_tensor(data: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """Convert `data` to a tensor; share its memory where dtype and device allow that.
 
     Args:
@@ -139,14 +141,15 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     return tensor(data, dtype=dtype, device=device)
 
 
-def _can_share(array: np.ndarray[Any, Any]) -> bool:
+def _can_share(array: Array) -> bool:
     """Return True if a tensor can share the memory of `array`."""
     return bool(array.flags.writeable) and all(s >= 0 and not s % array.itemsize for s in array.strides)
 
 
 def asarray(
-    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
-) -> Tensor:
+    obj: Any, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """Convert `obj` (a tensor, an array, nested sequences, a number) to a tensor.
 
     Args:
@@ -172,7 +175,7 @@ def asarray(
     return finalize_output(output, "asarray", requires_grad)
 
 
-def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
+def from_numpy(array: Array) -> Tensor:
     """Create a `cpu` tensor that shares the memory of `array`.
 
     A read-only array is copied, with a warning.
@@ -202,7 +205,9 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     return host_data.adopt(array)
 
 
-def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+def frombuffer(
+    buffer: Any, *, dtype: DTypeLike, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
     """Create a 1-d `cpu` tensor that shares the memory of a buffer. A read-only buffer is copied, with a warning.
 
     Args:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..runtime import dtypes
+from ..runtime.device import DeviceLike
 from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
@@ -18,7 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def build(args: Sequence[Any], dtype: DType, device: Any = None) -> Tensor:
+def build(args: Sequence[Any], dtype: DType, device: DeviceLike | None = None) -> Tensor:
     """Create a tensor from data or, uninitialised, from sizes.
 
     Data is a sequence, an array or a tensor; sizes are ints or a `Size`.
@@ -67,7 +68,7 @@ class _OfDtype(type):
 
     dtype: DType
 
-    def __call__(cls, *args: Any, device: Any = None) -> Any:
+    def __call__(cls, *args: Any, device: DeviceLike | None = None) -> Tensor:
         return build(args, cls.dtype, "cpu" if device is None else device)
 
     def __instancecheck__(cls, value: object) -> bool:

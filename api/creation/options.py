@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..arguments.out import copy_to_out
+from ..arguments.types import Layout
 from ..runtime import dtypes
+from ..runtime.device import Device, DeviceLike, meta
 from ..runtime.device import device as to_device
-from ..runtime.device import meta
 from ..runtime.dispatch import empty, fit
-from ..runtime.dtypes import DType
+from ..runtime.dtypes import DType, DTypeLike
 from ..runtime.errors import ArgumentError, DTypeError, ShapeError
 from ..runtime.tensor import Tensor
 
@@ -34,7 +35,7 @@ def shape_of(size: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def finalize_output(
-    output: Tensor, where: str, requires_grad: bool, out: Tensor | None = None, layout: Any = None,
+    output: Tensor, where: str, requires_grad: bool, out: Tensor | None = None, layout: Layout | None = None,
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Apply the common options of factories to `output`: `layout`, `out`, `pin_memory`, `requires_grad`."""
@@ -50,8 +51,8 @@ def finalize_output(
 
 
 def allocate_output(
-    where: str, size_args: tuple[Any, ...], named: dict[str, Any], dtype: Any = None, device: Any = None,
-    out: Tensor | None = None,
+    where: str, size_args: tuple[Any, ...], named: dict[str, Any], dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return an uninitialised tensor for the factory `where`, or a checked `out`.
 
@@ -88,8 +89,8 @@ def allocate_output(
 
 
 def resolve_dtype_and_device(
-    dtype: Any, device: Any, out: Tensor | None, otherwise: DType | None = None
-) -> tuple[DType, Any]:
+    dtype: DTypeLike | None, device: DeviceLike | None, out: Tensor | None, otherwise: DType | None = None
+) -> tuple[DType, Device]:
     """Return dtype and device of a result: the arguments, those of `out`, or the defaults."""
     if out is not None:
         return dtypes.parse(out.meta.dtype if dtype is None else dtype), out.meta.device

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments.types import Layout, Operand
 from ..runtime import dtypes, host_data
+from ..runtime.device import Device, DeviceLike, meta
 from ..runtime.device import device as to_device
-from ..runtime.device import meta
 from ..runtime.dispatch import call_into
 from ..runtime.dispatch import empty as _empty
-from ..runtime.dtypes import DType
+from ..runtime.dtypes import Array, DType, DTypeLike
 from ..runtime.errors import ArgumentError, UnsupportedDType
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -23,7 +24,7 @@ from .options import finalize_output, resolve_dtype_and_device
 __all__ = ["arange", "linspace", "logspace"]
 
 
-def _endpoint(value: Any, where: str, finite: bool = True) -> bool | int | float:
+def _endpoint(value: Operand | Array, where: str, finite: bool = True) -> bool | int | float:
     """Return a Python number, from a number or a tensor or array of one element."""
     number = value.item() if isinstance(value, (Tensor, np.generic, np.ndarray)) else value
     if not isinstance(number, (bool, int, float)) or not (math.isfinite(number) or not finite):
@@ -32,8 +33,9 @@ def _endpoint(value: Any, where: str, finite: bool = True) -> bool | int | float
 
 
 def _fill_progression(
-    name: str, count: int, dtype: DType, device: Any, numbers: tuple[int | float, ...], host_formula: Callable[..., Any]
-) -> Tensor:
+    name: str, count: int, dtype: DType, device: Device, numbers: tuple[int | float, ...],
+    host_formula: Callable[..., Any],
+) -> Tensor:  # fmt: skip
     """Create a vector filled by the op `name`, or by `host_formula`, which gives the same bits without a driver."""
     output = _empty(meta(dtype, (count,), None, device))
     if not getattr(device.driver, "opened", True):  # as for constants
@@ -48,15 +50,14 @@ def _fill_progression(
     return output
 
 
-def _linspace_values(
-    i: np.ndarray[Any, Any], start: float, end: float, step: float, last: float
-) -> np.ndarray[Any, Any]:
+def _linspace_values(i: Array, start: float, end: float, step: float, last: float) -> Array:
     return np.where(2 * i < last, start + step * i, end - step * (last - i))
 
 
 def arange(
-    start: Any = None, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None,
-    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    start: Operand | Array | None = None, end: Operand | Array | None = None, step: Operand | Array = 1, *,
+    out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Create the vector `start, start + step, ...` of the values below `end`.
 
@@ -87,24 +88,26 @@ def arange(
     """
     if start is None and end is None:
         raise ArgumentError("arange: takes an end")
-    if end is None or start is None:
-        start, end = 0, start if end is None else end
-    integral = type(start) is type(end) is type(step) is int
+    low: Any = 0 if end is None or start is None else start
+    high: Any = start if end is None else end
+    increment: Any = step
+    integral = type(low) is type(high) is type(increment) is int
     if not integral:
-        start, end, step = (_endpoint(x, "arange") for x in (start, end, step))
-        integral = all(isinstance(x, int) for x in (start, end, step))
+        low, high, increment = (_endpoint(x, "arange") for x in (low, high, increment))
+        integral = all(isinstance(x, int) for x in (low, high, increment))
     target_dtype, target_device = resolve_dtype_and_device(dtype, device, out, dtypes.int64 if integral else None)
     if target_dtype is dtypes.bool_:
         raise UnsupportedDType("arange: counts in integers or floats, not in bool; convert with .bool()")
     if target_dtype is dtypes.int64:
-        start, end, step = int(start), int(end), int(step)
-    if step == 0:
+        low, high, increment = int(low), int(high), int(increment)
+    if increment == 0:
         raise ArgumentError("arange: the step must not be 0")
-    if (end - start) * step < 0:
-        raise ArgumentError(f"arange: steps of {step!r} do not lead from {start!r} to {end!r}")
-    count = -(-(end - start) // step) if target_dtype is dtypes.int64 else math.ceil((end - start) / step)
+    if (high - low) * increment < 0:
+        raise ArgumentError(f"arange: steps of {increment!r} do not lead from {low!r} to {high!r}")
+    span = high - low
+    count = -(-span // increment) if target_dtype is dtypes.int64 else math.ceil(span / increment)
     number_dtype = dtypes.float64 if target_dtype.kind == "f" else dtypes.int64
-    numbers = (to_dtype_number(start, number_dtype, "arange"), to_dtype_number(step, number_dtype, "arange"))
+    numbers = (to_dtype_number(low, number_dtype, "arange"), to_dtype_number(increment, number_dtype, "arange"))
     output = _fill_progression(
         "arange_fill", count, target_dtype, target_device, numbers, lambda i, start, step: start + step * i
     )
@@ -112,8 +115,9 @@ def arange(
 
 
 def linspace(
-    start: float, end: float, steps: int, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    start: Operand | Array, end: Operand | Array, steps: int, *, out: Tensor | None = None,
+    dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Create `steps` evenly spaced values from `start` to `end` inclusive; integer dtypes round towards zero.
 
@@ -149,8 +153,9 @@ def linspace(
 
 
 def logspace(
-    start: float, end: float, steps: int, base: float = 10.0, *, out: Tensor | None = None, dtype: Any = None,
-    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    start: float, end: float, steps: int, base: float = 10.0, *, out: Tensor | None = None,
+    dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Create the vector `base ** linspace(start, end, steps)`.
 

@@ -7,9 +7,11 @@ Fourier transform of N points needs it. A window of 0 points is empty, and a win
 from __future__ import annotations
 
 import math
-from typing import Any
 
+from ..arguments.types import Layout
 from ..runtime import dtypes
+from ..runtime.device import DeviceLike
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import DTypeError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import to_integer
@@ -19,8 +21,8 @@ __all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window"
 
 
 def _window(
-    where: str, points: int, periodic: bool, cosines: tuple[float, ...], dtype: Any, layout: Any, device: Any,
-    requires_grad: bool, pin_memory: bool,
+    where: str, points: int, periodic: bool, cosines: tuple[float, ...], dtype: DTypeLike | None, layout: Layout | None,
+    device: DeviceLike | None, requires_grad: bool, pin_memory: bool,
 ) -> Tensor:  # fmt: skip
     """Return the sum over k of (-1)^k * a_k * cos(2 pi k n / (N - 1)); without `cosines` the triangular window."""
     points = to_integer(points, where, "window_length")
@@ -29,10 +31,10 @@ def _window(
         raise DTypeError(f"{where}: a window has a floating dtype, not {result_dtype.name}")
     period = points - (not periodic)
     if points == 1:
-        window: Any = factories.ones(1, dtype=result_dtype, device=device)
+        window = factories.ones(1, dtype=result_dtype, device=device)
     else:
         compute_dtype = result_dtype if result_dtype.itemsize > 4 else dtypes.float32
-        phase: Any = sequences.arange(points, dtype=compute_dtype, device=device) / max(period, 1)
+        phase = sequences.arange(points, dtype=compute_dtype, device=device) / max(period, 1)
         if not cosines:
             window = 1 - (2 * phase - 1).abs()
         else:
@@ -44,8 +46,8 @@ def _window(
 
 
 def hann_window(
-    window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = None, device: Any = None,
-    pin_memory: bool = False, requires_grad: bool = False,
+    window_length: int, periodic: bool = True, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Return the Hann window 0.5 - 0.5 cos(2 pi n / (N - 1)), of shape `(window_length,)`.
 
@@ -66,14 +68,13 @@ def hann_window(
         >>> wg.hann_window(4)
         tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
-    return _window(
-        "hann_window", window_length, periodic, (0.5, 0.5), dtype, layout, device, requires_grad, pin_memory
-    )
+    return _window("hann_window", window_length, periodic, (0.5, 0.5), dtype, layout, device, requires_grad, pin_memory)
 
 
 def hamming_window(
-    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None,
-    layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *,
+    dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Return the Hamming window alpha - beta cos(2 pi n / (N - 1)), of shape `(window_length,)`.
 
@@ -102,8 +103,8 @@ def hamming_window(
 
 
 def blackman_window(
-    window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = None, device: Any = None,
-    pin_memory: bool = False, requires_grad: bool = False,
+    window_length: int, periodic: bool = True, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Return the Blackman window 0.42 - 0.5 cos(2 pi n / (N - 1)) + 0.08 cos(4 pi n / (N - 1)), `(window_length,)`.
 
@@ -130,8 +131,8 @@ def blackman_window(
 
 
 def bartlett_window(
-    window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = None, device: Any = None,
-    pin_memory: bool = False, requires_grad: bool = False,
+    window_length: int, periodic: bool = True, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Return the Bartlett (triangular) window 1 - |2 n / (N - 1) - 1|, of shape `(window_length,)`.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..runtime.dtypes import Array
 from ..runtime.errors import ArgumentError
 from . import digits
 from .picture import Canvas, chart, gallery
@@ -52,7 +53,7 @@ def draw(report: Report, path: Path) -> None:
     (draw_with_matplotlib if importlib.util.find_spec("matplotlib") else draw_on_canvas)(report, path)
 
 
-def _predictions(report: Report) -> tuple[np.ndarray[Any, Any], list[int], list[int]]:
+def _predictions(report: Report) -> tuple[Array, list[int], list[int]]:
     """Return 24 test images `(24, 8, 8)` with guesses and labels: up to six mistakes, then images from the middle."""
     _, _, images, labels = digits.load()
     guesses = np.array(report.guesses)

@@ -11,9 +11,10 @@ import zlib
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+
+from ..runtime.dtypes import Array
 
 __all__ = ["Canvas", "nice_ticks", "png"]
 
@@ -36,7 +37,7 @@ _FONT = bytes.fromhex(
 )  # fmt: skip
 
 
-def png(pixels: np.ndarray[Any, Any]) -> bytes:
+def png(pixels: Array) -> bytes:
     """Encode an RGB image, uint8 of shape `(height, width, 3)`, as a PNG file."""
     height, width, _ = pixels.shape
 
@@ -119,7 +120,7 @@ class Canvas:
         window = self.fine[max(top, 0) : top + glyphs.shape[0], max(left, 0) : left + glyphs.shape[1]]
         window[glyphs[: window.shape[0], : window.shape[1]]] = colour
 
-    def image(self, x: float, y: float, grey: np.ndarray[Any, Any], cell: int) -> None:
+    def image(self, x: float, y: float, grey: Array, cell: int) -> None:
         """Draw a grey image (0 white, 1 black), enlarged by the factor `cell`."""
         large = np.kron(
             255 - np.rint(grey.clip(0, 1) * 235), np.ones((cell * _SUPERSAMPLING, cell * _SUPERSAMPLING))
@@ -127,7 +128,7 @@ class Canvas:
         left, top = round(x * _SUPERSAMPLING), round(y * _SUPERSAMPLING)
         self.fine[top : top + large.shape[0], left : left + large.shape[1]] = large[..., None]
 
-    def pixels(self) -> np.ndarray[Any, Any]:
+    def pixels(self) -> Array:
         """Return the picture, uint8 of shape `(height, width, 3)`."""
         width, height = self.size
         blocks = self.fine.reshape(height, _SUPERSAMPLING, width, _SUPERSAMPLING, 3).astype(np.uint16)
@@ -193,7 +194,7 @@ def gallery(
     canvas: Canvas,
     left: float,
     top: float,
-    images: np.ndarray[Any, Any],
+    images: Array,
     guesses: Sequence[int],
     labels: Sequence[int],
     columns: int,

@@ -33,9 +33,10 @@ from .. import (
 from ..nn import functional as F
 from ..random import Generator, fork_rng
 from ..runtime.backends.targets import build_steps
-from ..runtime.device import Device
+from ..runtime.device import Device, DeviceLike
 from ..runtime.device import device as to_device
 from ..runtime.errors import format_bytes
+from ..runtime.tensor import Tensor
 from ..utils.data import DataLoader, TensorDataset
 from . import digits
 from .figure import check_output, draw
@@ -87,7 +88,7 @@ def model(device: Device) -> nn.Module:
     return network.to(device)
 
 
-def _step(net: nn.Module, optimizer: optim.Optimizer, images: Any, labels: Any) -> Any:
+def _step(net: nn.Module, optimizer: optim.Optimizer, images: Tensor, labels: Tensor) -> Tensor:
     """Train on one batch, and return its loss, a 0-d tensor, without waiting for it."""
     loss = F.cross_entropy(net(images), labels, label_smoothing=0.1)
     optimizer.zero_grad()
@@ -118,7 +119,7 @@ def prepare(device: Device, images: Any, labels: Any, batch_size: int = BATCH_SI
 def train(
     epochs: int = EPOCHS,
     seed: int = 0,
-    device: Any = None,
+    device: DeviceLike | None = None,
     progress: Any = None,
     *,
     steps: int | None = None,
@@ -178,7 +179,7 @@ def train(
     report.launches = launches(target) - launches_before
     report.peak, report.reserved = max_memory_allocated(target), max_memory_reserved(target)
     with no_grad():
-        guesses: Any = net.eval()(tensor(test_images, device=target)).argmax(1)
+        guesses = net.eval()(tensor(test_images, device=target)).argmax(1)
     report.guesses = guesses.tolist()
     report.accuracy = float((guesses.cpu().numpy() == test_labels).mean())
     return report

@@ -8,7 +8,7 @@ from typing import Any
 from ..runtime import deferred
 from ..runtime.context import current_stream as _current
 from ..runtime.context import entered_device, set_stream
-from ..runtime.device import Device, known_devices
+from ..runtime.device import Device, DeviceLike, known_devices
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError
 
@@ -37,7 +37,7 @@ class Stream:
         True
     """
 
-    def __init__(self, device: Any = None, *, priority: int = 0, _stream: Any = None):
+    def __init__(self, device: DeviceLike | None = None, *, priority: int = 0, _stream: Any = None):
         self.device = to_device(device)
         self._stream = self.device.driver.new_stream() if _stream is None else _stream
         self._previous_streams: list[Any] = []  # the stream to restore when a `with` block ends
@@ -129,7 +129,7 @@ class Event:
         True
     """
 
-    def __init__(self, enable_timing: bool = False, device: Any = None):
+    def __init__(self, enable_timing: bool = False, device: DeviceLike | None = None):
         self.enable_timing = enable_timing
         self.device = None if device is None else to_device(device)
         self._event: Any = None
@@ -199,7 +199,7 @@ class Event:
         return float(self._event.elapsed_time(end_event._event))
 
 
-def stream(stream: Stream | None) -> AbstractContextManager[Any]:
+def stream(stream: Stream | None) -> AbstractContextManager[object]:
     """Return a context manager that makes `stream` the current stream: `with wg.stream(s):`.
 
     Args:
@@ -218,7 +218,7 @@ def stream(stream: Stream | None) -> AbstractContextManager[Any]:
     return nullcontext() if stream is None else stream
 
 
-def current_stream(device: Any = None) -> Stream:
+def current_stream(device: DeviceLike | None = None) -> Stream:
     """Return the current stream of this thread on a device.
 
     Args:
@@ -235,7 +235,7 @@ def current_stream(device: Any = None) -> Stream:
     return Stream(target, _stream=_current(target))
 
 
-def default_stream(device: Any = None) -> Stream:
+def default_stream(device: DeviceLike | None = None) -> Stream:
     """Return the default stream of a device.
 
     Args:
@@ -252,7 +252,7 @@ def default_stream(device: Any = None) -> Stream:
     return Stream(target, _stream=target.driver.default_stream)
 
 
-def synchronize(device: Any = None) -> None:
+def synchronize(device: DeviceLike | None = None) -> None:
     """Wait for all work on a device (default: every device in use). Raises the errors of deferred bounds checks.
 
     Args:
@@ -267,7 +267,7 @@ def synchronize(device: Any = None) -> None:
             deferred.check_ready(target, wait=True)
 
 
-def memory_stats(device: Any = None) -> dict[str, int]:
+def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
     """Return counters of the device's memory pools.
 
     They count bytes allocated and reserved, their peaks, and driver allocations.
@@ -287,7 +287,7 @@ def memory_stats(device: Any = None) -> dict[str, int]:
     return asdict(to_device(device).driver.budget.stats())
 
 
-def memory_allocated(device: Any = None) -> int:
+def memory_allocated(device: DeviceLike | None = None) -> int:
     """Return the bytes in use by tensors.
 
     Args:
@@ -305,7 +305,7 @@ def memory_allocated(device: Any = None) -> int:
     return memory_stats(device)["allocated"]
 
 
-def max_memory_allocated(device: Any = None) -> int:
+def max_memory_allocated(device: DeviceLike | None = None) -> int:
     """Return the peak of bytes in use since the last `reset_peak_memory_stats`.
 
     Args:
@@ -325,7 +325,7 @@ def max_memory_allocated(device: Any = None) -> int:
     return memory_stats(device)["allocated_peak"]
 
 
-def memory_reserved(device: Any = None) -> int:
+def memory_reserved(device: DeviceLike | None = None) -> int:
     """Return the bytes reserved from the driver.
 
     Args:
@@ -343,7 +343,7 @@ def memory_reserved(device: Any = None) -> int:
     return memory_stats(device)["reserved"]
 
 
-def max_memory_reserved(device: Any = None) -> int:
+def max_memory_reserved(device: DeviceLike | None = None) -> int:
     """Return the peak of bytes reserved from the driver.
 
     Args:
@@ -363,7 +363,7 @@ def max_memory_reserved(device: Any = None) -> int:
     return memory_stats(device)["reserved_peak"]
 
 
-def reset_peak_memory_stats(device: Any = None) -> None:
+def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
     """Reset the peaks of the memory statistics.
 
     Args:
@@ -378,7 +378,7 @@ def reset_peak_memory_stats(device: Any = None) -> None:
         pool.reset_peak()
 
 
-def memory_snapshot(device: Any = None) -> list[Any]:
+def memory_snapshot(device: DeviceLike | None = None) -> list[Any]:
     """Return every segment of the device's memory pools, with its blocks.
 
     Args:
@@ -394,7 +394,7 @@ def memory_snapshot(device: Any = None) -> list[Any]:
     return [segment for pool in list(to_device(device).driver.budget.pools) for segment in pool.snapshot()]
 
 
-def empty_cache(device: Any = None) -> int:
+def empty_cache(device: DeviceLike | None = None) -> int:
     """Return cached memory to the driver, and return its size in bytes.
 
     Args:
@@ -412,7 +412,7 @@ def empty_cache(device: Any = None) -> int:
     return int(to_device(device).driver.budget.empty_cache())
 
 
-def set_memory_limit(limit: int | None, device: Any = None) -> None:
+def set_memory_limit(limit: int | None, device: DeviceLike | None = None) -> None:
     """Limit the device's memory pools to `limit` bytes; None removes the limit.
 
     Args:
@@ -430,7 +430,7 @@ def set_memory_limit(limit: int | None, device: Any = None) -> None:
     to_device(device).driver.budget.set_limit(limit)
 
 
-def launches(device: Any = None) -> int:
+def launches(device: DeviceLike | None = None) -> int:
     """Return the number of kernels that this process has launched on the device.
 
     Args:

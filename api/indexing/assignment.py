@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments.types import Operand
 from ..runtime import views
 from ..runtime.context import current_stream
 from ..runtime.device import Device, meta
 from ..runtime.dispatch import call, call_into, empty
-from ..runtime.dtypes import bool_, int64
+from ..runtime.dtypes import Array, bool_, int64
 from ..runtime.errors import DTypeError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -33,7 +34,7 @@ def on_device(tensor: Tensor, device: Device) -> Tensor:
     return tensor if tensor.meta.device is device else tensor.to(device=device)
 
 
-def upload(array: np.ndarray[Any, Any], device: Device) -> Tensor:
+def upload(array: Array, device: Device) -> Tensor:
     """Copy an int64 array to a new tensor on `device`."""
     output = empty(meta(int64, array.shape, None, device))
     if array.size:
@@ -53,7 +54,7 @@ def is_single(value: Any) -> bool:
     return isinstance(value, (bool, int, float, np.generic))
 
 
-def assignment_value(value: Any, like: Tensor, shape: tuple[int, ...]) -> Any:
+def assignment_value(value: Any, like: Tensor, shape: tuple[int, ...]) -> Tensor | bool | int | float:
     """Return a Python number unchanged, and any other value as a tensor of `shape` on the device of `like`."""
     if isinstance(value, (bool, int, float)):
         return value
@@ -88,7 +89,7 @@ def tensor_value(value: Any, like: Tensor, shape: tuple[int, ...]) -> Tensor:
     return output
 
 
-def _scalar_tensor(value: Any, like: Tensor) -> Tensor:
+def _scalar_tensor(value: int | float, like: Tensor) -> Tensor:
     """Create a 0-d tensor with the dtype and device of `like`."""
     from ..creation.factories import full
 
@@ -100,7 +101,7 @@ def copy_if_aliased(value: Tensor, target: Tensor) -> Tensor:
     return call(registry["copy"], (value,), (None,)) if value.storage is target.storage else value
 
 
-def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
+def masked_fill_(self: Tensor, mask: Tensor, value: Operand) -> Tensor:
     """Set the elements where `mask` (bool, broadcast) is true to a number or a 0-d tensor, in place.
 
     Args:

@@ -11,6 +11,7 @@ import numpy as np
 from ..runtime import deferred, dtypes, host_data
 from ..runtime.device import Device
 from ..runtime.dispatch import call
+from ..runtime.dtypes import Array
 from ..runtime.errors import DTypeError, IndexOutOfRange
 from ..runtime.records import OpRecord, registry
 from ..runtime.tensor import Tensor
@@ -100,7 +101,7 @@ class _OverlappedCheck(Check):
     def __call__(self) -> None:
         self._check_values(_host_values(self.index))
 
-    def _check_values(self, values: np.ndarray[Any, Any]) -> None:
+    def _check_values(self, values: Array) -> None:
         if int(values.view(np.uint64).max()) >= self.size:
             check_range(int(values.min()), int(values.max()), self.size, self.where, 0)
 
@@ -185,7 +186,7 @@ def _extremes_in_memory(index: Tensor, size: int) -> tuple[int, int]:
     return int(values.min()), int(values.max())
 
 
-def _host_values(index: Tensor) -> np.ndarray[Any, Any]:
+def _host_values(index: Tensor) -> Array:
     """Return the values of a contiguous `cpu` tensor. Waits for this tensor only."""
     driver: Any = index.meta.device.driver
     driver.wait_for(index.storage)

@@ -6,11 +6,12 @@ Indices are checked by `bounds.check_bounds`. `scattering` has the functions tha
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 from .._generated import ops
 from ..arguments.aliases import accept_axis, resolve_axis_alias
 from ..arguments.out import copy_to_out
+from ..arguments.types import Operand
 from ..layer_functions.embeddings import embedding as _embedding
 from ..layer_functions.embeddings import embedding_renorm_
 from ..runtime import dtypes, layout, views
@@ -115,7 +116,7 @@ def _take_along_dim(input: Tensor, indices: Tensor, dim: int | None) -> Tensor:
     )
     input = call(registry["expand"], (input,), (common_shape[:axis] + (a[axis],) + common_shape[axis + 1 :],))
     indices = call(registry["expand"], (indices,), (common_shape[:axis] + (b[axis],) + common_shape[axis + 1 :],))
-    indices = without_negatives(indices, a[axis], axis)  # type: ignore[assignment]
+    indices = without_negatives(indices, a[axis], axis)
     return call(registry["gather"], (input, indices), (axis,))
 
 
@@ -174,7 +175,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 
 
 @accept_axis
-def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+def narrow(input: Tensor, dim: int, start: Tensor | int, length: int) -> Tensor:
     """Return a view of `length` elements of dimension `dim`, from `start` on.
 
     Args:
@@ -209,7 +210,7 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
         tensor([1, 4])
     """
     only_tensors("take", input, index)
-    index = without_negatives(index, input.meta.numel, 0)  # type: ignore[assignment]
+    index = without_negatives(index, input.meta.numel, 0)
     output = call(_take_at, (input, index), (0, input.meta.ndim))
     return output if out is None else copy_to_out(output, out, "take")
 
@@ -245,9 +246,7 @@ def embedding(
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: Literal[False] = False) -> Tensor: ...
 @overload
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
-def nonzero(
-    input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False
-) -> Tensor | tuple[Tensor, ...]:
+def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
     """Return the indices of the elements that are not 0. The host waits for their number.
 
     Args:
@@ -305,7 +304,7 @@ def _broadcast_mask(input: Tensor, mask: Tensor, where: str) -> tuple[Tensor, Te
     return tuple(t if t.meta.shape == shape else call(registry["expand"], (t,), (shape,)) for t in (input, mask))  # type: ignore[return-value]
 
 
-def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
     """Return `input` with `value` (a number or 0-d tensor) where `mask` (bool) is true; the shapes broadcast.
 
     Args:

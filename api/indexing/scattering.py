@@ -15,6 +15,7 @@ import numpy as np
 from .._generated import ops
 from ..arguments.aliases import accept_axis
 from ..arguments.out import copy_to_out
+from ..arguments.types import Number, Operand
 from ..runtime import dtypes, layout, views
 from ..runtime.autocast import autocast_operands
 from ..runtime.dispatch import call, call_into
@@ -93,7 +94,7 @@ def _scatter(op: str, input: Tensor, dim: int, index: Tensor, src: Any, where: s
     return output if out is None else copy_to_out(output, out, where)
 
 
-def _select_scatter_op(src: Any, value: Any, reduce: str | None, where: str) -> tuple[str, Any]:
+def _select_scatter_op(src: Operand | None, value: Number | None, reduce: str | None, where: str) -> tuple[str, Any]:
     """Return the op for `reduce`, and the value to write."""
     if reduce not in _SCATTER_OPS:
         raise NotSupported(f"{where}: reduce must be 'add' or 'multiply', not {reduce!r}; see scatter_reduce")
@@ -104,8 +105,9 @@ def _select_scatter_op(src: Any, value: Any, reduce: str | None, where: str) -> 
 
 @accept_axis
 def scatter_(
-    self: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
-) -> Tensor:
+    self: Tensor, dim: int, index: Tensor, src: Operand | None = None, *, value: Number | None = None,
+    reduce: str | None = None,
+) -> Tensor:  # fmt: skip
     """Write `src` in place: `self[i][index[i][j][k]][k] = src[i][j][k]` for 3 dimensions and `dim=1`.
 
     Args:
@@ -160,8 +162,8 @@ def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 @accept_axis
 def scatter(
-    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None,
-    out: Tensor | None = None,
+    input: Tensor, dim: int, index: Tensor, src: Operand | None = None, *, value: Number | None = None,
+    reduce: str | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return a copy of `input` with `src` written at `index`; see `scatter_`.
 
@@ -236,7 +238,7 @@ def _check_slices(input: Tensor, dim: int, index: Tensor, source: Any, where: st
     return axis, positions, source, check
 
 
-def _update_slices_in_place(op: Any, self: Tensor, dim: int, index: Tensor, source: Any, where: str) -> Tensor:
+def _update_slices_in_place(op: OpRecord, self: Tensor, dim: int, index: Tensor, source: Any, where: str) -> Tensor:
     axis, positions, slices, check = _check_slices(self, dim, index, source, where)
     check()
     if slices.meta.numel:
@@ -246,7 +248,7 @@ def _update_slices_in_place(op: Any, self: Tensor, dim: int, index: Tensor, sour
 
 
 def _update_slices(
-    op: Any, input: Tensor, dim: int, index: Tensor, source: Any, where: str, out: Tensor | None
+    op: OpRecord, input: Tensor, dim: int, index: Tensor, source: Tensor, where: str, out: Tensor | None
 ) -> Tensor:
     axis, positions, slices, check = _check_slices(input, dim, index, source, where)
     output = check.run(op, (_at_least_1d(input), positions, slices), (axis, 1))
@@ -254,13 +256,13 @@ def _update_slices(
     return output if out is None else copy_to_out(output, out, where)
 
 
-def _scale_source(source: Tensor, alpha: Any, where: str) -> Tensor:
+def _scale_source(source: Tensor, alpha: Operand, where: str) -> Tensor:
     only_tensors(where, source)
     return source if alpha == 1 else ops.mul(source, alpha)
 
 
 @accept_axis
-def index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+def index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Operand = 1) -> Tensor:
     """Add `alpha` times the slices of `source` to the slices at `index` of `dim`, in place, in index order.
 
     Args:
@@ -311,7 +313,7 @@ def index_copy_(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 
 
 @accept_axis
-def index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def index_fill_(self: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor:
     """Fill the slices at `index` with a number or a 0-d tensor, in place; negative indices count from the end.
 
     Args:
@@ -333,7 +335,7 @@ def index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     only_tensors("index_fill_", self, index)
     axis_index = layout.normalize_dim(dim, self.meta.ndim, "index_fill_")
     shape = self.meta.shape or (1,)
-    index = without_negatives(index, shape[axis_index], axis_index)  # type: ignore[assignment]
+    index = without_negatives(index, shape[axis_index], axis_index)
     if isinstance(value, Tensor):
         if value.meta.ndim:
             raise ShapeError(
@@ -345,7 +347,7 @@ def index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 
 @accept_axis
 def index_add(
-    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, out: Tensor | None = None
+    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Operand = 1, out: Tensor | None = None
 ) -> Tensor:
     """Return a copy of `input` with the slices of `source` added at `index`; see `index_add_`.
 
@@ -395,7 +397,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: T
 
 
 @accept_axis
-def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor:
     """Return a copy of `input` with the slices at `index` filled with a number; see `index_fill_`.
 
     Args:
@@ -418,11 +420,11 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 # Reductions -----------------------------------------------------------------------------------------------------------
 
 
-def _lowest_value(dtype: DType) -> Any:
+def _lowest_value(dtype: DType) -> float:
     return {"f": -np.inf, "b": False}[dtype.kind] if dtype.kind in "fb" else int(np.iinfo(dtype.numpy).min)
 
 
-def _highest_value(dtype: DType) -> Any:
+def _highest_value(dtype: DType) -> float:
     return {"f": np.inf, "b": True}[dtype.kind] if dtype.kind in "fb" else int(np.iinfo(dtype.numpy).max)
 
 
@@ -433,7 +435,7 @@ _NEUTRAL: dict[str, Callable[[DType], Any]] = {
 }  # fmt: skip
 
 
-def _reduction_op(action: str, indexes_slices: bool) -> Any:
+def _reduction_op(action: str, indexes_slices: bool) -> OpRecord:
     if action == "write":
         return registry["put_at" if indexes_slices else "scatter"]
     return registry[f"put_{action}_at" if indexes_slices else f"scatter_{action}"]
@@ -451,7 +453,7 @@ def _reduce_into(
     """Reduce `source` into `target`. statics: one static argument for a scatter op, two for a put op (whole slices)."""
     indexes_slices = len(statics) == 2
 
-    def step(record: Any, operands: tuple[Any, ...], step_statics: tuple[Any, ...]) -> None:
+    def step(record: OpRecord, operands: tuple[Any, ...], step_statics: tuple[Any, ...]) -> None:
         nonlocal target
         if in_place:
             call_into(record, (target, *operands), step_statics, (target,), in_place=True)

@@ -15,14 +15,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, TypeGuard, overload
 
 import numpy as np
 
+from ..arguments.types import Index, Operand
 from ..runtime import dtypes, host_data, layout, views
 from ..runtime.context import _local
 from ..runtime.device import Device, Meta, meta
 from ..runtime.dispatch import call, call_into
+from ..runtime.dtypes import Array
 from ..runtime.errors import IndexKindError, IndexOutOfRange, IndexShapeError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Extra, Tensor
@@ -57,7 +59,7 @@ _MIN_ARRAY_LIST_LENGTH = 32  # a list of this length is always an array, as in P
 # Tensor[...] ----------------------------------------------------------------------------------------------------------
 
 
-def get(tensor: Tensor, item: Any) -> Tensor:
+def get(tensor: Tensor, item: Index) -> Tensor:
     """Return `tensor[item]`. Raises `IndexOutOfRange` with the index, the dimension and its size."""
     if type(item) is int:
         return _select_row(tensor, item)
@@ -71,7 +73,7 @@ def get(tensor: Tensor, item: Any) -> Tensor:
     return call(_take_at, (view, index), (dim, count))
 
 
-def _is_legacy(item: Any) -> bool:
+def _is_legacy(item: Any) -> TypeGuard[list[Any]]:
     """Return True if a list is treated as a tuple: it is short and has sequences, tensors, slices, None or `...`."""
     parts = (list, tuple, Tensor, np.ndarray, slice, type(None), type(Ellipsis))
     if (
@@ -88,7 +90,7 @@ def _is_legacy(item: Any) -> bool:
     return True
 
 
-def set(tensor: Tensor, item: Any, value: Any) -> None:
+def set(tensor: Tensor, item: Index, value: Any) -> None:
     """Do `tensor[item] = value` in place.
 
     `value` (a number, a tensor, or host data) is broadcast and converted. If an index names a position twice, the last
@@ -209,7 +211,7 @@ class _Item:
     dim: int
     count: int
     size: int
-    index: np.ndarray[Any, Any] | Tensor
+    index: Array | Tensor
 
 
 def _resolve_advanced(tensor: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, int, int, Tensor]:
@@ -276,11 +278,11 @@ def _consumed_dims(item: Any) -> int:
     return len(_shape(item)) if not isinstance(item, (int, slice)) and _is_mask(item) else 1
 
 
-def _shape(index: np.ndarray[Any, Any] | Tensor) -> tuple[int, ...]:
+def _shape(index: Array | Tensor) -> tuple[int, ...]:
     return index.meta.shape if isinstance(index, Tensor) else index.shape
 
 
-def _normalize_item(item: Any) -> int | np.ndarray[Any, Any] | Tensor:
+def _normalize_item(item: Any) -> int | Array | Tensor:
     """Convert an index item to an int, or to an integer or bool array or tensor."""
     if _is_int(item):
         return int(item.__index__())
@@ -336,11 +338,15 @@ def _mask_tensor(mask: Any, like: Tensor) -> Tensor:
     return mask if isinstance(mask, Tensor) else host_data.from_host(np.asarray(mask), dtypes.bool_, like.meta.device)
 
 
-def _true_positions(mask: Any) -> np.ndarray[Any, Any] | Tensor:
+def _true_positions(mask: Array | Tensor) -> Array | Tensor:
     return positions(mask) if isinstance(mask, Tensor) else np.flatnonzero(mask)
 
 
-def without_negatives(index: Any, size: int, dim: int) -> np.ndarray[Any, Any] | Tensor:
+@overload
+def without_negatives(index: Tensor, size: int, dim: int) -> Tensor: ...
+@overload
+def without_negatives(index: Array, size: int, dim: int) -> Array: ...
+def without_negatives(index: Any, size: int, dim: int) -> Array | Tensor:
     """Return `index` with negative positions wrapped. Raises `IndexOutOfRange`."""
     where = f"index of dimension {dim}"
     if isinstance(index, Tensor):
@@ -395,7 +401,7 @@ def _put_slices(tensor: Tensor, items: tuple[Any, ...], value: Any, accumulate: 
         call_into(record, (view, index, copy_if_aliased(source, tensor)), (dim, count), (view,), in_place=True)
 
 
-def index_put_(self: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
+def index_put_(self: Tensor, indices: Sequence[Index], values: Operand, accumulate: bool = False) -> Tensor:
     """Do `self[indices] = values` in place.
 
     Args:
@@ -423,7 +429,7 @@ def index_put_(self: Tensor, indices: Sequence[Any], values: Any, accumulate: bo
     return self
 
 
-def index_put(input: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
+def index_put(input: Tensor, indices: Sequence[Index], values: Operand, accumulate: bool = False) -> Tensor:
     """Return a copy of `input` with `values` at `indices`; see `index_put_`.
 
     Args:

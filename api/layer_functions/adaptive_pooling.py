@@ -7,7 +7,8 @@ windows of each element.
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias, overload
 
 from .._generated import ops
 from ..autograd import Function
@@ -24,6 +25,9 @@ __all__ = [
     "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool2d_with_indices",
     "adaptive_max_pool3d", "adaptive_max_pool3d_with_indices",
 ]  # fmt: skip
+
+AdaptiveSize: TypeAlias = int | Sequence[int | None] | None
+"""One size of the output for all spatial dimensions, or one for each; None stands for the input's size."""
 
 
 def _adaptive_size(where: str, rank: int, input: Tensor, output_size: Any, kinds: str = "uif") -> Ints:
@@ -54,7 +58,7 @@ def _equal_windows(input: Tensor, output_sizes: Ints) -> tuple[Ints | None, Ints
     return kernel, kernel
 
 
-def _adaptive_avg_pool(where: str, rank: int, input: Tensor, output_size: Any) -> Tensor:
+def _adaptive_avg_pool(where: str, rank: int, input: Tensor, output_size: AdaptiveSize) -> Tensor:
     size = _adaptive_size(where, rank, input, output_size, "f")
     if all(n == 1 for n in size):
         return ops.mean(input, tuple(range(-rank, 0)), True)
@@ -84,7 +88,7 @@ class _AdaptiveAverage(Function):
         return Resample.apply(grad, tuple(passes)), None
 
 
-def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool1d(input: Tensor, output_size: AdaptiveSize) -> Tensor:
     """Average `(N, C, L)` or `(C, L)` over `output_size` windows; see `adaptive_avg_pool2d`.
 
     Args:
@@ -101,7 +105,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg_pool("adaptive_avg_pool1d", 1, input, output_size)
 
 
-def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool2d(input: Tensor, output_size: AdaptiveSize) -> Tensor:
     """Average `(N, C, H, W)` or `(C, H, W)` over windows that cover the input evenly.
 
     `output_size` is one int or `(OH, OW)`; None stands for the input's size. With m windows along a dimension of size
@@ -121,7 +125,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg_pool("adaptive_avg_pool2d", 2, input, output_size)
 
 
-def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool3d(input: Tensor, output_size: AdaptiveSize) -> Tensor:
     """Average `(N, C, D, H, W)` or `(C, D, H, W)` over adaptive windows; see `adaptive_avg_pool2d`.
 
     Args:
@@ -138,7 +142,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg_pool("adaptive_avg_pool3d", 3, input, output_size)
 
 
-def _adaptive_max_pool(where: str, rank: int, input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
+def _adaptive_max_pool(where: str, rank: int, input: Tensor, output_size: AdaptiveSize) -> tuple[Tensor, Tensor]:
     size = _adaptive_size(where, rank, input, output_size)
     if all(n == 1 for n in size) and input.meta.numel:  # one window: reduce the flattened plane with vector loads
         batch_shape = input.meta.shape[:-rank]
@@ -149,7 +153,7 @@ def _adaptive_max_pool(where: str, rank: int, input: Tensor, output_size: Any) -
 
 
 def adaptive_max_pool1d_with_indices(
-    input: Tensor, output_size: Any, return_indices: bool = False
+    input: Tensor, output_size: AdaptiveSize, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return the maxima of `output_size` windows of `(N, C, L)` or `(C, L)`, and their int64 positions.
 
@@ -169,7 +173,7 @@ def adaptive_max_pool1d_with_indices(
 
 
 def adaptive_max_pool2d_with_indices(
-    input: Tensor, output_size: Any, return_indices: bool = False
+    input: Tensor, output_size: AdaptiveSize, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return `adaptive_max_pool2d` and the int64 positions `row * W + column` of the maxima.
 
@@ -189,7 +193,7 @@ def adaptive_max_pool2d_with_indices(
 
 
 def adaptive_max_pool3d_with_indices(
-    input: Tensor, output_size: Any, return_indices: bool = False
+    input: Tensor, output_size: AdaptiveSize, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return `adaptive_max_pool3d` and the int64 positions of the maxima in their volume.
 
@@ -209,15 +213,17 @@ def adaptive_max_pool3d_with_indices(
 
 
 @overload
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: Literal[False] = False) -> Tensor: ...
-@overload
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+def adaptive_max_pool1d(input: Tensor, output_size: AdaptiveSize, return_indices: Literal[False] = False) -> Tensor: ...
 @overload
 def adaptive_max_pool1d(
-    input: Tensor, output_size: Any, return_indices: bool
+    input: Tensor, output_size: AdaptiveSize, return_indices: Literal[True]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool1d(
+    input: Tensor, output_size: AdaptiveSize, return_indices: bool
 ) -> Tensor | tuple[Tensor, Tensor]: ...
 def adaptive_max_pool1d(
-    input: Tensor, output_size: Any, return_indices: bool = False
+    input: Tensor, output_size: AdaptiveSize, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Return the maxima of `output_size` windows of `(N, C, L)` or `(C, L)`; see `adaptive_max_pool2d`.
 
@@ -238,15 +244,17 @@ def adaptive_max_pool1d(
 
 
 @overload
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: Literal[False] = False) -> Tensor: ...
-@overload
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+def adaptive_max_pool2d(input: Tensor, output_size: AdaptiveSize, return_indices: Literal[False] = False) -> Tensor: ...
 @overload
 def adaptive_max_pool2d(
-    input: Tensor, output_size: Any, return_indices: bool
+    input: Tensor, output_size: AdaptiveSize, return_indices: Literal[True]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool2d(
+    input: Tensor, output_size: AdaptiveSize, return_indices: bool
 ) -> Tensor | tuple[Tensor, Tensor]: ...
 def adaptive_max_pool2d(
-    input: Tensor, output_size: Any, return_indices: bool = False
+    input: Tensor, output_size: AdaptiveSize, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Return the maxima of `(N, C, H, W)` or `(C, H, W)` over adaptive windows, and their positions if requested.
 
@@ -267,15 +275,17 @@ def adaptive_max_pool2d(
 
 
 @overload
-def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: Literal[False] = False) -> Tensor: ...
-@overload
-def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+def adaptive_max_pool3d(input: Tensor, output_size: AdaptiveSize, return_indices: Literal[False] = False) -> Tensor: ...
 @overload
 def adaptive_max_pool3d(
-    input: Tensor, output_size: Any, return_indices: bool
+    input: Tensor, output_size: AdaptiveSize, return_indices: Literal[True]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool3d(
+    input: Tensor, output_size: AdaptiveSize, return_indices: bool
 ) -> Tensor | tuple[Tensor, Tensor]: ...
 def adaptive_max_pool3d(
-    input: Tensor, output_size: Any, return_indices: bool = False
+    input: Tensor, output_size: AdaptiveSize, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Return the maxima of `(N, C, D, H, W)` or `(C, D, H, W)` over adaptive windows; see `adaptive_max_pool2d`.
 

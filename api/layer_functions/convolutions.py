@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from .._generated import ops as _ops
+from ..arguments.types import IntOrInts
 from ..runtime.autocast import match_autocast_dtype
 from ..runtime.device import Meta
 from ..runtime.dispatch import call
@@ -29,16 +30,14 @@ __all__ = [
     "convolution",
 ]
 
-Numbers = int | Sequence[int]
-
 
 def conv1d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Numbers = 1,
-    padding: str | Numbers = 0,
-    dilation: Numbers = 1,
+    stride: IntOrInts = 1,
+    padding: str | IntOrInts = 0,
+    dilation: IntOrInts = 1,
     groups: int = 1,
 ) -> Tensor:
     """Cross-correlate `(N, C, L)` or `(C, L)` with `(O, C / groups, K)` and add a bias `(O,)`. See `conv2d`.
@@ -66,9 +65,9 @@ def conv2d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Numbers = 1,
-    padding: str | Numbers = 0,
-    dilation: Numbers = 1,
+    stride: IntOrInts = 1,
+    padding: str | IntOrInts = 0,
+    dilation: IntOrInts = 1,
     groups: int = 1,
 ) -> Tensor:
     """Cross-correlate images with a kernel and add a bias.
@@ -106,9 +105,9 @@ def conv3d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Numbers = 1,
-    padding: str | Numbers = 0,
-    dilation: Numbers = 1,
+    stride: IntOrInts = 1,
+    padding: str | IntOrInts = 0,
+    dilation: IntOrInts = 1,
     groups: int = 1,
 ) -> Tensor:
     """Cross-correlate `(N, C, D, H, W)` or `(C, D, H, W)` with `(O, C / groups, KD, KH, KW)` and add a bias `(O,)`.
@@ -138,11 +137,11 @@ def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Numbers = 1,
-    padding: Numbers = 0,
-    output_padding: Numbers = 0,
+    stride: IntOrInts = 1,
+    padding: IntOrInts = 0,
+    output_padding: IntOrInts = 0,
     groups: int = 1,
-    dilation: Numbers = 1,
+    dilation: IntOrInts = 1,
 ) -> Tensor:
     """Transpose `conv1d`: `(N, C, L)` or `(C, L)` with a weight `(C, O / groups, K)`. See `conv_transpose2d`.
 
@@ -172,11 +171,11 @@ def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Numbers = 1,
-    padding: Numbers = 0,
-    output_padding: Numbers = 0,
+    stride: IntOrInts = 1,
+    padding: IntOrInts = 0,
+    output_padding: IntOrInts = 0,
     groups: int = 1,
-    dilation: Numbers = 1,
+    dilation: IntOrInts = 1,
 ) -> Tensor:
     """Apply the transpose of `conv2d` as a linear map, and add a bias.
 
@@ -216,11 +215,11 @@ def conv_transpose3d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Numbers = 1,
-    padding: Numbers = 0,
-    output_padding: Numbers = 0,
+    stride: IntOrInts = 1,
+    padding: IntOrInts = 0,
+    output_padding: IntOrInts = 0,
     groups: int = 1,
-    dilation: Numbers = 1,
+    dilation: IntOrInts = 1,
 ) -> Tensor:
     """Transpose `conv3d`: `(N, C, D, H, W)` or `(C, D, H, W)` with a weight `(C, O / groups, KD, KH, KW)`.
 
@@ -296,8 +295,8 @@ def convolution(
 
 
 def _convolve(
-    name: str, rank: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any,
-    groups: int,
+    name: str, rank: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: IntOrInts,
+    padding: str | IntOrInts, dilation: IntOrInts, groups: int,
 ) -> Tensor:  # fmt: skip
     metas = _operand_layouts(name, input, weight, bias)
     statics = _convolution_args(
@@ -307,8 +306,8 @@ def _convolve(
 
 
 def _convolve_transposed(
-    name: str, rank: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
-    output_padding: Any, groups: int, dilation: Any,
+    name: str, rank: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: IntOrInts,
+    padding: IntOrInts, output_padding: IntOrInts, groups: int, dilation: IntOrInts,
 ) -> Tensor:  # fmt: skip
     metas = _operand_layouts(name, input, weight, bias)
     numbers = _as_hashable(stride), _as_hashable(padding), _as_hashable(output_padding), groups, _as_hashable(dilation)
@@ -333,8 +332,8 @@ def _operand_layouts(name: str, input: Any, weight: Any, bias: Any) -> tuple[Met
 
 @lru_cache(maxsize=1024, typed=True)
 def _convolution_args(
-    name: str, rank: int, input: Meta, weight: Meta, bias: Meta | None, stride: Any, padding: Any, dilation: Any,
-    groups: int,
+    name: str, rank: int, input: Meta, weight: Meta, bias: Meta | None, stride: IntOrInts,
+    padding: str | IntOrInts, dilation: IntOrInts, groups: int,
 ) -> tuple[Any, ...]:  # fmt: skip
     """Check the arguments and return the static arguments of the op `convolution`."""
     _check(name, rank, input, weight, groups)
@@ -366,8 +365,8 @@ def _convolution_args(
 
 @lru_cache(maxsize=1024, typed=True)
 def _transposed_args(
-    name: str, rank: int, input: Meta, weight: Meta, bias: Meta | None, stride: Any, padding: Any,
-    output_padding: Any, groups: int, dilation: Any,
+    name: str, rank: int, input: Meta, weight: Meta, bias: Meta | None, stride: IntOrInts, padding: IntOrInts,
+    output_padding: IntOrInts, groups: int, dilation: IntOrInts,
 ) -> tuple[Any, ...]:  # fmt: skip
     """Check the arguments and return the static arguments of the op `convolution_input`."""
     _check(name, rank, input, weight, groups)
@@ -467,7 +466,7 @@ def _spatial_numbers(name: str, argument: str, value: Any, rank: int, minimum: i
 
 def _padding_per_side(
     name: str,
-    padding: Any,
+    padding: str | IntOrInts,
     kernel: tuple[int, ...],
     stride: tuple[int, ...],
     dilation: tuple[int, ...],

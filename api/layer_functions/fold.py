@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from .._generated import ops
+from ..arguments.types import IntOrInts
 from ..runtime import dtypes
 from ..runtime.dispatch import call
 from ..runtime.errors import ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from .pooling import Ints, Size, spatial_sizes, window_sizes
+from .pooling import Ints, spatial_sizes, window_sizes
 
 __all__ = ["fold", "unfold"]
 
@@ -26,7 +26,7 @@ def _blocks(size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Int
 
 
 def _block_geometry(
-    where: str, kernel_size: Any, dilation: Any, padding: Any, stride: Any
+    where: str, kernel_size: IntOrInts, dilation: IntOrInts, padding: IntOrInts, stride: IntOrInts
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Check and return kernel, stride, padding and dilation, two integers each."""
     kernel, dilations, pad_sizes, strides = (
@@ -38,7 +38,13 @@ def _block_geometry(
     return kernel, strides, pad_sizes, dilations
 
 
-def unfold(input: Tensor, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1) -> Tensor:
+def unfold(
+    input: Tensor,
+    kernel_size: IntOrInts,
+    dilation: IntOrInts = 1,
+    padding: IntOrInts = 0,
+    stride: IntOrInts = 1,
+) -> Tensor:
     """Return every sliding window of `input` as a column (im2col).
 
     Args:
@@ -70,7 +76,12 @@ def unfold(input: Tensor, kernel_size: Size, dilation: Size = 1, padding: Size =
 
 
 def fold(
-    input: Tensor, output_size: Size, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1
+    input: Tensor,
+    output_size: IntOrInts,
+    kernel_size: IntOrInts,
+    dilation: IntOrInts = 1,
+    padding: IntOrInts = 0,
+    stride: IntOrInts = 1,
 ) -> Tensor:
     """Add the columns of `unfold` back into images (col2im). Elements that lie in several windows are summed.
 

@@ -6,10 +6,10 @@ It is composed of a gather and a maximum; the device computes the window positio
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 from .._generated import ops
+from ..arguments.types import FloatOrFloats, IntOrInts
 from ..creation.sequences import arange
 from ..random import rand
 from ..runtime import dtypes
@@ -24,8 +24,8 @@ __all__ = [
 
 
 def fractional_max_pool2d_with_indices(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
-    _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None = None,
+    output_ratio: FloatOrFloats | None = None, return_indices: bool = False, _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return `fractional_max_pool2d` and the int64 positions `row * W + column` of the maxima.
 
@@ -54,8 +54,8 @@ def fractional_max_pool2d_with_indices(
 
 
 def fractional_max_pool3d_with_indices(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
-    _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None = None,
+    output_ratio: FloatOrFloats | None = None, return_indices: bool = False, _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return `fractional_max_pool3d` and the int64 positions of the maxima in their volume.
 
@@ -85,22 +85,24 @@ def fractional_max_pool3d_with_indices(
 
 @overload
 def fractional_max_pool2d(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
-    return_indices: Literal[False] = False, _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None = None,
+    output_ratio: FloatOrFloats | None = None, return_indices: Literal[False] = False,
+    _random_samples: Tensor | None = None,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def fractional_max_pool2d(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, *,
-    return_indices: Literal[True], _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None = None,
+    output_ratio: FloatOrFloats | None = None, *, return_indices: Literal[True],
+    _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 @overload
 def fractional_max_pool2d(
-    input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, return_indices: bool,
-    _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None, output_ratio: FloatOrFloats | None,
+    return_indices: bool, _random_samples: Tensor | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def fractional_max_pool2d(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
-    _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None = None,
+    output_ratio: FloatOrFloats | None = None, return_indices: bool = False, _random_samples: Tensor | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """Return the maxima of randomly placed windows.
 
@@ -132,22 +134,24 @@ def fractional_max_pool2d(
 
 @overload
 def fractional_max_pool3d(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
-    return_indices: Literal[False] = False, _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None = None,
+    output_ratio: FloatOrFloats | None = None, return_indices: Literal[False] = False,
+    _random_samples: Tensor | None = None,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def fractional_max_pool3d(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, *,
-    return_indices: Literal[True], _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None = None,
+    output_ratio: FloatOrFloats | None = None, *, return_indices: Literal[True],
+    _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 @overload
 def fractional_max_pool3d(
-    input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, return_indices: bool,
-    _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None, output_ratio: FloatOrFloats | None,
+    return_indices: bool, _random_samples: Tensor | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def fractional_max_pool3d(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
-    _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None = None,
+    output_ratio: FloatOrFloats | None = None, return_indices: bool = False, _random_samples: Tensor | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """Do the same as `fractional_max_pool2d` in three spatial dimensions.
 
@@ -177,8 +181,9 @@ def fractional_max_pool3d(
 
 
 def _fractional_max_pool(
-    where: str, rank: int, input: Any, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Any
-) -> tuple[Tensor, Tensor]:
+    where: str, rank: int, input: Any, kernel_size: IntOrInts, output_size: IntOrInts | None,
+    output_ratio: FloatOrFloats | None, samples: Any,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     shape = input.meta.shape
     if len(shape) not in (rank + 1, rank + 2) or input.meta.dtype.kind != "f":
         raise ShapeError(
@@ -219,14 +224,14 @@ def _fractional_max_pool(
         index = positions if index is None else ops.add(index * sizes[d], positions)
     count = math.prod(kernel)
     index = index.reshape(batch, channels, -1)
-    values: Any = ops.gather(batched.reshape(batch, channels, -1), 2, index)
+    values = ops.gather(batched.reshape(batch, channels, -1), 2, index)
     largest, window_index = values.reshape(batch, channels, -1, count).max(-1)
     indices = index.reshape(batch, channels, -1, count).gather(3, window_index.unsqueeze(-1))
     output_shape = (*shape[:-rank], *out_sizes)
     return largest.reshape(output_shape), indices.reshape(output_shape)
 
 
-def _window_positions(samples: Any, size: int, kernel: int, count: int) -> Any:
+def _window_positions(samples: Any, size: int, kernel: int, count: int) -> Tensor:
     """Return the int64 positions `(N, C, count, kernel)` of the window elements along one dimension.
 
     Window i begins at trunc((i + u) * a) - trunc(u * a), with a = (size - kernel) / (count - 1) and the random sample
@@ -234,20 +239,20 @@ def _window_positions(samples: Any, size: int, kernel: int, count: int) -> Any:
     """
     device = samples.meta.device
     batch, channels = samples.meta.shape
-    last: Any = ops.add(ops.mul(samples.unsqueeze(-1), 0.0), float(size - kernel))
+    last = ops.add(ops.mul(samples.unsqueeze(-1), 0.0), float(size - kernel))
     starts = last
     if count > 1:
         spacing = (size - kernel) / (count - 1)
         u = samples.unsqueeze(-1)
         steps = arange(count - 1, dtype=samples.meta.dtype, device=device).reshape(1, 1, -1)
-        first: Any = ops.sub(ops.trunc(ops.add(steps, u) * spacing), ops.trunc(u * spacing))
+        first = ops.sub(ops.trunc(ops.add(steps, u) * spacing), ops.trunc(u * spacing))
         starts = cat([first, last], 2)
     offsets = arange(kernel, dtype=dtypes.int64, device=device).reshape(1, 1, 1, -1)
     return ops.add(starts.to(dtypes.int64).reshape(batch, channels, count, 1), offsets)
 
 
 def _int_sizes(where: str, name: str, value: Any, rank: int) -> tuple[int, ...]:
-    sizes: Sequence[Any] = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
+    sizes = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
     if len(sizes) != rank or any(isinstance(n, bool) or not isinstance(n, int) for n in sizes):
         raise ArgumentError(f"{where}: {name} must be {rank} ints, or one, not {value!r}")
     return tuple(sizes)

@@ -101,7 +101,9 @@ def _check_sizes(input: Tensor, pad_before: tuple[int, ...], pad_after: tuple[in
             raise ShapeError(f"{description}: going around once gives at most {n} of them on either side")
 
 
-def _fill_value(input: Tensor, pad_before: tuple[int, ...], pad_after: tuple[int, ...], value: Any) -> Tensor | None:
+def _fill_value(
+    input: Tensor, pad_before: tuple[int, ...], pad_after: tuple[int, ...], value: float | None
+) -> Tensor | None:
     """Return the fill value as a tensor of one element, or None for zeros and where nothing is filled."""
     from ..creation.factories import full
 

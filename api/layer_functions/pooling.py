@@ -16,10 +16,10 @@ gradient of an element is summed over its windows in a fixed order, so the same 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 from .._generated import ops
+from ..arguments.types import IntOrInts
 from ..runtime import dtypes
 from ..runtime.dispatch import call
 from ..runtime.errors import ArgumentError, ShapeError, UnsupportedDType
@@ -33,7 +33,6 @@ __all__ = [
 ]  # fmt: skip
 
 Ints = tuple[int, ...]
-Size = int | Sequence[int]
 
 
 def to_size(value: Any, where: str, name: str) -> int:
@@ -98,8 +97,9 @@ def _count_windows(
 
 
 def _check_window_args(
-    where: str, rank: int, input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    where: str, rank: int, input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None, padding: IntOrInts,
+    dilation: IntOrInts, ceil_mode: bool,
+) -> tuple[Ints, Ints, Ints, Ints, Ints]:  # fmt: skip
     """Check the arguments. Return output sizes, kernel, strides, padding and dilations, `rank` ints each."""
     input_sizes = spatial_sizes(input, rank, where)
     kernel = window_sizes(kernel_size, rank, where, "kernel_size", 1)
@@ -117,8 +117,8 @@ def _check_window_args(
 
 
 def _avg_pool(
-    where: str, rank: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
-    count_include_pad: bool, divisor_override: int | None = None,
+    where: str, rank: int, input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None,
+    padding: IntOrInts, ceil_mode: bool, count_include_pad: bool, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
     output_sizes, kernel, strides, pad_sizes, _ = _check_window_args(
         where, rank, input, kernel_size, stride, padding, 1, ceil_mode
@@ -136,8 +136,8 @@ def _avg_pool(
 
 
 def avg_pool1d(
-    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, ceil_mode: bool = False,
-    count_include_pad: bool = True,
+    input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True,
 ) -> Tensor:  # fmt: skip
     """Return the mean of each window of `(N, C, L)` or `(C, L)`; see `avg_pool2d`.
 
@@ -160,8 +160,8 @@ def avg_pool1d(
 
 
 def avg_pool2d(
-    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, ceil_mode: bool = False,
-    count_include_pad: bool = True, divisor_override: int | None = None,
+    input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the mean of each window of `(N, C, H, W)` or `(C, H, W)`.
 
@@ -187,8 +187,8 @@ def avg_pool2d(
 
 
 def avg_pool3d(
-    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, ceil_mode: bool = False,
-    count_include_pad: bool = True, divisor_override: int | None = None,
+    input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the mean of each window of `(N, C, D, H, W)` or `(C, D, H, W)`; see `avg_pool2d`.
 
@@ -217,15 +217,16 @@ def avg_pool3d(
 
 
 def _max_pool(
-    where: str, rank: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> tuple[Tensor, Tensor]:
+    where: str, rank: int, input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None,
+    padding: IntOrInts, dilation: IntOrInts, ceil_mode: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     statics = _check_window_args(where, rank, input, kernel_size, stride, padding, dilation, ceil_mode)
     return call(registry["max_windows"], (input,), statics)
 
 
 def max_pool1d_with_indices(
-    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
-    ceil_mode: bool = False, return_indices: bool = False,
+    input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
+    dilation: IntOrInts = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return the maximum of each window of `(N, C, L)` or `(C, L)`, and its int64 position in L; see `max_pool2d`.
 
@@ -249,8 +250,8 @@ def max_pool1d_with_indices(
 
 
 def max_pool2d_with_indices(
-    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
-    ceil_mode: bool = False, return_indices: bool = False,
+    input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
+    dilation: IntOrInts = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return the maximum of each window of `(N, C, H, W)` or `(C, H, W)`, and its int64 position `row * W + column`.
 
@@ -274,8 +275,8 @@ def max_pool2d_with_indices(
 
 
 def max_pool3d_with_indices(
-    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
-    ceil_mode: bool = False, return_indices: bool = False,
+    input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
+    dilation: IntOrInts = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return the maximum of each window, and its int64 position in the volume.
 
@@ -302,22 +303,22 @@ def max_pool3d_with_indices(
 
 @overload
 def max_pool1d(
-    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
-    ceil_mode: bool = False, return_indices: Literal[False] = False,
+    input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
+    dilation: IntOrInts = 1, ceil_mode: bool = False, return_indices: Literal[False] = False,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def max_pool1d(
-    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
-    ceil_mode: bool = False, *, return_indices: Literal[True],
+    input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
+    dilation: IntOrInts = 1, ceil_mode: bool = False, *, return_indices: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 @overload
 def max_pool1d(
-    input: Tensor, kernel_size: Size, stride: Size | None, padding: Size, dilation: Size, ceil_mode: bool,
-    return_indices: bool,
+    input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None, padding: IntOrInts, dilation: IntOrInts,
+    ceil_mode: bool, return_indices: bool,
 ) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def max_pool1d(
-    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
-    ceil_mode: bool = False, return_indices: bool = False,
+    input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
+    dilation: IntOrInts = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """Return the maximum of each window of `(N, C, L)` or `(C, L)`; see `max_pool2d`.
 
@@ -343,22 +344,22 @@ def max_pool1d(
 
 @overload
 def max_pool2d(
-    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
-    ceil_mode: bool = False, return_indices: Literal[False] = False,
+    input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
+    dilation: IntOrInts = 1, ceil_mode: bool = False, return_indices: Literal[False] = False,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def max_pool2d(
-    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
-    ceil_mode: bool = False, *, return_indices: Literal[True],
+    input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
+    dilation: IntOrInts = 1, ceil_mode: bool = False, *, return_indices: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 @overload
 def max_pool2d(
-    input: Tensor, kernel_size: Size, stride: Size | None, padding: Size, dilation: Size, ceil_mode: bool,
-    return_indices: bool,
+    input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None, padding: IntOrInts, dilation: IntOrInts,
+    ceil_mode: bool, return_indices: bool,
 ) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def max_pool2d(
-    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
-    ceil_mode: bool = False, return_indices: bool = False,
+    input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
+    dilation: IntOrInts = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """Return the maximum of each window of `(N, C, H, W)` or `(C, H, W)`.
 
@@ -388,22 +389,22 @@ def max_pool2d(
 
 @overload
 def max_pool3d(
-    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
-    ceil_mode: bool = False, return_indices: Literal[False] = False,
+    input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
+    dilation: IntOrInts = 1, ceil_mode: bool = False, return_indices: Literal[False] = False,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def max_pool3d(
-    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
-    ceil_mode: bool = False, *, return_indices: Literal[True],
+    input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
+    dilation: IntOrInts = 1, ceil_mode: bool = False, *, return_indices: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 @overload
 def max_pool3d(
-    input: Tensor, kernel_size: Size, stride: Size | None, padding: Size, dilation: Size, ceil_mode: bool,
-    return_indices: bool,
+    input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None, padding: IntOrInts, dilation: IntOrInts,
+    ceil_mode: bool, return_indices: bool,
 ) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def max_pool3d(
-    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
-    ceil_mode: bool = False, return_indices: bool = False,
+    input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
+    dilation: IntOrInts = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """Return the maximum of each window of `(N, C, D, H, W)` or `(C, D, H, W)`; see `max_pool2d`.
 
@@ -431,8 +432,9 @@ def max_pool3d(
 
 
 def _lp_pool(
-    where: str, rank: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool
-) -> Tensor:
+    where: str, rank: int, input: Tensor, norm_type: float, kernel_size: IntOrInts, stride: IntOrInts | None,
+    ceil_mode: bool,
+) -> Tensor:  # fmt: skip
     """Return (sum of x^p over each window)^(1/p), or for p = inf the largest |x|, for p = -inf the smallest."""
     only_tensors(where, input)
     if math.isinf(norm_type):
@@ -447,7 +449,11 @@ def _lp_pool(
 
 
 def lp_pool1d(
-    input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
+    input: Tensor,
+    norm_type: float,
+    kernel_size: IntOrInts,
+    stride: IntOrInts | None = None,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """Return (sum of x^p)^(1/p) over windows of `(N, C, L)` or `(C, L)`, p = `norm_type`; see `lp_pool2d`.
 
@@ -469,7 +475,11 @@ def lp_pool1d(
 
 
 def lp_pool2d(
-    input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
+    input: Tensor,
+    norm_type: float,
+    kernel_size: IntOrInts,
+    stride: IntOrInts | None = None,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """Return (sum of x^p)^(1/p) over windows of `(N, C, H, W)` or `(C, H, W)`, p = `norm_type`.
 
@@ -493,7 +503,11 @@ def lp_pool2d(
 
 
 def lp_pool3d(
-    input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
+    input: Tensor,
+    norm_type: float,
+    kernel_size: IntOrInts,
+    stride: IntOrInts | None = None,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """Return (sum of x^p)^(1/p) over windows of `(N, C, D, H, W)` or `(C, D, H, W)`, p = `norm_type`.
 

@@ -31,7 +31,7 @@ __all__ = ["gru", "gru_cell", "lstm", "lstm_cell", "rnn_relu", "rnn_relu_cell", 
 
 def lstm(
     input: Tensor,
-    hx: Any,
+    hx: tuple[Tensor, Tensor] | Tensor,
     params: Any,
     has_biases: Any,
     num_layers: Any,
@@ -144,8 +144,8 @@ def _run_network(name: str, *arguments: Any) -> tuple[Tensor, Tensor, Tensor | N
 
 
 def _check_and_run(
-    kind: CellKind, x: Tensor, sizes: list[int], hx: Any, params: Any, biases: bool, layers: int, dropout: float,
-    train: bool, bidirectional: bool,
+    kind: CellKind, x: Tensor, sizes: list[int], hx: Any, params: list[Tensor], biases: bool, layers: int,
+    dropout: float, train: bool, bidirectional: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
     """Check states and parameters, then run the network; step t has `sizes[t]` rows of the input."""
     states = tuple(hx) if kind.cell else (hx,)
@@ -199,7 +199,7 @@ def _group_parameters(kind: CellKind, params: list[Tensor], biases: bool, projec
     only_tensors(kind.name, *params)
     grouped = []
     for i in range(0, len(params), params_per_direction):
-        chunk: list[Any] = params[i : i + params_per_direction]
+        chunk = params[i : i + params_per_direction]
         hr = chunk.pop() if projected else None
         grouped.append(Weights(chunk[0], chunk[1], chunk[2] if biases else None, chunk[3] if biases else None, hr))
     return grouped
@@ -393,8 +393,9 @@ def rnn_relu_cell(
 
 
 def _cell(
-    name: str, input: Tensor, states: tuple[Tensor, ...], w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any
-) -> list[Tensor]:
+    name: str, input: Tensor, states: tuple[Tensor, ...], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None,
+    b_hh: Tensor | None,
+) -> list[Tensor]:  # fmt: skip
     """Run a one-layer network over one step."""
     only_tensors(f"{name}_cell", input, *states, w_ih, w_hh)
     if input.meta.ndim not in (1, 2):

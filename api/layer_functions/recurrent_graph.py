@@ -97,7 +97,9 @@ def _select_view(tensor: Tensor, d: int) -> Tensor:
     return Tensor(tensor.storage, meta(layout.dtype, layout.shape[1:], layout.strides[1:], layout.device), start)
 
 
-def _record(kind: CellKind, geometry: Geometry, operands: list[Any], outs: list[Tensor], passes: list[Pass]) -> None:
+def _record(
+    kind: CellKind, geometry: Geometry, operands: list[Tensor | None], outs: list[Tensor], passes: list[Pass]
+) -> None:
     """Create the graph node. What backward needs is in `node.saved`, which is dropped when the node is released."""
     layouts = [o.meta for o in outs]
     grad_indices = [i for i, o in enumerate(operands) if o is not None and o.needs]
@@ -155,8 +157,9 @@ def _join_directions(operand_index: int, parts: list[Tensor]) -> Tensor:
 
 
 def _recorded_gradients(
-    kind: CellKind, geometry: Geometry, operands: list[Any], grad_indices: list[int], grads: Sequence[Tensor | None]
-) -> list[Tensor | None]:
+    kind: CellKind, geometry: Geometry, operands: list[Tensor | None], grad_indices: list[int],
+    grads: Sequence[Tensor | None],
+) -> list[Tensor | None]:  # fmt: skip
     """Compute differentiable gradients: run the layer with recorded ops on aliases of the operands."""
     aliases: list[Any] = [None if o is None else call(registry["alias"], (o,)) for o in operands]
     fields = len(Weights._fields)
@@ -169,7 +172,7 @@ def _recorded_gradients(
 
 
 def _layer_formula(
-    kind: CellKind, geometry: Geometry, x: Any, h0: Any, c0: Any, directions: Sequence[Weights]
+    kind: CellKind, geometry: Geometry, x: Tensor, h0: Tensor, c0: Tensor | None, directions: Sequence[Weights]
 ) -> tuple[Any, Any, Any]:
     """Compute the layer by its definition, with a few recorded ops for each step."""
     results = [
@@ -181,7 +184,7 @@ def _layer_formula(
 
 
 def _direction(
-    kind: CellKind, geometry: Geometry, weights: Weights, reverse: bool, x: Any, h0: Any, c0: Any
+    kind: CellKind, geometry: Geometry, weights: Weights, reverse: bool, x: Tensor, h0: Tensor, c0: Tensor | None
 ) -> tuple[Any, Any, Any]:
     pieces = [ops.narrow(x, 0, a, b - a) for a, b in pairwise(geometry.offsets)]
     initial = (h0,) if c0 is None else (h0, c0)
@@ -203,7 +206,7 @@ def _direction(
     return cat(outs[::-1] if reverse else outs), last[0], last[1] if len(last) > 1 else None
 
 
-def _step(kind: CellKind, weights: Weights, piece: Any, states: list[Any]) -> list[Any]:
+def _step(kind: CellKind, weights: Weights, piece: Tensor, states: list[Tensor]) -> list[Tensor]:
     hidden_size = weights.hh.meta.shape[0] // kind.gates
     bias: Any = weights.bias_hh
     has_separate_bias = kind.reset and bias is not None

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments.types import FloatOrFloats, IntOrInts
 from ..runtime import dtypes
 from ..runtime.errors import ArgumentError, NotSupported, ShapeError, UnsupportedDType
 from ..runtime.tensor import Tensor
@@ -113,13 +114,15 @@ def _check(mode: str, count: int, align_corners: bool | None, antialias: bool) -
     return bool(align_corners)
 
 
-def _sizes(size: Any, scale_factor: Any, spatial: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[float | None, ...]]:
+def _sizes(
+    size: IntOrInts | None, scale_factor: FloatOrFloats | None, spatial: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[float | None, ...]]:
     """Return the spatial sizes of the result, and the factors if they were passed."""
     where, count = "interpolate", len(spatial)
     if (size is None) == (scale_factor is None):
         raise ArgumentError(f"{where}: give either size or scale_factor")
     argument = scale_factor if size is None else size
-    values = tuple(argument) if isinstance(argument, (tuple, list)) else (argument,) * count
+    values: tuple[Any, ...] = tuple(argument) if isinstance(argument, (tuple, list)) else (argument,) * count
     if len(values) != count:
         raise ShapeError(
             f"{where}: {'scale_factor' if size is None else 'size'} has {len(values)} numbers, the input {count} "
@@ -134,8 +137,9 @@ def _sizes(size: Any, scale_factor: Any, spatial: tuple[int, ...]) -> tuple[tupl
 
 
 def upsample(
-    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
-) -> Tensor:
+    input: Tensor, size: IntOrInts | None = None, scale_factor: FloatOrFloats | None = None,
+    mode: str = "nearest", align_corners: bool | None = None,
+) -> Tensor:  # fmt: skip
     """Call `interpolate` under its older name. Warns.
 
     Args:
@@ -160,7 +164,7 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
-def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+def upsample_nearest(input: Tensor, size: IntOrInts | None = None, scale_factor: FloatOrFloats | None = None) -> Tensor:
     """Call `interpolate` with mode "nearest". Warns.
 
     Args:
@@ -183,7 +187,9 @@ def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) 
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
-def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+def upsample_bilinear(
+    input: Tensor, size: IntOrInts | None = None, scale_factor: FloatOrFloats | None = None
+) -> Tensor:
     """Call `interpolate` with mode "bilinear" and `align_corners=True`. Warns.
 
     Args:

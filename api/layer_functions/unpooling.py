@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ..arguments.types import IntOrInts
 from ..autograd import Function
 from ..creation.factories import zeros
 from ..indexing.bounds import check_bounds
@@ -18,7 +19,7 @@ from ..runtime.errors import DTypeError, IndexOutOfRange, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from .pooling import Size, spatial_sizes, to_size, window_sizes
+from .pooling import spatial_sizes, to_size, window_sizes
 
 __all__ = ["max_unpool1d", "max_unpool2d", "max_unpool3d"]
 
@@ -37,14 +38,15 @@ class _Unpooled(Function):
         return call(registry["scatter"], (output, indices, input), (input.meta.ndim - 1,))
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
         (indices,) = ctx.saved_tensors
         return call(registry["gather"], (grads[0], indices), (grads[0].meta.ndim - 1,)), None, None
 
 
 def _max_unpool(
-    where: str, rank: int, input: Tensor, indices: Tensor, kernel_size: Any, stride: Any, padding: Any, output_size: Any
-) -> Tensor:
+    where: str, rank: int, input: Tensor, indices: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None,
+    padding: IntOrInts, output_size: Sequence[int] | None,
+) -> Tensor:  # fmt: skip
     only_tensors(where, input, indices)
     shape = input.meta.shape
     if indices.meta.dtype is not dtypes.int64:
@@ -81,7 +83,7 @@ def _max_unpool(
 
 
 def max_unpool1d(
-    input: Tensor, indices: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0,
+    input: Tensor, indices: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     """Put the maxima of `max_pool1d`, `(N, C, L)` or `(C, L)`, back at their positions; see `max_unpool2d`.
@@ -106,7 +108,7 @@ def max_unpool1d(
 
 
 def max_unpool2d(
-    input: Tensor, indices: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0,
+    input: Tensor, indices: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     """Put the maxima of `max_pool2d` back at their positions; all other elements are 0.
@@ -137,7 +139,7 @@ def max_unpool2d(
 
 
 def max_unpool3d(
-    input: Tensor, indices: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0,
+    input: Tensor, indices: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     """Put the maxima of `max_pool3d`, `(N, C, D, H, W)` or `(C, D, H, W)`, back at their positions.

@@ -31,7 +31,7 @@ Labels = list[int]
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
-def einsum(*args: Any) -> Tensor:
+def einsum(*args: Tensor | Sequence[Any]) -> Tensor:
     """Evaluate an Einstein summation such as `einsum("bij,bjk->bik", a, b)`.
 
     Each letter names a dimension. A letter that occurs twice in one operand takes its diagonal. Letters that are not in
@@ -260,7 +260,9 @@ def _align_dims(x: Tensor, labels: Labels, target_labels: Labels) -> Tensor:
     return x if shape == x.meta.shape else views.reshape(x, shape)
 
 
-def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, out: Tensor | None = None) -> Tensor:
+def tensordot(
+    a: Tensor, b: Tensor, dims: int | Tensor | Sequence[int] | Sequence[Sequence[int]] = 2, *, out: Tensor | None = None
+) -> Tensor:
     """Sum products over pairs of dimensions of `a` and `b`.
 
     Args:
@@ -281,20 +283,19 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, out: Tensor | None = None)
         tensor(5)
     """
     only_tensors("tensordot", a, b)
-    if isinstance(dims, Tensor):
-        dims = dims.tolist()
-    if isinstance(dims, int):
-        if dims < 0:
-            raise ShapeError(f"tensordot: dims must not be negative, got {dims}")
-        if dims > min(a.meta.ndim, b.meta.ndim):
+    axes: Any = dims.tolist() if isinstance(dims, Tensor) else dims
+    if isinstance(axes, int):
+        if axes < 0:
+            raise ShapeError(f"tensordot: dims must not be negative, got {axes}")
+        if axes > min(a.meta.ndim, b.meta.ndim):
             raise ShapeError(
-                f"tensordot: dims={dims} is more than the dimensions of {list(a.meta.shape)} or {list(b.meta.shape)}"
+                f"tensordot: dims={axes} is more than the dimensions of {list(a.meta.shape)} or {list(b.meta.shape)}"
             )
-        dim_pairs: list[Sequence[int]] = [range(a.meta.ndim - dims, a.meta.ndim), range(dims)]
+        dim_pairs: list[Sequence[int]] = [range(a.meta.ndim - axes, a.meta.ndim), range(axes)]
     else:
-        dim_pairs = [(d,) if isinstance(d, int) else tuple(d) for d in dims]
+        dim_pairs = [(d,) if isinstance(d, int) else tuple(d) for d in axes]
     if len(dim_pairs) != 2 or len(dim_pairs[0]) != len(dim_pairs[1]):
-        raise ShapeError(f"tensordot: dims must name as many dimensions of one as of the other, not {dims!r}")
+        raise ShapeError(f"tensordot: dims must name as many dimensions of one as of the other, not {axes!r}")
     left = [layout.normalize_dim(d, a.meta.ndim, "tensordot") for d in dim_pairs[0]]
     right = [layout.normalize_dim(d, b.meta.ndim, "tensordot") for d in dim_pairs[1]]
     if len(set(left)) != len(left) or len(set(right)) != len(right):

@@ -8,6 +8,7 @@ from typing import Any
 from .._generated import ops
 from ..runtime import dtypes, layout, views
 from ..runtime.dispatch import call
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, DTypeError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -89,7 +90,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
     return views.reshape(distances, (*batch_shape, x1.meta.shape[-2], x2.meta.shape[-2]))
 
 
-def _batched(x: Tensor, batch_shape: tuple[int, ...], dtype: Any) -> Tensor:
+def _batched(x: Tensor, batch_shape: tuple[int, ...], dtype: DTypeLike) -> Tensor:
     """Cast `x`, expand it to leading dimensions `batch_shape`, and merge these into one; contiguous."""
     if x.meta.dtype is not dtype:
         x = call(registry["copy"], (x,), (dtype,))

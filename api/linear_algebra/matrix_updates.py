@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
+from ..arguments.types import Operand
 from ..linear_algebra.products import is_fusable
 from ..runtime import dtypes, layout, views
 from ..runtime.autocast import match_autocast_dtype
@@ -20,7 +21,13 @@ __all__ = ["addbmm", "addr"]
 
 
 def addbmm(
-    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+    input: Tensor,
+    batch1: Tensor,
+    batch2: Tensor,
+    *,
+    beta: Tensor | float = 1,
+    alpha: Tensor | float = 1,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return `beta * input + alpha * sum over b of batch1[b] @ batch2[b]`.
 
@@ -51,14 +58,20 @@ def addbmm(
     left = views.reshape(call(registry["permute"], (batch1,), ((1, 0, 2),)), (shape1[1], shape1[0] * shape1[2]))
     right = views.reshape(batch2, (shape1[0] * shape1[2], shape2[2]))
     if is_fusable(beta, alpha, input, left, right, 2, 2):
-        output = ops.addmm_product(input, left, right, beta, alpha)
+        output = ops.addmm_product(input, left, right, cast(float, beta), cast(float, alpha))
     else:
         output = _add_scaled(input, ops.mm(left, right), beta, alpha, "addbmm")
     return output if out is None else copy_to_out(output, out, "addbmm")
 
 
 def addr(
-    input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+    input: Tensor,
+    vec1: Tensor,
+    vec2: Tensor,
+    *,
+    beta: Tensor | float = 1,
+    alpha: Tensor | float = 1,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return `beta * input + alpha * outer(vec1, vec2)`.
 
@@ -109,7 +122,7 @@ def _add_scaled(input: Tensor, product: Tensor, beta: Any, alpha: Any, where: st
     return ops.add(input if beta == 1 else ops.mul(input, beta), product)
 
 
-def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+def fill_diagonal_(self: Tensor, fill_value: Operand, wrap: bool = False) -> Tensor:
     """Fill the main diagonal in place.
 
     Args:

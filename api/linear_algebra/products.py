@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
@@ -80,7 +80,13 @@ def _inner_product(input: Tensor, other: Tensor) -> Tensor:
 
 
 def addmm(
-    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+    input: Tensor,
+    mat1: Tensor,
+    mat2: Tensor,
+    *,
+    beta: Tensor | float = 1,
+    alpha: Tensor | float = 1,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return `beta * input + alpha * (mat1 @ mat2)` for `(n, m)` and `(m, p)`; `input` broadcasts to `(n, p)`.
 
@@ -100,7 +106,7 @@ def addmm(
         tensor([[12.]])
     """
     if is_fusable(beta, alpha, input, mat1, mat2, 2, 2):
-        output = ops.addmm_product(input, mat1, mat2, beta, alpha)
+        output = ops.addmm_product(input, mat1, mat2, cast(float, beta), cast(float, alpha))
     else:
         output = _add_scaled_product(input, ops.mm(mat1, mat2), beta, alpha)
     return output if out is None else copy_to_out(output, out, "addmm")
@@ -162,7 +168,13 @@ def _can_add_in_kernel(input: Tensor, a: Tensor, b: Tensor, shape: tuple[int, ..
 
 
 def addmv(
-    input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+    input: Tensor,
+    mat: Tensor,
+    vec: Tensor,
+    *,
+    beta: Tensor | float = 1,
+    alpha: Tensor | float = 1,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return `beta * input + alpha * (mat @ vec)` for `(n, m)` and `(m,)`; `input` broadcasts to `(n,)`.
 
@@ -182,14 +194,20 @@ def addmv(
         tensor([12.])
     """
     if is_fusable(beta, alpha, input, mat, vec, 2, 1):
-        output = ops.addmv_product(input, mat, vec, beta, alpha)
+        output = ops.addmv_product(input, mat, vec, cast(float, beta), cast(float, alpha))
     else:
         output = _add_scaled_product(input, ops.mv(mat, vec), beta, alpha)
     return output if out is None else copy_to_out(output, out, "addmv")
 
 
 def baddbmm(
-    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+    input: Tensor,
+    batch1: Tensor,
+    batch2: Tensor,
+    *,
+    beta: Tensor | float = 1,
+    alpha: Tensor | float = 1,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return `beta * input + alpha * (batch1 @ batch2)` for `(b, n, m)` and `(b, m, p)`.
 
@@ -209,7 +227,7 @@ def baddbmm(
         tensor([[[12.]]])
     """
     if is_fusable(beta, alpha, input, batch1, batch2, 3, 3):
-        output = ops.baddbmm_product(input, batch1, batch2, beta, alpha)
+        output = ops.baddbmm_product(input, batch1, batch2, cast(float, beta), cast(float, alpha))
     else:
         output = _add_scaled_product(input, ops.bmm(batch1, batch2), beta, alpha)
     return output if out is None else copy_to_out(output, out, "baddbmm")

@@ -6,9 +6,12 @@ from typing import Any
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
+from ..arguments.types import Layout
 from ..creation.factories import ones
 from ..runtime import dtypes
+from ..runtime.device import DeviceLike
 from ..runtime.dispatch import call, call_into
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import DTypeError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -106,9 +109,11 @@ def _size(n: Any, where: str) -> int:
     return int(n)
 
 
-def _triangle_indices(where: str, row: int, col: int, offset: int, lower: bool, dtype: Any, device: Any) -> Tensor:
+def _triangle_indices(
+    where: str, row: int, col: int, offset: int, lower: bool, dtype: DTypeLike | None, device: DeviceLike | None
+) -> Tensor:
     height, width = (_size(n, where) for n in (row, col))
-    index_dtype = dtypes.parse(dtype)
+    index_dtype = dtypes.int64 if dtype is None else dtypes.parse(dtype)
     if index_dtype.name not in ("int32", "int64"):
         raise DTypeError(f"{where}: places are int32 or int64, not {index_dtype.name}")
     mask = _triangle(where, ones(height, width, dtype=dtypes.bool_, device=device), offset, lower, None)
@@ -117,8 +122,9 @@ def _triangle_indices(where: str, row: int, col: int, offset: int, lower: bool, 
 
 
 def tril_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None, layout: Any = None
-) -> Tensor:
+    row: int, col: int, offset: int = 0, *, dtype: DTypeLike | None = dtypes.int64, device: DeviceLike | None = None,
+    layout: Layout | None = None,
+) -> Tensor:  # fmt: skip
     """Return the row and column indices `(2, n)` of the lower triangle of a `(row, col)` matrix, row by row.
 
     Args:
@@ -141,8 +147,9 @@ def tril_indices(
 
 
 def triu_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None, layout: Any = None
-) -> Tensor:
+    row: int, col: int, offset: int = 0, *, dtype: DTypeLike | None = dtypes.int64, device: DeviceLike | None = None,
+    layout: Layout | None = None,
+) -> Tensor:  # fmt: skip
     """Return the row and column indices `(2, n)` of the upper triangle of a `(row, col)` matrix, row by row.
 
     Args:

@@ -21,6 +21,7 @@ from multiprocessing import *  # noqa: F403
 from multiprocessing import context as _context
 from multiprocessing import forkserver as _forkserver
 from multiprocessing import process as _process
+from types import ModuleType
 from typing import Any
 
 from .reductions import install as _install
@@ -122,7 +123,7 @@ def set_sharing_strategy(new_strategy: str) -> None:
         raise ArgumentError(f"set_sharing_strategy: {new_strategy!r} is none of {sorted(_STRATEGIES)}")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> ModuleType:
     try:
         return _import_module(f"multiprocessing.{name}")  # pool, queues, connection, …
     except ModuleNotFoundError:

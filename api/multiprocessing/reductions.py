@@ -41,7 +41,7 @@ def describe(tensor: Tensor) -> tuple[Any, ...]:
 
 def rebuild(
     storage: Any, kind: type, dtype: str, shape: Any, strides: Any, start: int, needs: bool, extra_attributes: Any
-) -> Any:
+) -> Tensor:
     """Return the tensor that `describe` described, over `storage` (None: it has no elements)."""
     layout = meta(dtypes.parse(dtype), shape, strides, device("cpu"))
     tensor = empty(layout) if storage is None else Tensor(storage, layout, storage.start + start)

@@ -16,6 +16,7 @@ from .._generated.ops import logsigmoid, sigmoid, softplus, tanh
 from .._generated.ops import softmax as _softmax
 from ..runtime import dtypes, views
 from ..runtime.dispatch import call, call_into
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, DomainError, DTypeError, ShapeError, UnsupportedDType
 from ..runtime.layout import normalize_dim
 from ..runtime.records import registry
@@ -629,7 +630,7 @@ def _implicit_dim(input: Tensor, dim: int | None, caller: str, stacklevel: int) 
     return implicit_dim
 
 
-def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike | None = None) -> Tensor:
     """Return exp(input) / sum of exp(input) along `dim`.
 
     Args:
@@ -648,7 +649,7 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     return _softmax(_cast(input, dtype), _implicit_dim(input, dim, "softmax", _stacklevel))
 
 
-def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike | None = None) -> Tensor:
     """Return `softmax` of -input.
 
     Args:
@@ -667,7 +668,7 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     return _softmax(_ops.neg(_cast(input, dtype)), _implicit_dim(input, dim, "softmin", _stacklevel))
 
 
-def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike | None = None) -> Tensor:
     """Return the logarithm of `softmax`, computed without underflow.
 
     Args:
@@ -686,7 +687,7 @@ def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dty
     return _log_softmax(_cast(input, dtype), _implicit_dim(input, dim, "log_softmax", _stacklevel))
 
 
-def _cast(input: Tensor, dtype: Any) -> Tensor:
+def _cast(input: Tensor, dtype: DTypeLike | None) -> Tensor:
     return input if dtype is None else input.to(dtype=dtype)
 
 

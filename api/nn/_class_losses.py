@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .._generated import ops as _ops
 from ..indexing import scattering
 from ..indexing.bounds import check_bounds, check_classes
@@ -63,8 +61,9 @@ def _check_weight(weight: Tensor, classes: int, caller: str) -> None:
 
 
 def _reduce_class_losses(
-    losses: Any, target: Tensor, target_weights: Any, reduction: str, ignore_index: int, caller: str, all_count: bool
-) -> Tensor:
+    losses: Tensor, target: Tensor, target_weights: Tensor | None, reduction: str, ignore_index: int, caller: str,
+    all_count: bool,
+) -> Tensor:  # fmt: skip
     """Reduce losses.
 
     `mean` divides by the sum of the targets' weights, or by the number of targets that are not ignored.
@@ -83,7 +82,7 @@ _GATHER_AUTOCAST = OpRecord(
 )  # `gather` itself keeps dtypes; under autocast, nll_loss runs in float32
 
 
-def _negated_target_elements(input: Tensor, target: Tensor, dim: int, ignore_index: int, all_count: bool) -> Any:
+def _negated_target_elements(input: Tensor, target: Tensor, dim: int, ignore_index: int, all_count: bool) -> Tensor:
     """Return minus the element of `input` at each target; 0 for ignored targets.
 
     `gather` reads 0 at an index outside the tensor and passes no gradient there. So the usual ignore_index needs no
@@ -99,7 +98,7 @@ def _negated_target_elements(input: Tensor, target: Tensor, dim: int, ignore_ind
     return _ops.neg(target_elements.squeeze(dim))
 
 
-def _target_weights(weight: Tensor, target: Tensor, ignore_index: int) -> Any:
+def _target_weights(weight: Tensor, target: Tensor, ignore_index: int) -> Tensor:
     """Return the weight of each target's class; 0 for ignored targets."""
     is_counted = _ops.ne(target, ignore_index)
     class_indices = _ops.where(is_counted, target, 0)
@@ -107,8 +106,8 @@ def _target_weights(weight: Tensor, target: Tensor, ignore_index: int) -> Any:
 
 
 def nll_loss(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None, ignore_index: int = -100,
-    reduce: Any = None, reduction: str = "mean",
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """Compute minus the log-probability of the target class.
 
@@ -142,8 +141,8 @@ def nll_loss(
 
 
 def cross_entropy(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None, ignore_index: int = -100,
-    reduce: Any = None, reduction: str = "mean", label_smoothing: float = 0.0,
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean", label_smoothing: float = 0.0,
 ) -> Tensor:  # fmt: skip
     """Compute the cross-entropy of logits: minus their log-softmax at the target class.
 
@@ -259,7 +258,7 @@ def multi_margin_loss(
             raise ShapeError(f"{caller}: one row has one target, not shape {list(target.meta.shape)}")
         input = views.reshape(input, (*target.meta.shape, input.meta.numel))
     _, target, _ = _check_classes(input, target, weight, None, caller)
-    losses: Any = call(registry["multi_margin_row"], (input, target, float(margin), float(p)), (-1,))
+    losses = call(registry["multi_margin_row"], (input, target, float(margin), float(p)), (-1,))
     if weight is not None:
         losses = _ops.mul(losses, call(registry["take_at"], (weight, target), (0, 1)))
     return reduce_losses(losses, reduction, caller)
@@ -337,7 +336,7 @@ def multilabel_soft_margin_loss(
     caller = "multilabel_soft_margin_loss"
     reduction = resolve_reduction(size_average, reduce, reduction)
     only_tensors(caller, input, target)
-    losses: Any = _ops.logits_error(input, target)
+    losses = _ops.logits_error(input, target)
     if weight is not None:
         losses = _ops.mul(losses, weight)
     return reduce_losses(_ops.mean(losses, -1), reduction, caller)

@@ -15,6 +15,7 @@ from ..creation.from_data import tensor
 from ..indexing.bounds import check_bounds
 from ..runtime import dtypes, host_data, views
 from ..runtime.dispatch import call
+from ..runtime.dtypes import Array
 from ..runtime.errors import ArgumentError, DTypeError, ShapeError, UnsupportedDType
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -27,8 +28,8 @@ _OP_NAME = "ctc_loss"
 
 
 def ctc_loss(
-    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
-    reduction: str = "mean", zero_infinity: bool = False,
+    log_probs: Tensor, targets: Tensor, input_lengths: Tensor | Sequence[int], target_lengths: Tensor | Sequence[int],
+    blank: int = 0, reduction: str = "mean", zero_infinity: bool = False,
 ) -> Tensor:  # fmt: skip
     """Compute minus the log-probability of the labels, summed over all alignments (Graves et al. 2006).
 
@@ -87,7 +88,7 @@ def ctc_loss(
     if labels.meta.device is not log_probs.meta.device:
         labels = labels.to(log_probs.meta.device)
     num_states = 2 * int(label_counts.max(initial=0)) + 1
-    losses: Any = call(registry["ctc_alpha"], (log_probs, labels, sample_layout), (num_states, blank))[0]
+    losses = call(registry["ctc_alpha"], (log_probs, labels, sample_layout), (num_states, blank))[0]
     if zero_infinity:
         losses = _ops.where(_ops.eq(losses, float("inf")), 0.0, losses)
     if reduction == "mean":
@@ -98,7 +99,9 @@ def ctc_loss(
     return reduce_losses(losses, reduction, _OP_NAME)
 
 
-def _as_length_array(lengths: Any, batch_size: int, name: str, max_length: int | None = None) -> Any:
+def _as_length_array(
+    lengths: Tensor | Sequence[int], batch_size: int, name: str, max_length: int | None = None
+) -> Array:
     """Return lengths as an int64 array on the host. Raise `ShapeError` if their number or a value does not fit."""
     if isinstance(lengths, Tensor):
         if lengths.meta.dtype.kind not in "iu":
@@ -116,7 +119,7 @@ def _as_length_array(lengths: Any, batch_size: int, name: str, max_length: int |
     return array
 
 
-def _label_starts(targets: Tensor, label_counts: Any, batch_size: int) -> Any:
+def _label_starts(targets: Tensor, label_counts: Array, batch_size: int) -> Any:
     """Return the position of each sample's first label."""
     if targets.meta.ndim == 1:
         if targets.meta.numel != label_counts.sum():
@@ -133,7 +136,7 @@ def _label_starts(targets: Tensor, label_counts: Any, batch_size: int) -> Any:
     return np.arange(batch_size) * targets.meta.shape[1]
 
 
-def _mask_unused_labels(targets: Tensor, label_counts: Any) -> Tensor:
+def _mask_unused_labels(targets: Tensor, label_counts: Array) -> Tensor:
     """Return the labels with the padding replaced by 0, because it may hold any value."""
     if targets.meta.ndim == 1:
         return targets

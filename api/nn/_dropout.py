@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 from .._generated import ops as _ops
 from ..creation.factories import ones
@@ -54,7 +53,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     )
 
 
-def _draw_channel_mask(input: Tensor, p: float, scale: float, caller: str) -> Any:
+def _draw_channel_mask(input: Tensor, p: float, scale: float, caller: str) -> Tensor:
     """Return `scale` with probability 1 - p, otherwise 0, for each element of the first two dimensions."""
     _require_floating(input, caller)
     if input.meta.ndim < 2:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .._generated import ops as _ops
 from ..layer_functions.padding import pad
@@ -281,7 +280,7 @@ def _project(
     Append the positions of `bias_k` and `bias_v`.
     """
     if heads.separate is not None:
-        biases: Sequence[Any] = (None,) * 3 if heads.in_proj_bias is None else _split_in_three(heads.in_proj_bias, 0)
+        biases = (None,) * 3 if heads.in_proj_bias is None else _split_in_three(heads.in_proj_bias, 0)
         q, k, v = (
             linear(x, w, b)  # type: ignore[arg-type]  # `_check_sizes` excludes None
             for x, w, b in zip((query, key, value), heads.separate, biases, strict=True)
@@ -321,7 +320,7 @@ def _project_packed(query: Tensor, key: Tensor, value: Tensor, heads: Heads) -> 
         kv = linear(key, _ops.narrow(weight, 0, features, 2 * features), kv_bias)
         k, v = _split_dim(views.reshape(kv, (*key.meta.shape[:2], 2 * head_shape[0], head_shape[1])), 2, 2)
         return linear(query, _ops.narrow(weight, 0, 0, features), q_bias), k, v
-    biases: Sequence[Any] = (None,) * 3 if bias is None else _split_in_three(bias, 0)
+    biases = (None,) * 3 if bias is None else _split_in_three(bias, 0)
     projected = [
         linear(x, w, b) for x, w, b in zip((query, key, value), _split_in_three(weight, 0), biases, strict=True)
     ]

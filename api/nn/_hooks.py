@@ -10,12 +10,15 @@ import itertools
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from ..autograd import Function, is_grad_enabled
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.methods import Handle
+
+if TYPE_CHECKING:
+    from .module import Module
 
 __all__ = [
     "HookTable",
@@ -379,7 +382,7 @@ def _run_forward_hook(
 class _BackwardHookCall:
     """One call of a module with backward hooks. Identities around the call give the hooks its gradients."""
 
-    def __init__(self, module: Any, num_args: int):
+    def __init__(self, module: Module, num_args: int):
         self.module = module
         self.num_args = num_args
         self.input_indices: list[int] = []  # positions of wrapped arguments; empty if none requires grad
@@ -440,14 +443,14 @@ class _BackwardHookCall:
     def grad_output_ready(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Call the backward pre-hooks, and the backward hooks too if no argument requires grad."""
         grad_by_index = dict(zip(self.output_indices, grads, strict=True))
-        grad_output: tuple[Any, ...] = tuple(grad_by_index.get(i) for i in range(self.num_outputs))
+        grad_output = tuple(grad_by_index.get(i) for i in range(self.num_outputs))
         for hook in (*_global_backward_pre.values(), *self.module._backward_pre_hooks.values()):
             grad_output = self._check_replacement(
                 hook(self.module, grad_output), grad_output, "pre-hook", "grad_output"
             )
         self.grad_output = grad_output
         if not self.input_indices:
-            no_grads: tuple[Any, ...] = (None,) * self.num_args
+            no_grads = (None,) * self.num_args
             for hook in self._hooks():
                 grad_input = self._check_replacement(
                     hook(self.module, no_grads, grad_output), no_grads, "hook", "grad_input"
@@ -465,7 +468,7 @@ class _BackwardHookCall:
             return grads
         filled = [_zeros(m) if g is None else g for g, m in zip(grads, self.layouts, strict=True)]
         grad_by_index = dict(zip(self.input_indices, filled, strict=True))
-        grad_input: tuple[Any, ...] = tuple(grad_by_index.get(i) for i in range(self.num_args))
+        grad_input = tuple(grad_by_index.get(i) for i in range(self.num_args))
         for hook in self._hooks():
             replacement = hook(self.module, grad_input, self.grad_output)
             grad_input = self._check_replacement(replacement, grad_input, "hook", "grad_input")
@@ -489,7 +492,7 @@ class _BackwardHookCall:
         return grads
 
 
-def _zeros(layout: Any) -> Any:
+def _zeros(layout: Any) -> Tensor:
     """Return the zero gradient that hooks get for an argument without a gradient."""
     from ..creation.factories import zeros
 

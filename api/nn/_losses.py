@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
 
 from .._generated import ops as _ops
 from ..creation import factories
@@ -254,7 +253,7 @@ def kl_div(
             stacklevel=2,
         )
     reduction = resolve_reduction(size_average, reduce, reduction)
-    losses: Any = _ops.log_divergence(input, target) if log_target else _ops.divergence(input, target)
+    losses = _ops.log_divergence(input, target) if log_target else _ops.divergence(input, target)
     if reduction == "batchmean":
         total = _ops.sum(losses)
         return _ops.true_divide(total, input.meta.shape[0]) if input.meta.ndim else total
@@ -291,7 +290,7 @@ def poisson_nll_loss(
     if input.meta.dtype.kind != "f":
         input = _ops.true_divide(input, 1)
     if log_input:
-        losses: Any = _ops.poisson_error(input, target)
+        losses = _ops.poisson_error(input, target)
     else:
         losses = _ops.sub(input, _ops.mul(target, _ops.log(_ops.add(input, eps))))
     if full:
@@ -303,7 +302,7 @@ def poisson_nll_loss(
 
 
 def gaussian_nll_loss(
-    input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+    input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
     """Compute (log(var) + (input - target)**2 / var) / 2 (Nix and Weigend 1994, equation 2).
 
@@ -348,7 +347,7 @@ def gaussian_nll_loss(
                 "shape, or it without its last dimension, or with one size replaced by 1"
             )
     check_reduction(reduction, "gaussian_nll_loss")
-    losses: Any = _ops.gaussian_error(input, target, var, eps)
+    losses = _ops.gaussian_error(input, target, var, eps)
     if full:
         losses = _ops.add(losses, 0.5 * math.log(2 * math.pi))
     return reduce_losses(losses, reduction, "gaussian_nll_loss")

@@ -36,7 +36,7 @@ def check_reduction(reduction: str, caller: str) -> None:
         raise ArgumentError(f"{caller}: reduction is 'mean', 'sum' or 'none'; {reduction!r} is not a valid value")
 
 
-def reduce_losses(losses: Any, reduction: str, caller: str) -> Tensor:
+def reduce_losses(losses: Tensor, reduction: str, caller: str) -> Tensor:
     """Return the mean or the sum of losses, or the losses themselves for `"none"`."""
     if reduction == "mean":
         return _ops.mean(losses)
@@ -46,7 +46,7 @@ def reduce_losses(losses: Any, reduction: str, caller: str) -> Tensor:
     return losses
 
 
-def reduce_weighted_losses(losses: Any, reduction: str, caller: str, weight: Tensor | None, input: Tensor) -> Tensor:
+def reduce_weighted_losses(losses: Tensor, reduction: str, caller: str, weight: Tensor | None, input: Tensor) -> Tensor:
     """Reduce losses times weights of the input's shape. The mean divides by the sum of the weights."""
     if weight is None:
         return reduce_losses(losses, reduction, caller)
@@ -71,7 +71,7 @@ def check_tensors_of_equal_shape(input: Any, target: Any, caller: str) -> None:
     check_equal_shapes(target, input, caller)
 
 
-def warn_if_broadcast(input: Any, target: Any, caller: str, stacklevel: int = 4) -> None:
+def warn_if_broadcast(input: Tensor, target: Tensor, caller: str, stacklevel: int = 4) -> None:
     """Warn if the shapes differ, as PyTorch does, because broadcasting a target is usually a mistake.
 
     Raises:

@@ -17,6 +17,7 @@ from ..autograd import Function
 from ..runtime import dtypes
 from ..runtime.device import meta
 from ..runtime.dispatch import call, call_into, empty, is_recorded
+from ..runtime.dtypes import DType
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..runtime.views import reshape
@@ -123,7 +124,7 @@ def _statistics(x: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, T
     return mean, variance, rstd
 
 
-def _stats_dtype(input: Tensor) -> Any:
+def _stats_dtype(input: Tensor) -> DType | None:
     """Return the dtype of statistics, or None if it is the input's."""
     return dtypes.float32 if input.meta.dtype.itemsize == 2 else None
 
@@ -138,7 +139,7 @@ def _view_as(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     return call(_VIEW, (tensor,), (shape,)) if tensor.meta.contiguous else reshape(tensor, shape)
 
 
-def _param_or_default(parameter: Tensor | None, layout: Layout, default: float) -> Any:
+def _param_or_default(parameter: Tensor | None, layout: Layout, default: float) -> float | Tensor:
     return default if parameter is None else _view_as(parameter, layout.param_shape)
 
 

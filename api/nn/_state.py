@@ -238,7 +238,7 @@ class State:
 
     def _load_from_state_dict(
         self,
-        state_dict: Any,
+        state_dict: Mapping[str, Any],
         prefix: str,
         local_metadata: dict[str, Any],
         strict: bool,
@@ -350,7 +350,7 @@ class State:
 
 def _load(
     module: Any,
-    state_dict: Any,
+    state_dict: Mapping[str, Any],
     prefix: str,
     metadata: Mapping[str, Any],
     assign: bool,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from .._generated import ops as _ops
 from ..creation.factories import full, zeros
@@ -181,8 +181,8 @@ def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def layer_norm(
-    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5,
-    cudnn_enable: bool = True,
+    input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5, cudnn_enable: bool = True,
 ) -> Tensor:  # fmt: skip
     """Call `nn.functional.layer_norm`; `cudnn_enable` has no effect.
 

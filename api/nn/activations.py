@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 from ..autograd import no_grad
 from ..creation.factories import full
+from ..runtime.device import DeviceLike
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
 from . import functional as F
@@ -571,7 +572,10 @@ class PReLU(Module):
         tensor([-0.2500,  0.0000,  2.0000], grad_fn=<prelu_slope>)
     """
 
-    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None):
+    def __init__(
+        self, num_parameters: int = 1, init: float = 0.25, device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
+    ):  # fmt: skip
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init

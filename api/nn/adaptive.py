@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .._generated import ops as _ops
+from ..arguments.types import TensorOptions
 from ..creation.factories import zeros
 from ..indexing import gathering, scattering
 from ..indexing.bounds import check_bounds
+from ..runtime.device import DeviceLike
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
 from ..shape import joining
@@ -64,7 +67,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     def __init__(
         self, in_features: int, n_classes: int, cutoffs: Sequence[int], div_value: float = 4.0,
-        head_bias: bool = False, device: Any = None, dtype: Any = None,
+        head_bias: bool = False, device: DeviceLike | None = None, dtype: DTypeLike | None = None,
     ):  # fmt: skip
         super().__init__()
         bounds = list(cutoffs)
@@ -82,7 +85,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         self.shortlist_size = self.cutoffs[0]
         self.n_clusters = len(self.cutoffs) - 1
         self.head_size = self.shortlist_size + self.n_clusters
-        tensor_options = {"device": device, "dtype": dtype}
+        tensor_options: TensorOptions = {"device": device, "dtype": dtype}
         self.head = Linear(in_features, self.head_size, bias=head_bias, **tensor_options)
         self.tail = ModuleList()
         for i, (low, high) in enumerate(pairwise(self.cutoffs)):

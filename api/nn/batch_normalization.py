@@ -5,9 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import Any, ClassVar
 
+from ..arguments.types import TensorOptions
 from ..autograd import no_grad
 from ..creation.factories import ones, zeros
 from ..runtime import dtypes, views
+from ..runtime.device import DeviceLike
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ShapeError
 from ..runtime.tensor import Tensor
 from . import functional as F
@@ -39,6 +42,8 @@ class _ChannelNorm(Module):
 
     _version = 2
     num_features: int
+    weight: Parameter  # None without `affine`
+    bias: Parameter
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
@@ -51,15 +56,15 @@ class _ChannelNorm(Module):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
         *,
         bias: bool = True,
     ):
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
-        tensor_options = {"device": device, "dtype": dtype}
+        tensor_options: TensorOptions = {"device": device, "dtype": dtype}
         self.register_parameter("weight", Parameter(ones(num_features, **tensor_options)) if affine else None)
         self.register_parameter("bias", Parameter(zeros(num_features, **tensor_options)) if affine and bias else None)
         tracks_stats = track_running_stats
@@ -233,8 +238,8 @@ class SyncBatchNorm(_BatchNorm):
         affine: bool = True,
         track_running_stats: bool = True,
         process_group: Any = None,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
         *,
         bias: bool = True,
     ):
@@ -284,8 +289,8 @@ class _InstanceNorm(_ChannelNorm):
         momentum: float = 0.1,
         affine: bool = False,
         track_running_stats: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
         *,
         bias: bool = True,
     ):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from ..runtime.errors import ArgumentError, NotSupported
 from ..runtime.tensor import Tensor
@@ -36,18 +36,22 @@ class _ModuleSequence(Module):
             raise IndexError(f"index {position} is out of range of {len(self)} modules")
         return list(self._modules)[position]
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> Module: ...
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: int | slice) -> Module | Self:
         if isinstance(index, slice):
             return self._from_items(list(self._modules.items())[index])
         return self._modules[self._key(index)]
 
-    def _from_items(self, items: list[tuple[str, Module]]) -> Any:
+    def _from_items(self, items: list[tuple[str, Module]]) -> Self:
         return self.__class__([child for _, child in items])  # type: ignore[call-arg]
 
     def __setitem__(self, index: int, module: Module) -> None:
         setattr(self, self._key(index), module)
 
-    def __delitem__(self, index: Any) -> None:
+    def __delitem__(self, index: int | slice) -> None:
         names = list(self._modules)[index] if isinstance(index, slice) else [self._key(index)]
         for name in names:
             delattr(self, name)
@@ -116,12 +120,12 @@ class _ModuleSequence(Module):
             >>> layers[0]
             Tanh()
         """
-        children: list[Any] = list(self._modules.values())
+        children = list(self._modules.values())
         children.insert(index, module)
         self._renumber(children)
         return None
 
-    def pop(self, key: Any = -1) -> Module:
+    def pop(self, key: int = -1) -> Module:
         """Remove and return a module.
 
         Args:
@@ -162,7 +166,7 @@ class Sequential(_ModuleSequence):
             for i, child in enumerate(args):
                 self.register_module(str(i), child)
 
-    def _from_items(self, items: list[tuple[str, Module]]) -> Any:
+    def _from_items(self, items: list[tuple[str, Module]]) -> Self:
         return self.__class__(dict(items))
 
     def insert(self, index: int, module: Module) -> Self:
@@ -208,14 +212,14 @@ class Sequential(_ModuleSequence):
         """
         return super().extend(sequential)
 
-    def __add__(self, other: Any) -> Sequential:
+    def __add__(self, other: Sequential) -> Sequential:
         return self._copy_for_add(other, "add").extend(other)
 
-    def __iadd__(self, other: Any) -> Self:
+    def __iadd__(self, other: Sequential) -> Self:
         self._copy_for_add(other, "add")
         return self.extend(other)
 
-    def _copy_for_add(self, other: Any, operation: str) -> Sequential:
+    def _copy_for_add(self, other: Sequential, operation: str) -> Sequential:
         if not isinstance(other, Sequential):
             raise ArgumentError(f"{operation}: only a Sequential can be added to one, not {type(other).__name__}")
         return Sequential(*self)

@@ -9,9 +9,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ..arguments.types import IntOrInts
 from ..creation.factories import empty
 from ..layer_functions.convolutions import (
-    Numbers,
     conv1d,
     conv2d,
     conv3d,
@@ -20,6 +20,8 @@ from ..layer_functions.convolutions import (
     conv_transpose3d,
 )
 from ..layer_functions.padding import pad
+from ..runtime.device import DeviceLike
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from . import init
@@ -42,15 +44,15 @@ class _Convolution(Module):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Numbers,
-        stride: Numbers = 1,
-        padding: str | Numbers = 0,
-        dilation: Numbers = 1,
+        kernel_size: IntOrInts,
+        stride: IntOrInts = 1,
+        padding: str | IntOrInts = 0,
+        dilation: IntOrInts = 1,
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         name, ndim = type(self).__name__, self.dimensions
@@ -241,16 +243,16 @@ class _Transposed(_Convolution):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Numbers,
-        stride: Numbers = 1,
-        padding: Numbers = 0,
-        output_padding: Numbers = 0,
+        kernel_size: IntOrInts,
+        stride: IntOrInts = 1,
+        padding: IntOrInts = 0,
+        output_padding: IntOrInts = 0,
         groups: int = 1,
         bias: bool = True,
-        dilation: Numbers = 1,
+        dilation: IntOrInts = 1,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..creation.factories import empty
+from ..runtime.device import DeviceLike
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, NotSupported, ShapeError
 from ..runtime.tensor import Tensor
 from . import functional as F
@@ -20,8 +22,8 @@ class _EmbeddingTable(Module):
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx: int | None, max_norm: float | None,
-        norm_type: float, scale_grad_by_freq: bool, sparse: bool, weight: Tensor | None, freeze: bool, device: Any,
-        dtype: Any,
+        norm_type: float, scale_grad_by_freq: bool, sparse: bool, weight: Tensor | None, freeze: bool,
+        device: DeviceLike | None, dtype: DTypeLike | None,
     ):  # fmt: skip
         super().__init__()
         name = type(self).__name__
@@ -94,8 +96,8 @@ class Embedding(_EmbeddingTable):
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, max_norm: float | None = None,
-        norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
-        _weight: Tensor | None = None, _freeze: bool = False, device: Any = None, dtype: Any = None,
+        norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False, _weight: Tensor | None = None,
+        _freeze: bool = False, device: DeviceLike | None = None, dtype: DTypeLike | None = None,
     ):  # fmt: skip
         super().__init__(
             num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight,
@@ -178,7 +180,8 @@ class EmbeddingBag(_EmbeddingTable):
     def __init__(
         self, num_embeddings: int, embedding_dim: int, max_norm: float | None = None, norm_type: float = 2.0,
         scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, _weight: Tensor | None = None,
-        include_last_offset: bool = False, padding_idx: int | None = None, device: Any = None, dtype: Any = None,
+        include_last_offset: bool = False, padding_idx: int | None = None, device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ):  # fmt: skip
         super().__init__(
             num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight,
@@ -226,9 +229,7 @@ class EmbeddingBag(_EmbeddingTable):
         bag.weight.requires_grad_(not freeze)
         return bag
 
-    def forward(
-        self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         return F.embedding_bag(
             input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, self.sparse,
             per_sample_weights, self.include_last_offset, self.padding_idx,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..arguments.types import FloatOrFloats, IntOrInts
 from ..layer_functions.fractional_pooling import fractional_max_pool2d, fractional_max_pool3d
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
@@ -14,12 +15,13 @@ __all__ = ["FractionalMaxPool2d", "FractionalMaxPool3d"]
 
 class _FractionalMaxPool(Module):
     rank = 2
+    _random_samples: Tensor | None
 
     def __init__(
         self,
-        kernel_size: Any,
-        output_size: Any = None,
-        output_ratio: Any = None,
+        kernel_size: IntOrInts,
+        output_size: IntOrInts | None = None,
+        output_ratio: FloatOrFloats | None = None,
         return_indices: bool = False,
         _random_samples: Tensor | None = None,
     ):

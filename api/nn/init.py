@@ -478,7 +478,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
         return tensor
     rows = tensor.meta.shape[0]
     columns = tensor.meta.numel // rows
-    gaussian: Any = random.randn(
+    gaussian = random.randn(
         max(rows, columns), min(rows, columns), generator=generator, dtype=dtypes.float32, device="cpu"
     )
     q, r = np.linalg.qr(gaussian.numpy().astype(np.float64))
@@ -517,7 +517,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Gener
     normal_(tensor, 0.0, std, generator)
     with no_grad():
         for column in range(columns):
-            permutation: Any = random.randperm(rows, generator=generator, device=tensor.meta.device)
+            permutation = random.randperm(rows, generator=generator, device=tensor.meta.device)
             tensor[:, column].masked_fill_(permutation < math.ceil(sparsity * rows), 0.0)
     return tensor
 
@@ -527,7 +527,7 @@ def _deprecated_alias(function: Callable[..., Any]) -> Callable[..., Any]:
     old_name = function.__name__[:-1]
 
     @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Tensor:
         warnings.warn(f"nn.init.{old_name} is deprecated: use nn.init.{old_name}_", FutureWarning, stacklevel=2)
         return function(*args, **kwargs)
 

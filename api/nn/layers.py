@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ..creation.factories import empty
+from ..runtime.device import DeviceLike
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from . import functional as F
@@ -24,7 +27,7 @@ __all__ = [
 ]
 
 
-def _empty_parameter(*size: int, device: Any, dtype: Any) -> Parameter:
+def _empty_parameter(*size: int, device: DeviceLike | None, dtype: DTypeLike | None) -> Parameter:
     return Parameter(empty(*size, device=device, dtype=dtype))
 
 
@@ -86,7 +89,7 @@ class Unflatten(Module):
         weftgrad.Size([5, 2, 3])
     """
 
-    def __init__(self, dim: int, unflattened_size: Any):
+    def __init__(self, dim: int, unflattened_size: Sequence[int]):
         super().__init__()
         self.dim = dim
         sizes = unflattened_size if isinstance(unflattened_size, (tuple, list)) else (unflattened_size,)
@@ -120,7 +123,10 @@ class Linear(Module):
         weftgrad.Size([5, 2])
     """
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None):
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
+    ):  # fmt: skip
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
@@ -164,14 +170,16 @@ class Bilinear(Module):
         weftgrad.Size([5, 2])
     """
 
+    bias: Parameter  # None without `bias`
+
     def __init__(
         self,
         in1_features: int,
         in2_features: int,
         out_features: int,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         if in1_features < 1:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from ..arguments.types import IntOrInts
 from ..creation.factories import zeros
-from ..layer_functions.convolutions import Numbers
 from ..runtime import dtypes
+from ..runtime.device import DeviceLike
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, DomainError, ShapeError
+from ..runtime.tensor import Tensor
 from .batch_normalization import (
     BatchNorm1d,
     BatchNorm2d,
@@ -58,7 +62,7 @@ class LazyModuleMixin(Module):
         self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
         self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
 
-    def _lazy_load_hook(self, state_dict: Any, prefix: str, *_: Any) -> None:
+    def _lazy_load_hook(self, state_dict: Mapping[str, Any], prefix: str, *_: Any) -> None:
         for name, tensor in self._own_tensors():
             value = state_dict.get(prefix + name)
             if value is not None and is_lazy(tensor) and not is_lazy(value):
@@ -126,7 +130,9 @@ class LazyLinear(LazyModuleMixin, Linear):
 
     cls_to_become = Linear
 
-    def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None):
+    def __init__(
+        self, out_features: int, bias: bool = True, device: DeviceLike | None = None, dtype: DTypeLike | None = None
+    ):
         super().__init__(0, 0, False)
         self.weight = UninitializedParameter(device=device, dtype=dtype)
         self.out_features = out_features
@@ -138,7 +144,7 @@ class LazyLinear(LazyModuleMixin, Linear):
         if self.in_features:
             super().reset_parameters()
 
-    def initialize_parameters(self, input: Any) -> None:
+    def initialize_parameters(self, input: Tensor) -> None:
         """Set `in_features` from `input`.
 
         Args:
@@ -160,7 +166,9 @@ class _LazyConvolution(LazyModuleMixin):
     out_channels: int
     groups: int
 
-    def _set_uninitialized(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+    def _set_uninitialized(
+        self, out_channels: int, bias: bool, device: DeviceLike | None, dtype: DTypeLike | None
+    ) -> None:
         self.out_channels = out_channels
         for name in ("weight", "bias") if bias else ("weight",):
             setattr(self, name, UninitializedParameter(device=device, dtype=dtype))
@@ -170,7 +178,7 @@ class _LazyConvolution(LazyModuleMixin):
         if self.in_channels:
             super().reset_parameters()
 
-    def initialize_parameters(self, input: Any, *args: Any, **kwargs: Any) -> None:
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
         """Set `in_channels` from `input` of shape `(N, C, ...)` or `(C, ...)`.
 
         Args:
@@ -209,15 +217,15 @@ class _LazyForwardConvolution(_LazyConvolution):
     def __init__(
         self,
         out_channels: int,
-        kernel_size: Numbers,
-        stride: Numbers = 1,
-        padding: str | Numbers = 0,
-        dilation: Numbers = 1,
+        kernel_size: IntOrInts,
+        stride: IntOrInts = 1,
+        padding: str | IntOrInts = 0,
+        dilation: IntOrInts = 1,
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__(
             0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device=device, dtype=dtype
@@ -229,16 +237,16 @@ class _LazyTransposedConvolution(_LazyConvolution):
     def __init__(
         self,
         out_channels: int,
-        kernel_size: Numbers,
-        stride: Numbers = 1,
-        padding: Numbers = 0,
-        output_padding: Numbers = 0,
+        kernel_size: IntOrInts,
+        stride: IntOrInts = 1,
+        padding: IntOrInts = 0,
+        output_padding: IntOrInts = 0,
         groups: int = 1,
         bias: bool = True,
-        dilation: Numbers = 1,
+        dilation: IntOrInts = 1,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__(
             0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device=device,
@@ -399,8 +407,8 @@ class _LazyNorm(LazyModuleMixin, _ChannelNorm):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
         *,
         bias: bool = True,
     ):
@@ -420,7 +428,7 @@ class _LazyNorm(LazyModuleMixin, _ChannelNorm):
         if self.num_features:
             super().reset_parameters()
 
-    def initialize_parameters(self, input: Any) -> None:
+    def initialize_parameters(self, input: Tensor) -> None:
         """Set `num_features` from `input` of shape `(N, C, ...)`.
 
         Args:

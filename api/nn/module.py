@@ -5,13 +5,15 @@ Hooks are in `_hooks`, saving and loading in `_state`, parameters in `parameter`
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, Self, overload
 
+from ..arguments.types import MemoryFormat
 from ..autograd import no_grad
 from ..runtime import dtypes
-from ..runtime.device import Device
-from ..runtime.dtypes import DType
+from ..runtime.device import Device, DeviceLike
+from ..runtime.dtypes import DType, DTypeLike
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.tensor import Tensor
 from ._errors import NameConflict, NoSuchMember
@@ -100,7 +102,7 @@ class Module(Hooks, State):
 
     # attributes
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Tensor | Module:
         for kind in _MEMBER_DICTS:
             members = self.__dict__.get(kind)
             if members is not None and name in members:
@@ -539,6 +541,18 @@ class Module(Hooks, State):
                     self._buffers[name] = fn(buffer)
         return self
 
+    @overload
+    def to(
+        self, device: DeviceLike | None = None, dtype: DTypeLike | None = None, non_blocking: bool = False, *,
+        memory_format: MemoryFormat | None = None,
+    ) -> Self: ...  # fmt: skip
+    @overload
+    def to(
+        self, dtype: DType | builtins.type[builtins.float], non_blocking: bool = False, *,
+        memory_format: MemoryFormat | None = None,
+    ) -> Self: ...  # fmt: skip
+    @overload
+    def to(self, tensor: Tensor, non_blocking: bool = False, *, memory_format: MemoryFormat | None = None) -> Self: ...
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Move parameters and buffers to a device and cast floating-point ones to a dtype, in place.
 
@@ -562,12 +576,12 @@ class Module(Hooks, State):
         """
         device, dtype = _parse_to_args(args, kwargs)
 
-        def change(tensor: Any) -> Tensor:
+        def change(tensor: Tensor) -> Tensor:
             return tensor.to(device=device, dtype=dtype if tensor.meta.dtype.kind == "f" else None)
 
         return self._apply(change)
 
-    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
+    def to_empty(self, *, device: DeviceLike | None, recurse: bool = True) -> Self:
         """Move to a device without copying: parameters and buffers are uninitialized there.
 
         Args:
@@ -583,7 +597,7 @@ class Module(Hooks, State):
         """
         from ..creation.factories import empty
 
-        def change(tensor: Any) -> Tensor:
+        def change(tensor: Tensor) -> Tensor:
             return empty(*tensor.meta.shape, dtype=tensor.meta.dtype, device=device)
 
         return self._apply(change, recurse)
@@ -600,7 +614,7 @@ class Module(Hooks, State):
         """
         return self.to("cpu")
 
-    def cuda(self, device: Any = None) -> Self:
+    def cuda(self, device: DeviceLike | None = None) -> Self:
         """Move to a CUDA device, by default the first.
 
         Args:
@@ -614,7 +628,7 @@ class Module(Hooks, State):
         """
         return self.to("cuda:0" if device is None else device)
 
-    def type(self, dst_type: Any) -> Self:
+    def type(self, dst_type: DTypeLike) -> Self:
         """Cast all parameters and buffers, also integer ones, to `dst_type`.
 
         Args:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from ..arguments.types import TensorOptions
 from ..autograd import no_grad
 from ..creation.factories import ones, zeros
+from ..runtime.device import DeviceLike
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ShapeError
 from ..runtime.tensor import Tensor
 from . import functional as F
@@ -19,8 +21,13 @@ __all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 class _Affine(Module):
     """Base class of layers with an optional weight of ones and an optional bias of zeros."""
 
-    def _register_affine(self, shape: tuple[int, ...], weight: bool, bias: bool, device: Any, dtype: Any) -> None:
-        tensor_options = {"device": device, "dtype": dtype}
+    weight: Parameter  # None without an affine map, as in PyTorch, whose types say the same
+    bias: Parameter
+
+    def _register_affine(
+        self, shape: tuple[int, ...], weight: bool, bias: bool, device: DeviceLike | None, dtype: DTypeLike | None
+    ) -> None:
+        tensor_options: TensorOptions = {"device": device, "dtype": dtype}
         self.register_parameter("weight", Parameter(ones(shape, **tensor_options)) if weight else None)
         self.register_parameter("bias", Parameter(zeros(shape, **tensor_options)) if weight and bias else None)
 
@@ -59,8 +66,8 @@ class LayerNorm(_Affine):
         eps: float = 1e-5,
         elementwise_affine: bool = True,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
@@ -98,8 +105,8 @@ class RMSNorm(_Affine):
         normalized_shape: int | Sequence[int],
         eps: float | None = None,
         elementwise_affine: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
@@ -144,8 +151,8 @@ class GroupNorm(_Affine):
         num_channels: int,
         eps: float = 1e-5,
         affine: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
         *,
         bias: bool = True,
     ):

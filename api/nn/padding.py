@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..arguments.types import IntOrInts
 from ..layer_functions.padding import pad
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
@@ -26,9 +27,11 @@ class _Pad(Module):
     _dims = 1
     _mode = "constant"
 
-    def __init__(self, padding: Any):
+    def __init__(self, padding: IntOrInts):
         super().__init__()
-        amounts = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,) * (2 * self._dims)
+        amounts: tuple[Any, ...] = (
+            tuple(padding) if isinstance(padding, (tuple, list)) else (padding,) * (2 * self._dims)
+        )
         if len(amounts) != 2 * self._dims or any(type(n) is not int for n in amounts):
             raise ArgumentError(f"{type(self).__name__}: padding must be an int or {2 * self._dims}, not {padding!r}")
         self.padding = amounts
@@ -55,7 +58,7 @@ class ConstantPad1d(_Pad):
         weftgrad.Size([8, 3, 12])
     """
 
-    def __init__(self, padding: Any, value: float):
+    def __init__(self, padding: IntOrInts, value: float):
         super().__init__(padding)
         self.value = value
 
@@ -116,7 +119,7 @@ class ZeroPad1d(ConstantPad1d):
         weftgrad.Size([8, 3, 12])
     """
 
-    def __init__(self, padding: Any):
+    def __init__(self, padding: IntOrInts):
         super().__init__(padding, 0.0)
 
     def extra_repr(self) -> str:

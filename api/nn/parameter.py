@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..runtime import dtypes
+from ..runtime.device import Device, DeviceLike, Meta
 from ..runtime.device import device as to_device
+from ..runtime.dtypes import DType, DTypeLike
 from ..runtime.errors import DomainError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
@@ -28,7 +31,7 @@ class Parameter(Tensor):
         True
     """
 
-    def __init__(self, data: Any = None, requires_grad: bool = True):
+    def __init__(self, data: Tensor | None = None, requires_grad: bool = True):
         if data is None:
             from ..creation.factories import empty
 
@@ -58,7 +61,7 @@ class Buffer(Tensor):
 
     persistent = True
 
-    def __init__(self, data: Any = None, *, persistent: bool = True):
+    def __init__(self, data: Tensor | None = None, *, persistent: bool = True):
         if data is None:
             from ..creation.factories import empty
 
@@ -74,11 +77,11 @@ class _Uninitialized:
     materialized_class: type = Tensor
     needs: bool
 
-    def _set_placeholder(self, dtype: Any, device: Any, requires_grad: bool) -> None:
+    def _set_placeholder(self, dtype: DTypeLike | None, device: DeviceLike | None, requires_grad: bool) -> None:
         from ..creation.factories import empty
 
-        placeholder: Any = empty(0, dtype=dtype, device=device)
-        self._placeholder: Any = placeholder
+        placeholder = empty(0, dtype=dtype, device=device)
+        self._placeholder = placeholder
         Tensor.__init__(self, placeholder.storage, placeholder.meta, placeholder.start, requires_grad)  # type: ignore[call-overload]
 
     @property
@@ -89,16 +92,16 @@ class _Uninitialized:
         )
 
     @meta.setter
-    def meta(self, value: Any) -> None:
+    def meta(self, value: Meta) -> None:
         """Ignore the value: `materialize` sets the layout."""
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         """The dtype that the tensor will have."""
         return self._placeholder.meta.dtype
 
     @property
-    def device(self) -> Any:
+    def device(self) -> Device:
         """The device that the tensor will be on."""
         return self._placeholder.meta.device
 
@@ -107,7 +110,9 @@ class _Uninitialized:
         """Unknown: raises `DomainError`, which is a `RuntimeError` and a `ValueError`."""
         return self.meta.shape
 
-    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+    def materialize(
+        self, shape: Sequence[int], device: DeviceLike | None = None, dtype: DTypeLike | None = None
+    ) -> None:
         """Become a `Parameter` (or `Buffer`) of `shape` with uninitialized memory.
 
         Args:
@@ -123,7 +128,7 @@ class _Uninitialized:
         """
         from ..creation.factories import empty
 
-        tensor: Any = empty(
+        tensor = empty(
             tuple(shape),
             dtype=self.dtype if dtype is None else dtype,
             device=self.device if device is None else device,
@@ -174,7 +179,7 @@ class UninitializedParameter(_Uninitialized, Parameter):
 
     materialized_class = Parameter
 
-    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None):
+    def __init__(self, requires_grad: bool = True, device: DeviceLike | None = None, dtype: DTypeLike | None = None):
         self._set_placeholder(dtype, device, requires_grad)
 
 
@@ -196,17 +201,18 @@ class UninitializedBuffer(_Uninitialized, Tensor):
     materialized_class = Buffer
 
     def __init__(
-        self, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True, **_: Any
-    ):
+        self, requires_grad: bool = False, device: DeviceLike | None = None, dtype: DTypeLike | None = None,
+        persistent: bool = True, **_: Any,
+    ):  # fmt: skip
         self.persistent = persistent
         self._set_placeholder(dtype, device, requires_grad)
 
 
-def _rebuild_lazy(cls: Any, dtype: Any, device: str, needs: bool) -> Any:
+def _rebuild_lazy(cls: Any, dtype: DTypeLike, device: str, needs: bool) -> Any:
     return cls(needs, to_device(device), dtypes.parse(dtype))
 
 
-def is_lazy(tensor: Any) -> bool:
+def is_lazy(tensor: object) -> bool:
     """Return whether the tensor's shape is still unknown.
 
     Args:

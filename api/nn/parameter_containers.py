@@ -21,7 +21,7 @@ def _as_parameter(value: Any) -> Any:
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
-def _repr_line(key: Any, value: Any, type_name: str) -> str:
+def _repr_line(key: int | str, value: Any, type_name: str) -> str:
     if not isinstance(value, Tensor):
         return f"  ({key}): Object of type: {type(value).__name__}"
     device = "" if value.meta.device.type == "cpu" else f" ({value.meta.device})"

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from ..arguments.types import IntOrInts
+from ..layer_functions.adaptive_pooling import AdaptiveSize
 from ..runtime.tensor import Tensor
 from . import functional as F
 from .module import Module
@@ -36,8 +39,8 @@ class _MaxPool(_Pool):
     repr_fields = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
 
     def __init__(
-        self, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, return_indices: bool = False,
-        ceil_mode: bool = False,
+        self, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
+        dilation: IntOrInts = 1, return_indices: bool = False, ceil_mode: bool = False,
     ):  # fmt: skip
         super().__init__()
         self.kernel_size = kernel_size
@@ -128,8 +131,8 @@ class AvgPool1d(_Pool):
     repr_fields = ("kernel_size", "stride", "padding")
 
     def __init__(
-        self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-        count_include_pad: bool = True,
+        self, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
+        ceil_mode: bool = False, count_include_pad: bool = True,
     ):  # fmt: skip
         super().__init__()
         self.kernel_size = _as_tuple(kernel_size, 1)
@@ -139,17 +142,15 @@ class AvgPool1d(_Pool):
         self.count_include_pad = count_include_pad
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.avg_pool1d(
-            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
-        )
+        return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
 
 class _AvgPool(_Pool):
     repr_fields = ("kernel_size", "stride", "padding")
 
     def __init__(
-        self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-        count_include_pad: bool = True, divisor_override: int | None = None,
+        self, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
+        ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
     ):  # fmt: skip
         super().__init__()
         self.kernel_size = kernel_size
@@ -207,7 +208,9 @@ class AvgPool3d(_AvgPool):
 class _LPPool(_Pool):
     repr_fields = ("norm_type", "kernel_size", "stride", "ceil_mode")
 
-    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False):
+    def __init__(
+        self, norm_type: float, kernel_size: IntOrInts, stride: IntOrInts | None = None, ceil_mode: bool = False
+    ):
         super().__init__()
         self.norm_type = norm_type
         self.kernel_size = kernel_size
@@ -215,9 +218,7 @@ class _LPPool(_Pool):
         self.ceil_mode = ceil_mode
 
     def forward(self, input: Tensor) -> Tensor:
-        return getattr(F, self.function)(
-            input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
-        )
+        return getattr(F, self.function)(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
 class LPPool1d(_LPPool):
@@ -275,16 +276,14 @@ class _MaxUnpool(_Pool):
     repr_fields = ("kernel_size", "stride", "padding")
     rank = 1
 
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0):
+    def __init__(self, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0):
         super().__init__()
         self.kernel_size = _as_tuple(kernel_size, self.rank)
         self.stride = _as_tuple(kernel_size if stride is None else stride, self.rank)
         self.padding = _as_tuple(padding, self.rank)
 
-    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return getattr(F, self.function)(
-            input, indices, self.kernel_size, self.stride, self.padding, output_size
-        )
+    def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        return getattr(F, self.function)(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
 class MaxUnpool1d(_MaxUnpool):
@@ -343,7 +342,7 @@ class MaxUnpool3d(_MaxUnpool):
 class _AdaptiveAvgPool(_Pool):
     repr_fields = ("output_size",)
 
-    def __init__(self, output_size: Any):
+    def __init__(self, output_size: AdaptiveSize):
         super().__init__()
         self.output_size = output_size
 
@@ -396,7 +395,7 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPool):
 class _AdaptiveMaxPool(_Pool):
     repr_fields = ("output_size",)
 
-    def __init__(self, output_size: Any, return_indices: bool = False):
+    def __init__(self, output_size: AdaptiveSize, return_indices: bool = False):
         super().__init__()
         self.output_size = output_size
         self.return_indices = return_indices
@@ -467,7 +466,10 @@ class Fold(_Pool):
 
     repr_fields = ("output_size", "kernel_size", "dilation", "padding", "stride")
 
-    def __init__(self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1):
+    def __init__(
+        self, output_size: IntOrInts, kernel_size: IntOrInts, dilation: IntOrInts = 1,
+        padding: IntOrInts = 0, stride: IntOrInts = 1,
+    ):  # fmt: skip
         super().__init__()
         self.output_size = output_size
         self.kernel_size = kernel_size
@@ -495,7 +497,10 @@ class Unfold(_Pool):
 
     repr_fields = ("kernel_size", "dilation", "padding", "stride")
 
-    def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1):
+    def __init__(
+        self, kernel_size: IntOrInts, dilation: IntOrInts = 1, padding: IntOrInts = 0,
+        stride: IntOrInts = 1,
+    ):  # fmt: skip
         super().__init__()
         self.kernel_size = kernel_size
         self.dilation = dilation

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ..creation.factories import empty, zeros
 from ..layer_functions import recurrent
+from ..runtime.device import DeviceLike
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
@@ -68,8 +70,8 @@ class RNNBase(Module):
         dropout: float = 0.0,
         bidirectional: bool = False,
         proj_size: int = 0,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         if mode not in _GATES:
@@ -257,11 +259,11 @@ class RNNBase(Module):
         """Return the number of features of each state."""
         return [self.hidden_size]
 
-    def _as_hidden(self, states: list[Tensor]) -> Any:
+    def _as_hidden(self, states: list[Tensor]) -> Tensor:
         """Return the states as `forward` takes and returns them: one tensor, or a tuple for an LSTM."""
         return states[0]
 
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+    def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
         """Run the network.
 
         Args:
@@ -281,7 +283,7 @@ class RNNBase(Module):
         is_packed = isinstance(input, PackedSequence)
         sort_order = inverse_order = batch_sizes = None
         is_single = False
-        if is_packed:
+        if isinstance(input, PackedSequence):
             x, batch_sizes, sort_order, inverse_order = input
         else:
             only_tensors(self._get_name(), input)
@@ -373,8 +375,8 @@ class RNN(RNNBase):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
         **extra_options: Any,
     ):
         _reject_extra_options("RNN", extra_options)
@@ -445,8 +447,8 @@ class GRU(RNNBase):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
         **extra_options: Any,
     ):
         _reject_extra_options("GRU", extra_options)
@@ -507,8 +509,8 @@ class LSTM(RNNBase):
         dropout: float = 0.0,
         bidirectional: bool = False,
         proj_size: int = 0,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__(
             "LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device,

@@ -7,6 +7,8 @@ from typing import Any
 
 from ..creation.factories import empty, zeros
 from ..layer_functions import recurrent
+from ..runtime.device import DeviceLike
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
@@ -44,8 +46,9 @@ class RNNCellBase(Module):
     """
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Any = None, dtype: Any = None
-    ):
+        self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
+    ):  # fmt: skip
         super().__init__()
         self.input_size = input_size
         self.hidden_size = hidden_size
@@ -115,8 +118,8 @@ class RNNCell(RNNCellBase):
     """
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", device: Any = None,
-        dtype: Any = None,
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh",
+        device: DeviceLike | None = None, dtype: DTypeLike | None = None,
     ):  # fmt: skip
         super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
@@ -156,10 +159,13 @@ class LSTMCell(RNNCellBase):
         (weftgrad.Size([2, 5]), weftgrad.Size([2, 5]))
     """
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None):
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
+    ):  # fmt: skip
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
-    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """Return (h', c'), each of shape `(batch, hidden_size)` or `(hidden_size,)`.
 
         Args:
@@ -191,7 +197,10 @@ class GRUCell(RNNCellBase):
         weftgrad.Size([2, 5])
     """
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None):
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
+    ):  # fmt: skip
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:

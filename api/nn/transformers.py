@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
 
 from .._generated import ops as _ops
 from ..amp.autocast_mode import is_autocast_enabled
+from ..arguments.types import TensorOptions
 from ..creation.factories import empty, full
 from ..linear_algebra.triangles import triu
 from ..runtime import dtypes
+from ..runtime.device import DeviceLike
 from ..runtime.dispatch import is_recorded
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, AttentionShapeError, DomainError, ShapeError
 from ..runtime.tensor import Tensor
 from . import functional as F
@@ -72,6 +74,14 @@ class MultiheadAttention(Module):
         (weftgrad.Size([2, 7, 8]), weftgrad.Size([2, 7, 7]))
     """
 
+    in_proj_weight: Parameter  # None with `kdim` or `vdim`, and the three weights are None without them
+    q_proj_weight: Parameter
+    k_proj_weight: Parameter
+    v_proj_weight: Parameter
+    in_proj_bias: Parameter  # None without `bias`
+    bias_k: Parameter | None
+    bias_v: Parameter | None
+
     def __init__(
         self,
         embed_dim: int,
@@ -83,8 +93,8 @@ class MultiheadAttention(Module):
         kdim: int | None = None,
         vdim: int | None = None,
         batch_first: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ):
         if embed_dim <= 0 or num_heads <= 0:
             raise ArgumentError(
@@ -95,7 +105,7 @@ class MultiheadAttention(Module):
                 f"MultiheadAttention: embed_dim {embed_dim} must be divisible by num_heads {num_heads}"
             )
         super().__init__()
-        tensor_options = {"device": device, "dtype": dtype}
+        tensor_options: TensorOptions = {"device": device, "dtype": dtype}
         self.embed_dim = embed_dim
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
@@ -159,6 +169,13 @@ class MultiheadAttention(Module):
 class _TransformerLayer(Module):
     """Base of encoder and decoder layers: feed-forward part, norms, dropouts and self-attention."""
 
+    self_attn: MultiheadAttention
+    activation: Callable[[Tensor], Tensor]
+    norm1: LayerNorm
+    norm2: LayerNorm
+    dropout1: Dropout
+    dropout2: Dropout
+
     def _init_feed_forward(
         self,
         d_model: int,
@@ -166,7 +183,7 @@ class _TransformerLayer(Module):
         dropout: float,
         bias: bool,
         norm_first: bool,
-        tensor_options: dict[str, Any],
+        tensor_options: TensorOptions,
     ) -> None:
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **tensor_options)
         self.dropout = Dropout(dropout)
@@ -174,7 +191,7 @@ class _TransformerLayer(Module):
         self.norm_first = norm_first
 
     def _init_norms_and_dropouts(
-        self, d_model: int, num_norms: int, dropout: float, eps: float, bias: bool, tensor_options: dict[str, Any]
+        self, d_model: int, num_norms: int, dropout: float, eps: float, bias: bool, tensor_options: TensorOptions
     ) -> None:
         for index in range(1, num_norms + 1):
             setattr(self, f"norm{index}", LayerNorm(d_model, eps=eps, bias=bias, **tensor_options))
@@ -223,10 +240,10 @@ class TransformerEncoderLayer(_TransformerLayer):
     def __init__(
         self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
         activation: Activation = F.relu, layer_norm_eps: float = 1e-5, batch_first: bool = False,
-        norm_first: bool = False, bias: bool = True, device: Any = None, dtype: Any = None,
+        norm_first: bool = False, bias: bool = True, device: DeviceLike | None = None, dtype: DTypeLike | None = None,
     ):  # fmt: skip
         super().__init__()
-        tensor_options = {"device": device, "dtype": dtype}
+        tensor_options: TensorOptions = {"device": device, "dtype": dtype}
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **tensor_options)
         self._init_feed_forward(d_model, dim_feedforward, dropout, bias, norm_first, tensor_options)
         self._init_norms_and_dropouts(d_model, 2, dropout, layer_norm_eps, bias, tensor_options)
@@ -276,13 +293,16 @@ class TransformerDecoderLayer(_TransformerLayer):
         weftgrad.Size([2, 5, 8])
     """
 
+    norm3: LayerNorm
+    dropout3: Dropout
+
     def __init__(
         self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
         activation: Activation = F.relu, layer_norm_eps: float = 1e-5, batch_first: bool = False,
-        norm_first: bool = False, bias: bool = True, device: Any = None, dtype: Any = None,
+        norm_first: bool = False, bias: bool = True, device: DeviceLike | None = None, dtype: DTypeLike | None = None,
     ):  # fmt: skip
         super().__init__()
-        tensor_options = {"device": device, "dtype": dtype}
+        tensor_options: TensorOptions = {"device": device, "dtype": dtype}
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **tensor_options)
         self.multihead_attn = MultiheadAttention(
             d_model, nhead, dropout, bias, batch_first=batch_first, **tensor_options
@@ -463,12 +483,12 @@ class Transformer(Module):
     def __init__(
         self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6,
         dim_feedforward: int = 2048, dropout: float = 0.1, activation: Activation = F.relu,
-        custom_encoder: Any = None, custom_decoder: Any = None, layer_norm_eps: float = 1e-5,
-        batch_first: bool = False, norm_first: bool = False, bias: bool = True, device: Any = None,
-        dtype: Any = None,
+        custom_encoder: Module | None = None, custom_decoder: Module | None = None, layer_norm_eps: float = 1e-5,
+        batch_first: bool = False, norm_first: bool = False, bias: bool = True, device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ):  # fmt: skip
         super().__init__()
-        tensor_options = {"device": device, "dtype": dtype}
+        tensor_options: TensorOptions = {"device": device, "dtype": dtype}
         options = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
 
         def norm() -> LayerNorm:
@@ -515,7 +535,9 @@ class Transformer(Module):
         )  # fmt: skip
 
     @staticmethod
-    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+    def generate_square_subsequent_mask(
+        sz: int, device: DeviceLike | None = None, dtype: DTypeLike | None = None
+    ) -> Tensor:
         """Return the causal mask of shape `(sz, sz)`: -inf above the diagonal (True for bool), 0 elsewhere.
 
         Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..arguments.types import FloatOrFloats, IntOrInts
 from ..runtime.tensor import Tensor
 from . import functional as F
 from .module import Module
@@ -67,7 +68,7 @@ class UpsamplingNearest2d(Upsample):
         weftgrad.Size([1, 3, 8, 8])
     """
 
-    def __init__(self, size: Any = None, scale_factor: Any = None):
+    def __init__(self, size: IntOrInts | None = None, scale_factor: FloatOrFloats | None = None):
         super().__init__(size, scale_factor, mode="nearest")
 
 
@@ -83,5 +84,5 @@ class UpsamplingBilinear2d(Upsample):
         weftgrad.Size([1, 3, 8, 8])
     """
 
-    def __init__(self, size: Any = None, scale_factor: Any = None):
+    def __init__(self, size: IntOrInts | None = None, scale_factor: FloatOrFloats | None = None):
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)

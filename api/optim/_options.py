@@ -22,7 +22,7 @@ def round_to_float32(value: float) -> float:
     return float(np.float32(value))
 
 
-def check_learning_rate(title: str, lr: Any) -> None:
+def check_learning_rate(title: str, lr: float | Tensor) -> None:
     """Raise `ArgumentError` if the learning rate is negative, NaN, or a tensor of several elements."""
     if isinstance(lr, Tensor) and lr.meta.numel != 1:
         raise ArgumentError(f"{title}: lr as a tensor has one element, not shape {list(lr.meta.shape)}")

@@ -34,7 +34,7 @@ class MissingInitialRate(WeftgradError, KeyError):
         return str(self.args[0])
 
 
-def check_optimizer(optimizer: Any) -> None:
+def check_optimizer(optimizer: Optimizer) -> None:
     """Raise `ArgumentError` if `optimizer` is not an `Optimizer`."""
     if not isinstance(optimizer, Optimizer):
         raise ArgumentError(f"a schedule is for an Optimizer, not {type(optimizer).__name__}")
@@ -58,7 +58,7 @@ def broadcast_to_groups(title: str, optimizer: Optimizer, name: str, values: Any
     return list(values)
 
 
-def set_group_option(group: dict[str, Any], name: str, value: Any) -> None:
+def set_group_option(group: dict[str, Any], name: str, value: float | Tensor) -> None:
     """Set an option of a group. A tensor is written in place, because the user may hold a reference to it."""
     if isinstance(group[name], Tensor):
         group[name].fill_(to_float(value))
@@ -128,7 +128,7 @@ class LRScheduler:
         self.base_lrs = group_values(optimizer, "initial_lr")
         self.last_epoch = last_epoch
         if not hasattr(optimizer, "_step_method_when_scheduled"):
-            optimizer._step_method_when_scheduled = vars(optimizer).get("step")  # type: ignore[attr-defined]
+            optimizer._step_method_when_scheduled = vars(optimizer).get("step")
             optimizer._opt_called = False
         self._initial_step()
 
@@ -157,7 +157,7 @@ class LRScheduler:
         self._update_lr(epoch)
 
     def _check_order(self) -> None:
-        if vars(self.optimizer).get("step") is not self.optimizer._step_method_when_scheduled:  # type: ignore[attr-defined]
+        if vars(self.optimizer).get("step") is not self.optimizer._step_method_when_scheduled:
             problem = (
                 "optimizer.step was replaced after its schedule was created, so that the schedule cannot see steps"
             )
@@ -177,7 +177,7 @@ class LRScheduler:
             self._get_lr_called_within_step = False
         self._set_rates(rates)
 
-    def _set_rates(self, rates: Sequence[Any]) -> None:
+    def _set_rates(self, rates: Sequence[float | Tensor]) -> None:
         groups = self.optimizer.param_groups
         if len(rates) != len(groups):
             raise ArgumentError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..runtime.errors import ArgumentError
@@ -26,8 +26,9 @@ class _MomentumScheduler(LRScheduler):
     use_beta1: bool
 
     def _init_momentum(
-        self, optimizer: Optimizer, base_momentum: Any, max_momentum: Any, last_epoch: int
-    ) -> tuple[Any, Any]:
+        self, optimizer: Optimizer, base_momentum: float | Sequence[float], max_momentum: float | Sequence[float],
+        last_epoch: int,
+    ) -> tuple[Any, Any]:  # fmt: skip
         title = type(self).__name__
         if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
             raise ArgumentError(
@@ -88,8 +89,8 @@ class CyclicLR(_MomentumScheduler):
     """
 
     def __init__(
-        self, optimizer: Optimizer, base_lr: Any, max_lr: Any, step_size_up: int = 2000,
-        step_size_down: int | None = None, mode: str = "triangular", gamma: float = 1.0,
+        self, optimizer: Optimizer, base_lr: float | Sequence[float], max_lr: float | Sequence[float],
+        step_size_up: int = 2000, step_size_down: int | None = None, mode: str = "triangular", gamma: float = 1.0,
         scale_fn: Callable[[float], float] | None = None, scale_mode: str = "cycle", cycle_momentum: bool = True,
         base_momentum: float = 0.8, max_momentum: float = 0.9, last_epoch: int = -1,
     ):  # fmt: skip
@@ -210,10 +211,11 @@ class OneCycleLR(_MomentumScheduler):
     """
 
     def __init__(
-        self, optimizer: Optimizer, max_lr: Any, total_steps: int | None = None, epochs: int | None = None,
-        steps_per_epoch: int | None = None, pct_start: float = 0.3, anneal_strategy: str = "cos",
-        cycle_momentum: bool = True, base_momentum: Any = 0.85, max_momentum: Any = 0.95, div_factor: float = 25.0,
-        final_div_factor: float = 1e4, three_phase: bool = False, last_epoch: int = -1,
+        self, optimizer: Optimizer, max_lr: float | Sequence[float], total_steps: int | None = None,
+        epochs: int | None = None, steps_per_epoch: int | None = None, pct_start: float = 0.3,
+        anneal_strategy: str = "cos", cycle_momentum: bool = True, base_momentum: float | Sequence[float] = 0.85,
+        max_momentum: float | Sequence[float] = 0.95, div_factor: float = 25.0, final_div_factor: float = 1e4,
+        three_phase: bool = False, last_epoch: int = -1,
     ):  # fmt: skip
         check_optimizer(optimizer)
         self.optimizer = optimizer

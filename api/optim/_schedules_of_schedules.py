@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..runtime.errors import ArgumentError, DomainError
+from ..runtime.tensor import Tensor
 from ._options import to_float
 from ._schedules import (
     EPOCH_DEPRECATION_WARNING,
@@ -210,7 +211,7 @@ class ReduceLROnPlateau(LRScheduler):
 
     def __init__(
         self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10, threshold: float = 1e-4,
-        threshold_mode: str = "rel", cooldown: int = 0, min_lr: Any = 0, eps: float = 1e-8,
+        threshold_mode: str = "rel", cooldown: int = 0, min_lr: float | Sequence[float] = 0, eps: float = 1e-8,
     ):  # fmt: skip
         if factor >= 1:
             raise ArgumentError(f"ReduceLROnPlateau: factor is below 1, not {factor}")
@@ -254,7 +255,7 @@ class ReduceLROnPlateau(LRScheduler):
             return sign * value > sign * best * (1 + sign * self.threshold)
         return sign * value > sign * (best + sign * self.threshold)
 
-    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
+    def step(self, metrics: Tensor | float, epoch: int | None = None) -> None:  # type: ignore[override]
         """Record the metric of an epoch and reduce the rates if it has stopped improving.
 
         Args:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 from ..creation.factories import zeros_like
@@ -14,18 +13,18 @@ from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from ._options import check_betas, check_learning_rate, check_modes, check_not_negative, round_to_float32, to_float
 from .algorithms import gradient_sign
-from .optimizer import Optimizer
+from .optimizer import Optimizer, Params
 
 __all__ = ["Adam", "AdamW", "Adamax", "NAdam", "RAdam"]
 
-Betas = tuple[float, float]
+Betas = tuple[float, float] | tuple[Tensor, Tensor]
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class _AdamBase(Optimizer):
     """Base of Adam's family: a step count, and running means of the gradient and its square."""
 
-    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] = 0.0
         state["exp_avg"], state["exp_avg_sq"] = zeros_like(param), zeros_like(param)
 
@@ -36,7 +35,7 @@ def _weight_decay_factors(group: dict[str, Any]) -> tuple[float, float]:
     return (0.0, 1 - to_float(group["lr"]) * decay) if group["decoupled_weight_decay"] else (decay, 1.0)
 
 
-def _check_options(title: str, lr: Any, betas: Any, differentiable: bool, **options: Any) -> None:
+def _check_options(title: str, lr: float | Tensor, betas: Any, differentiable: bool, **options: Any) -> None:
     check_learning_rate(title, lr)
     check_betas(title, betas)
     check_not_negative(title, **options)
@@ -80,7 +79,7 @@ class Adam(_AdamBase):
     """
 
     def __init__(
-        self, params: Iterable[Any], lr: Any = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+        self, params: Params, lr: float | Tensor = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0, amsgrad: bool = False, *, foreach: bool | None = None, maximize: bool = False,
         capturable: bool = False, differentiable: bool = False, fused: bool | None = None,
         decoupled_weight_decay: bool = False,
@@ -103,7 +102,7 @@ class Adam(_AdamBase):
         for group in self.param_groups:  # older checkpoints lack this option
             group.setdefault("decoupled_weight_decay", isinstance(self, AdamW))
 
-    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         super().init_state(param, state, group)
         if group["amsgrad"]:
             state["max_exp_avg_sq"] = zeros_like(param)
@@ -150,7 +149,7 @@ class AdamW(Adam):
     """
 
     def __init__(
-        self, params: Iterable[Any], lr: Any = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+        self, params: Params, lr: float | Tensor = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 1e-2, amsgrad: bool = False, *, maximize: bool = False, foreach: bool | None = None,
         capturable: bool = False, differentiable: bool = False, fused: bool | None = None,
     ):  # fmt: skip
@@ -191,7 +190,7 @@ class Adamax(_AdamBase):
     """
 
     def __init__(
-        self, params: Iterable[Any], lr: Any = 2e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+        self, params: Params, lr: float | Tensor = 2e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0, foreach: bool | None = None, *, maximize: bool = False, differentiable: bool = False,
         capturable: bool = False,
     ):  # fmt: skip
@@ -201,7 +200,7 @@ class Adamax(_AdamBase):
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
         })  # fmt: skip
 
-    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"], state["exp_avg"], state["exp_inf"] = 0.0, zeros_like(param), zeros_like(param)
 
     def kernel_arguments(self, group: dict[str, Any], key: float) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
@@ -254,7 +253,7 @@ class NAdam(_AdamBase):
     _counts = ("step", "mu_product")
 
     def __init__(
-        self, params: Iterable[Any], lr: Any = 2e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+        self, params: Params, lr: float | Tensor = 2e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0, momentum_decay: float = 4e-3, decoupled_weight_decay: bool = False, *,
         foreach: bool | None = None, maximize: bool = False, capturable: bool = False, differentiable: bool = False,
     ):  # fmt: skip
@@ -267,11 +266,11 @@ class NAdam(_AdamBase):
             "capturable": capturable, "differentiable": differentiable,
         })  # fmt: skip
 
-    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         super().init_state(param, state, group)
         state["mu_product"] = 1.0
 
-    def count_step(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
+    def count_step(self, group: dict[str, Any], params: list[Tensor], states: list[dict[str, Any]]) -> list[Any]:
         steps = super().count_step(group, params, states)
         for state, step in zip(states, steps, strict=True):
             state["mu_product"] = round_to_float32(state["mu_product"] * _momentum_weight(group, step))
@@ -329,7 +328,7 @@ class RAdam(_AdamBase):
     """
 
     def __init__(
-        self, params: Iterable[Any], lr: Any = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+        self, params: Params, lr: float | Tensor = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0, decoupled_weight_decay: bool = False, *, foreach: bool | None = None,
         maximize: bool = False, capturable: bool = False, differentiable: bool = False,
     ):  # fmt: skip

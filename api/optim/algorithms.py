@@ -7,13 +7,13 @@ PyTorch's options that select an implementation apply to all optimizers here and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from ..creation.factories import full_like, zeros_like
 from ..runtime.errors import ArgumentError
+from ..runtime.tensor import Tensor
 from ._options import check_learning_rate, check_modes, check_not_negative, round_to_float32, to_float
-from .optimizer import Optimizer
+from .optimizer import Optimizer, Params
 
 __all__ = ["ASGD", "SGD", "Adadelta", "Adagrad", "RMSprop", "Rprop"]
 
@@ -62,9 +62,9 @@ class SGD(Optimizer):
     _counts = ()
 
     def __init__(
-        self, params: Iterable[Any], lr: Any = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: Any = 0,
-        nesterov: bool = False, *, maximize: bool = False, foreach: bool | None = None, differentiable: bool = False,
-        fused: bool | None = None,
+        self, params: Params, lr: float | Tensor = 1e-3, momentum: float = 0, dampening: float = 0,
+        weight_decay: float | Tensor = 0, nesterov: bool = False, *, maximize: bool = False,
+        foreach: bool | None = None, differentiable: bool = False, fused: bool | None = None,
     ):  # fmt: skip
         check_learning_rate("SGD", lr)
         check_not_negative("SGD", momentum=momentum, weight_decay=weight_decay)
@@ -76,15 +76,15 @@ class SGD(Optimizer):
             "maximize": maximize, "foreach": foreach, "differentiable": differentiable, "fused": fused,
         })  # fmt: skip
 
-    def _states(self, group: dict[str, Any], params: list[Any]) -> list[dict[str, Any]]:
+    def _states(self, group: dict[str, Any], params: list[Tensor]) -> list[dict[str, Any]]:
         return (
             super()._states(group, params) if group["momentum"] else []
         )  # without momentum, PyTorch stores no entry at all
 
-    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["momentum_buffer"] = None
 
-    def count_step(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[float]:
+    def count_step(self, group: dict[str, Any], params: list[Tensor], states: list[dict[str, Any]]) -> list[float]:
         """Return the weight of the gradient in each momentum buffer: 1 in the first step, then `1 - dampening`."""
         if not states:
             return [0.0] * len(params)
@@ -141,9 +141,9 @@ class RMSprop(Optimizer):
     """
 
     def __init__(
-        self, params: Iterable[Any], lr: Any = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
-        momentum: float = 0, centered: bool = False, capturable: bool = False, foreach: bool | None = None,
-        maximize: bool = False, differentiable: bool = False,
+        self, params: Params, lr: float | Tensor = 1e-2, alpha: float = 0.99, eps: float = 1e-8,
+        weight_decay: float = 0, momentum: float = 0, centered: bool = False, capturable: bool = False,
+        foreach: bool | None = None, maximize: bool = False, differentiable: bool = False,
     ):  # fmt: skip
         check_learning_rate("RMSprop", lr)
         check_not_negative("RMSprop", eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
@@ -154,14 +154,14 @@ class RMSprop(Optimizer):
             "differentiable": differentiable,
         })  # fmt: skip
 
-    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"], state["square_avg"] = 0.0, zeros_like(param)
         if group["momentum"] > 0:
             state["momentum_buffer"] = zeros_like(param)
         if group["centered"]:
             state["grad_avg"] = zeros_like(param)
 
-    def count_step(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
+    def count_step(self, group: dict[str, Any], params: list[Tensor], states: list[dict[str, Any]]) -> list[Any]:
         super().count_step(group, params, states)
         return [None] * len(states)  # the same in every step
 
@@ -208,7 +208,7 @@ class Adagrad(Optimizer):
     """
 
     def __init__(
-        self, params: Iterable[Any], lr: Any = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
+        self, params: Params, lr: float | Tensor = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
         initial_accumulator_value: float = 0, eps: float = 1e-10, foreach: bool | None = None, *,
         maximize: bool = False, differentiable: bool = False, fused: bool | None = None,
     ):  # fmt: skip
@@ -230,7 +230,7 @@ class Adagrad(Optimizer):
         for state in self.state.values():
             state["sum"].share_memory_()
 
-    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"], state["sum"] = 0.0, full_like(param, float(self.defaults["initial_accumulator_value"]))
 
     def kernel_arguments(self, group: dict[str, Any], key: float) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
@@ -270,7 +270,7 @@ class Adadelta(Optimizer):
     """
 
     def __init__(
-        self, params: Iterable[Any], lr: Any = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0,
+        self, params: Params, lr: float | Tensor = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0,
         foreach: bool | None = None, *, capturable: bool = False, maximize: bool = False, differentiable: bool = False,
     ):  # fmt: skip
         check_learning_rate("Adadelta", lr)
@@ -283,10 +283,10 @@ class Adadelta(Optimizer):
             "capturable": capturable, "foreach": foreach, "differentiable": differentiable,
         })  # fmt: skip
 
-    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"], state["square_avg"], state["acc_delta"] = 0.0, zeros_like(param), zeros_like(param)
 
-    def count_step(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
+    def count_step(self, group: dict[str, Any], params: list[Tensor], states: list[dict[str, Any]]) -> list[Any]:
         super().count_step(group, params, states)
         return [None] * len(states)  # the same in every step
 
@@ -333,7 +333,7 @@ class Rprop(Optimizer):
     """
 
     def __init__(
-        self, params: Iterable[Any], lr: Any = 1e-2, etas: tuple[float, float] = (0.5, 1.2),
+        self, params: Params, lr: float | Tensor = 1e-2, etas: tuple[float, float] = (0.5, 1.2),
         step_sizes: tuple[float, float] = (1e-6, 50), *, capturable: bool = False, foreach: bool | None = None,
         maximize: bool = False, differentiable: bool = False,
     ):  # fmt: skip
@@ -346,11 +346,11 @@ class Rprop(Optimizer):
             "differentiable": differentiable, "capturable": capturable,
         })  # fmt: skip
 
-    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"], state["prev"] = 0.0, zeros_like(param)
         state["step_size"] = full_like(param, to_float(group["lr"]))
 
-    def count_step(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
+    def count_step(self, group: dict[str, Any], params: list[Tensor], states: list[dict[str, Any]]) -> list[Any]:
         super().count_step(group, params, states)
         return [None] * len(states)  # the same in every step
 
@@ -392,7 +392,7 @@ class ASGD(Optimizer):
     _counts = ("step", "eta", "mu")
 
     def __init__(
-        self, params: Iterable[Any], lr: Any = 1e-2, lambd: float = 1e-4, alpha: float = 0.75, t0: float = 1e6,
+        self, params: Params, lr: float | Tensor = 1e-2, lambd: float = 1e-4, alpha: float = 0.75, t0: float = 1e6,
         weight_decay: float = 0, foreach: bool | None = None, maximize: bool = False, differentiable: bool = False,
         capturable: bool = False,
     ):  # fmt: skip
@@ -404,10 +404,10 @@ class ASGD(Optimizer):
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
         })  # fmt: skip
 
-    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         state.update(step=0.0, eta=round_to_float32(to_float(group["lr"])), mu=1.0, ax=zeros_like(param))
 
-    def count_step(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
+    def count_step(self, group: dict[str, Any], params: list[Tensor], states: list[dict[str, Any]]) -> list[Any]:
         keys = [(state["eta"], state["mu"]) for state in states]
         lr = to_float(group["lr"])
         for state, step in zip(states, super().count_step(group, params, states), strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from ..autograd import enable_grad, no_grad
@@ -13,7 +13,7 @@ from ..runtime.tensor import Tensor
 from ..shape.joining import cat
 from ._options import check_learning_rate, to_float
 from .line_search import strong_wolfe
-from .optimizer import Optimizer
+from .optimizer import Optimizer, Params
 
 __all__ = ["LBFGS"]
 
@@ -55,7 +55,7 @@ class LBFGS(Optimizer):
     """
 
     def __init__(
-        self, params: Iterable[Any], lr: Any = 1, max_iter: int = 20, max_eval: int | None = None,
+        self, params: Params, lr: float | Tensor = 1, max_iter: int = 20, max_eval: int | None = None,
         tolerance_grad: float = 1e-7, tolerance_change: float = 1e-9, history_size: int = 100,
         line_search_fn: str | None = None,
     ):  # fmt: skip

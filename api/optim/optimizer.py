@@ -12,7 +12,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class _Required:
 required = _Required()
 
 
-def _add_hook(hooks: OrderedDict[int, Any], hook: Any, prepend: bool = False) -> Handle:
+def _add_hook(hooks: OrderedDict[int, Any], hook: Callable[..., Any], prepend: bool = False) -> Handle:
     key = next(_hook_ids)
     hooks[key] = hook
     if prepend:
@@ -123,6 +123,12 @@ def _with_step_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+_Loss = TypeVar("_Loss")
+
+Params: TypeAlias = Iterable[Tensor | dict[str, Any] | tuple[str, Tensor]]
+"""What optimizers accept: parameters, pairs of name and parameter, or groups with options of their own."""
+
+
 class Optimizer:
     """Base class of optimizers.
 
@@ -150,6 +156,7 @@ class Optimizer:
     """
 
     _optimizer_step_pre_hooks: OrderedDict[int, Any]
+    _step_method_when_scheduled: Any  # set by schedules
     _optimizer_step_post_hooks: OrderedDict[int, Any]
     _optimizer_state_dict_pre_hooks: OrderedDict[int, Any]
     _optimizer_state_dict_post_hooks: OrderedDict[int, Any]
@@ -166,14 +173,14 @@ class Optimizer:
         if "step" in cls.__dict__:
             cls.step = _with_step_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
 
-    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]):
+    def __init__(self, params: Params, defaults: dict[str, Any]):
         self.defaults = defaults
         self._init_private_fields()
         if isinstance(params, Tensor):
             raise ArgumentError(f"{type(self).__name__}: takes an iterable of parameters, not a tensor")
         self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
-        groups = list(params)
+        groups: list[Any] = list(params)
         if not groups:
             raise ArgumentError(f"{type(self).__name__}: got no parameters (an empty list)")
         if not isinstance(groups[0], dict):
@@ -284,6 +291,10 @@ class Optimizer:
 
     # stepping
 
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], _Loss]) -> _Loss: ...
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient.
 
@@ -316,7 +327,7 @@ class Optimizer:
                     self._step_group(position, group, params, grads)
         return loss
 
-    def _step_group(self, position: int, group: dict[str, Any], params: list[Any], grads: list[Tensor]) -> None:
+    def _step_group(self, position: int, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         if self._counts and params[0].meta.device.type == "cuda":
             self._check_capture(params[0])
         states = self._states(group, params)
@@ -342,8 +353,8 @@ class Optimizer:
             )
 
     def _launch_update(
-        self, position: int, batch_number: int, group: dict[str, Any], key: Any, params: list[Any], grads: list[Any],
-        states: list[dict[str, Any]],
+        self, position: int, batch_number: int, group: dict[str, Any], key: Any, params: list[Tensor],
+        grads: list[Tensor], states: list[dict[str, Any]],
     ) -> None:  # fmt: skip
         name, fields, values = self.kernel_arguments(group, key)
         kernel = self._kernels.get((position, batch_number, name))
@@ -351,7 +362,7 @@ class Optimizer:
             kernel = self._kernels[position, batch_number, name] = MultiTensor(registry[name])
         kernel([params, grads, *[[s[field] for s in states] for field in fields]], values)
 
-    def _states(self, group: dict[str, Any], params: list[Any]) -> list[dict[str, Any]]:
+    def _states(self, group: dict[str, Any], params: list[Tensor]) -> list[dict[str, Any]]:
         """Return the parameters' states; initialize the empty ones."""
         state_by_param = self.state
         states = [state_by_param[param] for param in params]
@@ -363,7 +374,7 @@ class Optimizer:
                     self.init_state(param, state, group)
         return states
 
-    def _reserve_state_memory(self, group: dict[str, Any], params: list[Any], like: int | None = None) -> None:
+    def _reserve_state_memory(self, group: dict[str, Any], params: list[Tensor], like: int | None = None) -> None:
         """Reserve memory for the state that `params` will get: `like` tensors of the parameter's shape.
 
         If `like` is None, `init_state` is called once for the smallest parameter and its tensors are measured.
@@ -402,14 +413,14 @@ class Optimizer:
             else:
                 rehearsal.leave(self)
 
-    def _check_capture(self, param: Any) -> None:
+    def _check_capture(self, param: Tensor) -> None:
         if getattr(current_stream(param.meta.device), "capture", None) is not None:
             raise CaptureError(
                 f"{type(self).__name__}.step: its scalar arguments change every step, and a graph would replay those "
                 "of this step; call step outside of the graph, or capture SGD"
             )
 
-    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         """Fill the empty `state` of a parameter.
 
         Args:
@@ -418,7 +429,7 @@ class Optimizer:
             group: The parameter's group.
         """
 
-    def count_step(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
+    def count_step(self, group: dict[str, Any], params: list[Tensor], states: list[dict[str, Any]]) -> list[Any]:
         """Count a step in each state and return one key per parameter.
 
         Parameters with equal keys are updated by one kernel launch; `kernel_arguments` receives the key. By default the
@@ -612,7 +623,7 @@ class Optimizer:
         for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
 
-    def _restore_value(self, key: Any, value: Any, param: Any) -> Any:
+    def _restore_value(self, key: str | None, value: Any, param: Tensor) -> Any:
         """Return a copy of a state value, on its parameter's device and in its dtype."""
         if key in self._counts and (isinstance(value, (Tensor, np.ndarray, np.generic)) or hasattr(value, "item")):
             return float(value.item())

@@ -16,9 +16,12 @@ from ..autograd import no_grad
 from ..creation.factories import zeros
 from ..nn.module import Module
 from ..runtime import dtypes
+from ..runtime.device import DeviceLike
 from ..runtime.errors import ArgumentError
+from ..runtime.tensor import Tensor
 from ..tensor_methods import multi_tensor
 from .lr_scheduler import LRScheduler
+from .optimizer import Optimizer
 
 __all__ = [
     "SWALR",
@@ -59,7 +62,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
     decay_rate = _check_decay(decay)
 
     @no_grad()
-    def ema_update(ema_param_list: Sequence[Any], current_param_list: Sequence[Any], _: Any = None) -> None:
+    def ema_update(ema_param_list: Sequence[Tensor], current_param_list: Sequence[Tensor], _: Any = None) -> None:
         _move_averages(ema_param_list, current_param_list, 1.0 - decay_rate)
 
     return ema_update
@@ -82,7 +85,9 @@ def get_swa_multi_avg_fn() -> Callable[..., None]:
     """
 
     @no_grad()
-    def swa_update(averaged_param_list: Sequence[Any], current_param_list: Sequence[Any], num_averaged: Any) -> None:
+    def swa_update(
+        averaged_param_list: Sequence[Tensor], current_param_list: Sequence[Tensor], num_averaged: Tensor
+    ) -> None:
         _move_averages(averaged_param_list, current_param_list, 1.0 / (float(num_averaged) + 1.0))
 
     return swa_update
@@ -127,13 +132,13 @@ def get_swa_avg_fn() -> Callable[..., Any]:
     """
 
     @no_grad()
-    def swa_update(averaged_param: Any, current_param: Any, num_averaged: Any) -> Any:
+    def swa_update(averaged_param: Tensor, current_param: Tensor, num_averaged: Tensor) -> Tensor:
         return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
 
     return swa_update
 
 
-def _move_averages(averages: Sequence[Any], current: Sequence[Any], weight: float) -> None:
+def _move_averages(averages: Sequence[Tensor], current: Sequence[Tensor], weight: float) -> None:
     """Move each average by `weight` times its distance to the current value, in place."""
     pairs = list(zip(averages, current, strict=True))
     float_pairs = [pair for pair in pairs if pair[0].meta.dtype.kind == "f"]
@@ -174,10 +179,12 @@ class AveragedModel(Module):
         2.0
     """
 
+    n_averaged: Tensor
+
     def __init__(
         self,
         model: Module,
-        device: Any = None,
+        device: DeviceLike | None = None,
         avg_fn: Callable[[Any, Any, Any], Any] | None = None,
         multi_avg_fn: Callable[[Any, Any, Any], None] | None = None,
         use_buffers: bool = False,
@@ -213,8 +220,8 @@ class AveragedModel(Module):
             model: Model with as many parameters and buffers as the averaged one.
         """
         use_buffers = self.use_buffers
-        own_tensors: list[Any] = [*self.module.parameters(), *(self.module.buffers() if use_buffers else ())]
-        model_tensors: list[Any] = [*model.parameters(), *(model.buffers() if use_buffers else ())]
+        own_tensors = [*self.module.parameters(), *(self.module.buffers() if use_buffers else ())]
+        model_tensors = [*model.parameters(), *(model.buffers() if use_buffers else ())]
         averages = [average.detach() for average in own_tensors]
         current = [
             current_value.detach().to(average.meta.device)
@@ -242,7 +249,7 @@ class AveragedModel(Module):
 
 
 @no_grad()
-def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
+def update_bn(loader: Iterable[Any], model: Module, device: DeviceLike | None = None) -> None:
     """Recompute the running statistics of every batch norm in `model`, as means over all batches of `loader`.
 
     Args:
@@ -306,7 +313,7 @@ class SWALR(LRScheduler):
 
     def __init__(
         self,
-        optimizer: Any,
+        optimizer: Optimizer,
         swa_lr: float | Sequence[float],
         anneal_epochs: int = 10,
         anneal_strategy: str = "cos",

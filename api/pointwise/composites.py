@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 from .. import random
 from .._generated import ops
 from ..arguments.out import copy_to_out
+from ..arguments.types import Index, MemoryFormat, Operand, Sizes
 from ..creation import factories
 from ..creation.options import shape_of
 from ..linear_algebra import products
@@ -184,7 +185,7 @@ def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     return product if out is None else copy_to_out(product, out, "matrix_power")
 
 
-def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
+def float_power(input: Operand, exponent: Operand, *, out: Tensor | None = None) -> Tensor:
     """Return `pow(input, exponent)` computed in float64.
 
     Args:
@@ -280,7 +281,7 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
-def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+def unravel_index(indices: Tensor, shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[Tensor, ...]:
     """Convert row-major positions in a tensor of `shape` to coordinates, like `numpy.unravel_index`.
 
     Args:
@@ -390,7 +391,7 @@ def _view_in_place(name: str) -> Callable[..., Any]:
     return method
 
 
-def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+def resize_(self: Tensor, *sizes: Sizes, memory_format: MemoryFormat | None = None) -> Tensor:
     """Change this tensor's shape in place. The result is contiguous.
 
     Elements keep their order in memory, starting from the tensor's first element. If the storage is too small, the
@@ -422,7 +423,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     storage = self.storage
     available_bytes = storage.nbytes - (self.start - storage.start)
     if layout.nbytes > available_bytes:
-        grown: Any = empty(layout)
+        grown = empty(layout)
         count = available_bytes // layout.dtype.itemsize
         if count:
             flat_layout = meta(layout.dtype, (count,), None, layout.device)
@@ -435,14 +436,14 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     return self
 
 
-def _lies_within(view: Any, base: Any) -> bool:
+def _lies_within(view: Tensor, base: Tensor | None) -> bool:
     """Return True if all elements of a contiguous view lie inside the contiguous tensor `base`, which may be None."""
     if base is None or base.storage is not view.storage or not base.meta.contiguous:
         return False
     return bool(base.start <= view.start and view.start + view.meta.nbytes <= base.start + base.meta.nbytes)
 
 
-def resize_as_(self: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
+def resize_as_(self: Tensor, other: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """Call `resize_` with the shape of `other`.
 
     Args:
@@ -463,9 +464,7 @@ def resize_as_(self: Tensor, other: Tensor, memory_format: Any = None) -> Tensor
     return resize_(self, *other.shape, memory_format=memory_format)
 
 
-def as_strided(
-    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
-) -> Tensor:
+def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
     """Call `Tensor.as_strided`.
 
     Args:
@@ -489,7 +488,7 @@ def as_strided(
     return input.as_strided(size, stride, storage_offset)
 
 
-def clamp_(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+def clamp_(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """Call `Tensor.clamp_`.
 
     Args:
@@ -531,7 +530,7 @@ def detach_(input: Tensor) -> Tensor:
     return input.detach_()
 
 
-def fill_(input: Tensor, value: Any) -> Tensor:
+def fill_(input: Tensor, value: Operand) -> Tensor:
     """Call `Tensor.fill_`.
 
     Args:
@@ -583,7 +582,7 @@ def get_device(input: Tensor) -> int:
     return input.get_device()
 
 
-def index_put_(input: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
+def index_put_(input: Tensor, indices: Sequence[Index], values: Operand, accumulate: bool = False) -> Tensor:
     """Call `Tensor.index_put_`.
 
     Args:

@@ -6,7 +6,8 @@ They do not read values on the host, and their gradients follow from the ops the
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
@@ -124,7 +125,9 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     int_min = -(1 << (8 * integers.itemsize - 1))
     start_bits, end_bits = (x.to(result_dtype).contiguous().view(integers) for x in (input, other))
 
-    def to_ordinal(bits: Any) -> Any:  # a two's complement integer in the order of the numbers; 0 for 0.0 and -0.0
+    def to_ordinal(
+        bits: Tensor,
+    ) -> Tensor:  # a two's complement integer in the order of the numbers; 0 for 0.0 and -0.0
         return ops.where(ops.lt(bits, 0), ops.sub(int_min, bits), bits)
 
     start_ordinal, end_ordinal = to_ordinal(start_bits), to_ordinal(end_bits)
@@ -132,7 +135,7 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     moves_from_zero = ops.logical_xor(is_ascending, is_negative)
     neighbour_bits = ops.where(moves_from_zero, ops.add(start_bits, 1), ops.sub(start_bits, 1))
     smallest_bits = ops.where(is_ascending, ops.add(start_ordinal, 1), int_min + 1)
-    output: Any = ops.where(
+    output = ops.where(
         ops.eq(start_ordinal, end_ordinal), end_bits, ops.where(ops.eq(start_ordinal, 0), smallest_bits, neighbour_bits)
     )
     for bits in (end_bits, start_bits):  # without its sign bit, NaN is greater than infinity
@@ -141,7 +144,7 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     return output if out is None else copy_to_out(output, out, "nextafter")
 
 
-def frexp(input: Tensor, *, out: Any = None) -> FrexpResult:
+def frexp(input: Tensor, *, out: Sequence[Tensor] | None = None) -> FrexpResult:
     """Split numbers into mantissa and exponent: `input = mantissa * 2 ** exponent`.
 
     Mantissas have a magnitude in [0.5, 1); 0, infinities and NaN are their own mantissas, with exponent 0. The result

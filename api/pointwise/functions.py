@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, TypeGuard, overload
+
+import numpy as np
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
+from ..arguments.types import MemoryFormat, Operand
 from ..creation.factories import full_like
 from ..runtime import dtypes
 from ..runtime.dispatch import call, call_into
-from ..runtime.dtypes import DType
+from ..runtime.dtypes import DType, DTypeLike
 from ..runtime.errors import ArgumentError, DTypeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -53,7 +56,7 @@ __all__ = [
 ]
 
 
-def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+def add(input: Operand, other: Operand, *, alpha: Tensor | float = 1, out: Tensor | None = None) -> Tensor:
     """Return `input + alpha * other`, element by element.
 
     Shapes broadcast: a dimension of size 1, or a missing leading one, is repeated to the other operand's size. Dtypes
@@ -80,7 +83,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
     return ops.add(input, other if alpha == 1 else _scale(other, alpha), out=out)
 
 
-def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+def sub(input: Operand, other: Operand, *, alpha: Tensor | float = 1, out: Tensor | None = None) -> Tensor:
     """Return `input - alpha * other`, elementwise.
 
     Dtypes are promoted as in `add`.
@@ -108,7 +111,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
 subtract = sub
 
 
-def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def rsub(input: Operand, other: Operand, *, alpha: Tensor | float = 1) -> Tensor:
     """Return `other - alpha * input`.
 
     Args:
@@ -133,7 +136,7 @@ def _scale(value: Any, alpha: Any) -> Any:
     return ops.mul(value, alpha) if isinstance(value, Tensor) else value * alpha
 
 
-def add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+def add_(self: Tensor, other: Operand, *, alpha: Tensor | float = 1) -> Tensor:
     """Add `alpha * other` in place.
 
     Args:
@@ -151,10 +154,10 @@ def add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
         return ops.add_(self, other)
     if isinstance(other, Tensor):
         return call_into(registry["add_scaled"], (self, other, alpha), (), (self,), in_place=True)
-    return ops.add_(self, other * alpha)
+    return ops.add_(self, _scale(other, alpha))
 
 
-def sub_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+def sub_(self: Tensor, other: Operand, *, alpha: Tensor | float = 1) -> Tensor:
     """Subtract `alpha * other` in place.
 
     Args:
@@ -171,7 +174,7 @@ def sub_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     return ops.sub_(self, other) if alpha == 1 else add_(self, other, alpha=-alpha)
 
 
-def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
+def div(input: Operand, other: Operand, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
     """Return `input / other`, elementwise.
 
     Args:
@@ -206,7 +209,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor
 divide = div
 
 
-def div_(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+def div_(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """Divide in place; see `div`.
 
     Args:
@@ -228,7 +231,7 @@ def div_(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tenso
     return self.copy_(div(self, other, rounding_mode=rounding_mode))
 
 
-def polygamma(n: int, input: Any, *, out: Tensor | None = None) -> Tensor:
+def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the n-th derivative of digamma, element by element; n = 0 is digamma itself.
 
     Args:
@@ -276,7 +279,9 @@ def _order(n: Any) -> float:
     return float(n)
 
 
-def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
+def clamp(
+    input: Tensor, min: Operand | None = None, max: Operand | None = None, *, out: Tensor | None = None
+) -> Tensor:
     """Limit each element to [min, max].
 
     Args:
@@ -295,9 +300,9 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
         >>> wg.clamp(wg.tensor([-2.0, 0.5, 3.0]), 0, 1)
         tensor([0.0000, 0.5000, 1.0000])
     """
-    if min is None and max is None:
-        raise ArgumentError("clamp: give min, max or both")
     if min is None:
+        if max is None:
+            raise ArgumentError("clamp: give min, max or both")
         return ops.clamp_max(input, max, out=out)
     return ops.clamp_min(input, min, out=out) if max is None else ops.clamp_both(input, min, max, out=out)
 
@@ -305,7 +310,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
 clip = clamp
 
 
-def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
+def clamp_(self: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """Limit the elements to [min, max] in place; see `clamp`.
 
     Args:
@@ -322,9 +327,9 @@ def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
         >>> wg.tensor([-2.0, 3.0]).clamp_(0, 1)
         tensor([0., 1.])
     """
-    if min is None and max is None:
-        raise ArgumentError("clamp_: give min, max or both")
     if min is None:
+        if max is None:
+            raise ArgumentError("clamp_: give min, max or both")
         return ops.clamp_max_(self, max)
     return ops.clamp_min_(self, min) if max is None else ops.clamp_both_(self, min, max)
 
@@ -495,7 +500,7 @@ def isreal(input: Tensor) -> Tensor:
     return ops.eq(input, input).fill_(True)
 
 
-def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+def clone(input: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
     """Return a copy; gradients flow back to `input`.
 
     Args:
@@ -528,7 +533,7 @@ def numel(input: Tensor) -> int:
     return input.meta.numel
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> TypeGuard[Tensor]:
     """Return True if `value` is a Tensor.
 
     Args:
@@ -579,7 +584,7 @@ def is_nonzero(input: Tensor) -> bool:
     return bool(input)
 
 
-def result_type(first: Any, second: Any) -> DType:
+def result_type(first: Operand, second: Operand) -> DType:
     """Return the dtype that arithmetic with two operands (tensors or numbers) promotes to.
 
     Args:
@@ -596,15 +601,16 @@ def result_type(first: Any, second: Any) -> DType:
         >>> wg.result_type(wg.tensor([1]), 1.0)
         weftgrad.float32
     """
+    ranked: list[tuple[DType, int]] = []
     for operand in (first, second):
-        if not isinstance(operand, (Tensor, bool, int, float)):
+        if isinstance(operand, Tensor):
+            ranked.append((operand.meta.dtype, 0 if operand.meta.ndim else 1))
+            continue
+        number = operand.item() if isinstance(operand, np.generic) else operand
+        if not isinstance(number, (bool, int, float)):
             raise ArgumentError(f"result_type: takes tensors and numbers, not {type(operand).__name__}")
-    return dtypes.promote_operands(
-        [
-            (x.meta.dtype, 0 if x.meta.ndim else 1) if isinstance(x, Tensor) else (dtypes.number_dtype(x), 2)
-            for x in (first, second)
-        ]
-    )
+        ranked.append((dtypes.number_dtype(number), 2))
+    return dtypes.promote_operands(ranked)
 
 
 def promote_types(first: DType, second: DType) -> DType:
@@ -664,9 +670,7 @@ class finfo:
         (65504.0, 0.0009765625)
     """
 
-    def __init__(self, dtype: Any = None):
-        import numpy as np
-
+    def __init__(self, dtype: DTypeLike | None = None):
         parsed = dtypes.default_dtype() if dtype is None else dtypes.parse(dtype)
         if parsed.kind != "f":
             raise DTypeError(f"finfo: takes floating dtypes, not {parsed.name}; use iinfo")
@@ -704,9 +708,7 @@ class iinfo:
         iinfo(min=-128, max=127, dtype=int8)
     """
 
-    def __init__(self, dtype: Any):
-        import numpy as np
-
+    def __init__(self, dtype: DTypeLike):
         parsed = dtypes.parse(dtype)
         if parsed.kind not in "ui":
             raise DTypeError(f"iinfo: takes integer dtypes, not {parsed.name}")
@@ -720,7 +722,7 @@ class iinfo:
 @overload
 def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 @overload
-def where(condition: Tensor, input: Any, other: Any, *, out: Tensor | None = None) -> Tensor: ...
+def where(condition: Tensor, input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor: ...
 def where(
     condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None
 ) -> Tensor | tuple[Tensor, ...]:
@@ -754,7 +756,7 @@ def _polygamma(self: Tensor, n: int) -> Tensor:
     return polygamma(n, self)
 
 
-def _where(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+def _where(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
     return where(condition, self, other)
 
 

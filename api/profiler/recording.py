@@ -6,7 +6,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..runtime import tracing
 from ..runtime.context import State, state
@@ -15,6 +15,9 @@ from ..runtime.modes import Mode
 from ..runtime.records import OpRecord
 from ..runtime.tensor import Tensor
 from ..runtime.tracing import Recording, Span
+
+if TYPE_CHECKING:
+    from ..optim.optimizer import Optimizer
 
 __all__ = ["CallRecorder", "record_function"]
 
@@ -138,10 +141,10 @@ class CallRecorder(Mode):
             span.memory = self.recording.level(device.driver) - level_before if driver is not None else 0
         return result
 
-    def _begin_step(self, optimizer: Any, *_: Any) -> None:
+    def _begin_step(self, optimizer: Optimizer, *_: Any) -> None:
         self._steps.append((id(optimizer), now()))
 
-    def _end_step(self, optimizer: Any, *_: Any) -> None:
+    def _end_step(self, optimizer: Optimizer, *_: Any) -> None:
         while self._steps:  # skip entries of steps that raised an exception
             optimizer_id, begin = self._steps.pop()
             if optimizer_id == id(optimizer):

@@ -161,7 +161,9 @@ def _slices(input: Tensor, dim: int, where: str) -> tuple[Tensor, int]:
     return views.reshape(permuted, (shape[axis], math.prod(shape[:axis] + shape[axis + 1 :]))), axis
 
 
-def _unique_elements(values: Tensor, order: Tensor | None, shape: tuple[int, ...], inverse: bool, counts: bool) -> Any:
+def _unique_elements(
+    values: Tensor, order: Tensor | None, shape: tuple[int, ...], inverse: bool, counts: bool
+) -> Tensor | tuple[Tensor, ...]:
     """Return the unique elements of a vector with equal elements adjacent.
 
     order: original positions of the elements.
@@ -173,7 +175,9 @@ def _unique_elements(values: Tensor, order: Tensor | None, shape: tuple[int, ...
     return _unique_outputs(outputs, starts, order, count, shape, inverse, counts)
 
 
-def _unique_slices(input: Tensor, rows: Tensor, axis: int, order: Tensor | None, inverse: bool, counts: bool) -> Any:
+def _unique_slices(
+    input: Tensor, rows: Tensor, axis: int, order: Tensor | None, inverse: bool, counts: bool
+) -> Tensor | tuple[Tensor, ...]:
     count = rows.meta.shape[0]
     ordered_rows = rows if order is None or not rows.meta.numel else call(_take_at, (rows, order), (0, 1))
     changes = None
@@ -200,7 +204,7 @@ def _run_starts(changes: Tensor | None, count: int, like: Tensor) -> Tensor:
 def _unique_outputs(
     outputs: list[Tensor], starts: Tensor, order: Tensor | None, count: int, shape: tuple[int, ...], inverse: bool,
     counts: bool,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, ...]:  # fmt: skip
     if inverse:
         groups = ops.sub(call(_search_sorted, (starts, _arange(count, starts)), (True, False)), 1)
         if order is not None and count:
@@ -216,7 +220,9 @@ def _unique_outputs(
 # Membership -----------------------------------------------------------------------------------------------------------
 
 
-def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+def isin(
+    elements: Tensor | float, test_elements: Tensor | float, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
     """Return a bool tensor: whether each of `elements` is in `test_elements`.
 
     Elements are compared in the promoted dtype; NaN equals nothing.
@@ -257,7 +263,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     return ops.ne(queries, nearest) if invert else ops.eq(queries, nearest)
 
 
-def _to_tensor(value: Any, dtype: dtypes.DType, like: Tensor) -> Tensor:
+def _to_tensor(value: Any, dtype: dtypes.DType, like: Any) -> Tensor:
     if isinstance(value, Tensor):
         return _to_dtype(value, dtype)
     return factories.full((), value, dtype=dtype, device=like.meta.device)
@@ -267,8 +273,8 @@ def _to_tensor(value: Any, dtype: dtypes.DType, like: Tensor) -> Tensor:
 
 
 def searchsorted(
-    sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
-    sorter: Tensor | None = None, out: Tensor | None = None,
+    sorted_sequence: Tensor, input: Tensor | float, *, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the insertion positions of values in a sorted sequence: the number of elements smaller than the value.
 
@@ -319,8 +325,9 @@ def searchsorted(
 
 
 def bucketize(
-    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None
-) -> Tensor:
+    input: Tensor | float, boundaries: Tensor, *, out_int32: bool = False, right: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Return the index of the interval between `boundaries` (a sorted vector) that each element falls into.
 
     This is `searchsorted` with its two arguments swapped.
@@ -510,7 +517,7 @@ class Histogram(NamedTuple):
 
 def histogram(
     input: Tensor, bins: int | Tensor = 100, *, range: Sequence[float] | None = None, weight: Tensor | None = None,
-    density: bool = False, out: Any = None,
+    density: bool = False, out: Sequence[Tensor] | None = None,
 ) -> Histogram:  # fmt: skip
     """Return a histogram and its bin edges. The last bin includes its upper edge.
 

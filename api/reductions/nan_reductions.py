@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .._generated import ops
 from ..arguments.aliases import resolve_axis_aliases
 from ..arguments.out import copy_to_out
+from ..arguments.types import Dims
 from ..runtime import dtypes
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import DTypeError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
@@ -16,8 +16,8 @@ __all__ = ["nanmean", "nansum"]
 
 
 def nansum(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
-    axis: Any = None, keepdims: bool | None = None,
+    input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike | None = None,
+    out: Tensor | None = None, axis: Dims = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """Sum along `dim`, treating NaN as 0.
 
@@ -46,8 +46,8 @@ def nansum(
 
 
 def nanmean(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
-    axis: Any = None, keepdims: bool | None = None,
+    input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike | None = None,
+    out: Tensor | None = None, axis: Dims = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the mean along `dim` of the elements that are not NaN; NaN where all are NaN.
 

@@ -6,6 +6,7 @@ Tensor.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .._generated import ops
@@ -13,6 +14,7 @@ from ..arguments.aliases import REQUIRED, resolve_axis_alias
 from ..arguments.out import copy_to_out
 from ..runtime import dtypes, layout, views
 from ..runtime.dispatch import call, call_into
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, NotSupported, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -47,8 +49,9 @@ class CumminResult(NamedTuple):
 
 
 def cumsum(
-    input: Tensor, dim: int | None = None, *, dtype: Any = None, out: Tensor | None = None, axis: int | None = None
-) -> Tensor:
+    input: Tensor, dim: int | None = None, *, dtype: DTypeLike | None = None, out: Tensor | None = None,
+    axis: int | None = None,
+) -> Tensor:  # fmt: skip
     """Return the cumulative sum along `dim`, in the shape of `input`.
 
     Args:
@@ -73,8 +76,9 @@ def cumsum(
 
 
 def cumprod(
-    input: Tensor, dim: int | None = None, *, dtype: Any = None, out: Tensor | None = None, axis: int | None = None
-) -> Tensor:
+    input: Tensor, dim: int | None = None, *, dtype: DTypeLike | None = None, out: Tensor | None = None,
+    axis: int | None = None,
+) -> Tensor:  # fmt: skip
     """Return the cumulative product along `dim`, in the shape of `input`.
 
     Derivatives of every order are correct where elements are 0. For the arguments and errors see `cumsum`.
@@ -96,7 +100,9 @@ def cumprod(
     return _cumulative("cumprod", input, dim, dtype, out, axis)
 
 
-def cumsum_(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: int | None = None) -> Tensor:
+def cumsum_(
+    input: Tensor, dim: int | None = None, *, dtype: DTypeLike | None = None, axis: int | None = None
+) -> Tensor:
     """Do `cumsum` in place, in the dtype of `input`.
 
     Args:
@@ -118,7 +124,9 @@ def cumsum_(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: i
     return _in_place("cumsum", input, dim, dtype, axis)
 
 
-def cumprod_(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: int | None = None) -> Tensor:
+def cumprod_(
+    input: Tensor, dim: int | None = None, *, dtype: DTypeLike | None = None, axis: int | None = None
+) -> Tensor:
     """Do `cumprod` in place, in the dtype of `input`.
 
     Args:
@@ -147,7 +155,9 @@ def _resolve_dim(where: str, input: Tensor, dim: int | None, axis: int | None) -
     return layout.normalize_dim(dim, input.meta.ndim, where)
 
 
-def _cumulative(where: str, input: Tensor, dim: int | None, dtype: Any, out: Any, axis: int | None) -> Tensor:
+def _cumulative(
+    where: str, input: Tensor, dim: int | None, dtype: DTypeLike | None, out: Tensor | None, axis: int | None
+) -> Tensor:
     dim = _resolve_dim(where, input, dim, axis)
     result_dtype = None if dtype is None else dtypes.parse(dtype)
     if out is not None:
@@ -170,7 +180,7 @@ def _cumulative(where: str, input: Tensor, dim: int | None, dtype: Any, out: Any
     return call(record, (input,), statics)
 
 
-def _in_place(where: str, input: Tensor, dim: int | None, dtype: Any, axis: int | None) -> Tensor:
+def _in_place(where: str, input: Tensor, dim: int | None, dtype: DTypeLike | None, axis: int | None) -> Tensor:
     dim = _resolve_dim(f"{where}_", input, dim, axis)
     input_dtype = input.meta.dtype
     if dtype is not None and dtypes.parse(dtype) is not input_dtype:
@@ -181,7 +191,9 @@ def _in_place(where: str, input: Tensor, dim: int | None, dtype: Any, axis: int 
     return call_into(registry[where], (input,), (dim, False, input_dtype), (input,), in_place=True)
 
 
-def cummax(input: Tensor, dim: int | None = None, *, out: Any = None, axis: int | None = None) -> CummaxResult:
+def cummax(
+    input: Tensor, dim: int | None = None, *, out: Sequence[Tensor] | None = None, axis: int | None = None
+) -> CummaxResult:
     """Return the cumulative maximum along `dim` and its int64 indices, both in the shape of `input`.
 
     NaN is larger than every number. Of equal elements, and of several NaN, the index is that of the last one. Gradients
@@ -207,7 +219,9 @@ def cummax(input: Tensor, dim: int | None = None, *, out: Any = None, axis: int 
     return CummaxResult(*_cumulative_extremum("cummax", input, dim, out, axis))
 
 
-def cummin(input: Tensor, dim: int | None = None, *, out: Any = None, axis: int | None = None) -> CumminResult:
+def cummin(
+    input: Tensor, dim: int | None = None, *, out: Sequence[Tensor] | None = None, axis: int | None = None
+) -> CumminResult:
     """Return the cumulative minimum along `dim` and its int64 indices; NaN is smaller than every number.
 
     See `cummax`.
@@ -228,7 +242,9 @@ def cummin(input: Tensor, dim: int | None = None, *, out: Any = None, axis: int 
     return CumminResult(*_cumulative_extremum("cummin", input, dim, out, axis))
 
 
-def _cumulative_extremum(where: str, input: Tensor, dim: int | None, out: Any, axis: int | None) -> Any:
+def _cumulative_extremum(
+    where: str, input: Tensor, dim: int | None, out: Sequence[Tensor] | None, axis: int | None
+) -> Any:
     dim = _resolve_dim(where, input, dim, axis)
     if out is None:
         return call(registry[where], (input,), (dim,))

@@ -7,6 +7,7 @@ from typing import Any
 from .._generated import ops
 from ..arguments.aliases import accept_axis
 from ..arguments.out import copy_to_out
+from ..runtime.dtypes import DTypeLike
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 
@@ -14,7 +15,7 @@ __all__ = ["log_softmax", "softmax"]
 
 
 @accept_axis
-def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
+def softmax(input: Tensor, dim: int, dtype: DTypeLike | None = None, *, out: Tensor | None = None) -> Tensor:
     """Return exp(x) / sum(exp(x)) along a dimension: positive numbers that sum to 1.
 
     The maximum is subtracted first, so that large elements do not overflow.
@@ -39,7 +40,7 @@ def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = 
 
 
 @accept_axis
-def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
+def log_softmax(input: Tensor, dim: int, dtype: DTypeLike | None = None, *, out: Tensor | None = None) -> Tensor:
     """Return log(softmax(input)) along a dimension, computed as x - max - log(sum(exp(x - max))).
 
     Unlike `softmax(...).log()`, it does not underflow.
@@ -63,7 +64,7 @@ def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | Non
     return _softmax_in_dtype(ops.log_softmax, input, dim, dtype, out)
 
 
-def _softmax_in_dtype(function: Any, input: Tensor, dim: int, dtype: Any, out: Tensor | None) -> Tensor:
+def _softmax_in_dtype(function: Any, input: Tensor, dim: int, dtype: DTypeLike | None, out: Tensor | None) -> Tensor:
     if dtype is not None:
         only_tensors(function.__name__, input)
         input = input.to(dtype=dtype)

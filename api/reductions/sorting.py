@@ -46,7 +46,7 @@ class Ordered(NamedTuple):
     indices: Tensor
 
 
-def _store_pair(results: Any, out: Any, where: str) -> Ordered:
+def _store_pair(results: Any, out: Sequence[Tensor] | None, where: str) -> Ordered:
     """Return two results, or copy them to the two tensors of `out`."""
     if out is None:
         return Ordered(*results)
@@ -60,8 +60,8 @@ def _detach(tensor: Tensor) -> Tensor:
 
 
 def sort(
-    input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None, out: Any = None,
-    axis: int | None = None,
+    input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None,
+    out: Sequence[Tensor] | None = None, axis: int | None = None,
 ) -> Ordered:  # fmt: skip
     """Sort along `dim`. NaN is greater than every number.
 
@@ -137,8 +137,8 @@ def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def topk(
-    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None,
-    axis: int | None = None,
+    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *,
+    out: Sequence[Tensor] | None = None, axis: int | None = None,
 ) -> Ordered:  # fmt: skip
     """Return the `k` largest or smallest elements along `dim`, sorted. Of equal elements the first ones are chosen.
 
@@ -215,8 +215,8 @@ def _reject_bool(input: Tensor, where: str) -> None:
 
 
 def kthvalue(
-    input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Any = None, axis: int | None = None,
-    keepdims: bool | None = None,
+    input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Sequence[Tensor] | None = None,
+    axis: int | None = None, keepdims: bool | None = None,
 ) -> Ordered:  # fmt: skip
     """Return the `k`-th smallest element along `dim` (k = 1: the smallest) and its int64 index.
 
@@ -342,7 +342,7 @@ class _Middle(Function):
         return value.clone()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         input, value = (_detach(t) for t in ctx.saved_tensors)
         is_median = ops.logical_or(ops.eq(input, value), ops.logical_and(ops.isnan(input), ops.isnan(value)))
         share = ops.true_divide(grad, _to_dtype(ops.sum(is_median), grad.meta.dtype))
@@ -423,8 +423,8 @@ def nanmedian(
 
 
 def mode(
-    input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = None, axis: int | None = None,
-    keepdims: bool | None = None,
+    input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Sequence[Tensor] | None = None,
+    axis: int | None = None, keepdims: bool | None = None,
 ) -> Ordered:  # fmt: skip
     """Return the most frequent element along `dim` (the smallest of several), and the index of its last occurrence.
 
@@ -474,7 +474,7 @@ def mode(
 
 
 def quantile(
-    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear",
+    input: Tensor, q: Tensor | float, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear",
     out: Tensor | None = None, axis: int | None = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the q-quantiles along `dim`: the values at rank q * (n - 1) of n sorted elements.
@@ -505,7 +505,7 @@ def quantile(
 
 
 def nanquantile(
-    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear",
+    input: Tensor, q: Tensor | float, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear",
     out: Tensor | None = None, axis: int | None = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the quantiles of the elements that are not NaN; NaN where all are. See `quantile`.

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple, overload
 from .._generated import ops
 from ..arguments.aliases import REQUIRED, resolve_axis_aliases
 from ..arguments.out import copy_to_out
+from ..arguments.types import Dims
 from ..runtime import dtypes, layout, views
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, DTypeError
 from ..runtime.tensor import Tensor
 
@@ -182,8 +184,8 @@ def _store_pair(results: Any, out: Any, where: str) -> Any:
 
 
 def aminmax(
-    input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None, axis: int | None = None,
-    keepdims: bool | None = None,
+    input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Sequence[Tensor] | None = None,
+    axis: int | None = None, keepdims: bool | None = None,
 ) -> AminmaxResult:  # fmt: skip
     """Return `(min, max)`: the smallest and the largest element, of the whole tensor or along `dim`.
 
@@ -208,8 +210,8 @@ def aminmax(
 
 
 def var(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
-    correction: float | None = None, out: Tensor | None = None, axis: Any = None, keepdims: bool | None = None,
+    input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None, out: Tensor | None = None, axis: Dims = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the variance along `dim`: the sum of squared deviations from the mean, divided by n - correction.
 
@@ -240,8 +242,8 @@ def var(
 
 
 def std(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
-    correction: float | None = None, out: Tensor | None = None, axis: Any = None, keepdims: bool | None = None,
+    input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None, out: Tensor | None = None, axis: Dims = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the standard deviation along `dim`: the square root of `var`.
 
@@ -269,8 +271,8 @@ def std(
 
 
 def var_mean(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
-    correction: float | None = None, axis: Any = None, keepdims: bool | None = None,
+    input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None, axis: Dims = None, keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return variance and mean along `dim`; see `var`.
 
@@ -296,8 +298,8 @@ def var_mean(
 
 
 def std_mean(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
-    correction: float | None = None, axis: Any = None, keepdims: bool | None = None,
+    input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None, axis: Dims = None, keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return standard deviation and mean along `dim`; see `var`.
 
@@ -324,7 +326,7 @@ def std_mean(
 
 
 def _moments(
-    input: Tensor, dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None, where: str
+    input: Tensor, dim: Dims, unbiased: bool | None, keepdim: bool, correction: float | None, where: str
 ) -> tuple[Tensor, Tensor]:
     if isinstance(dim, bool):  # var(input, unbiased)
         dim, unbiased = None, dim
@@ -387,8 +389,9 @@ def _logsumexp(input: Tensor, dim: Any, keepdim: bool) -> Tensor:
 
 
 def norm(
-    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Tensor | None = None, dtype: Any = None
-) -> Tensor:
+    input: Tensor, p: float | str | None = "fro", dim: Dims = None, keepdim: bool = False, out: Tensor | None = None,
+    dtype: DTypeLike | None = None,
+) -> Tensor:  # fmt: skip
     """Return the p-norm along `dim`, after converting to `dtype`.
 
     Args:

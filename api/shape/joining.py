@@ -333,7 +333,7 @@ def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Ten
     return cat([views.reshape(t, (t.meta.numel, 1)) if t.meta.ndim < 2 else t for t in inputs], 1, out=out)
 
 
-def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
+def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -> tuple[Tensor, ...]:
     """Return coordinate grids: expanded views of vectors over the grid that they span.
 
     Args:
@@ -353,7 +353,8 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
         tensor([[1, 2],
                 [1, 2]])
     """
-    vectors = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
+    is_listed = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
+    vectors: list[Any] = list(tensors[0] if is_listed else tensors)
     if indexing not in (None, "ij", "xy"):
         raise ShapeError(f"meshgrid: indexing must be 'ij' or 'xy', not {indexing!r}")
     only_tensors("meshgrid", *vectors)

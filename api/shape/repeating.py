@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 from .._generated import ops
 from ..arguments.aliases import resolve_axis_alias
+from ..arguments.types import Sizes
 from ..runtime import dtypes, host_data, layout, views
 from ..runtime.device import meta
 from ..runtime.dispatch import call, empty
@@ -27,7 +28,7 @@ def _ints(args: tuple[Any, ...], where: str) -> tuple[int, ...]:
     return tuple(int(n.__index__()) for n in values)
 
 
-def repeat(self: Tensor, *sizes: Any, repeats: Sequence[int] | None = None) -> Tensor:
+def repeat(self: Tensor, *sizes: Sizes, repeats: Sequence[int] | None = None) -> Tensor:
     """Repeat the tensor `sizes[d]` times along each dimension `d`; additional sizes add leading dimensions.
 
     Args:
@@ -60,7 +61,7 @@ def repeat(self: Tensor, *sizes: Any, repeats: Sequence[int] | None = None) -> T
     return ops.contiguous_copy(output) if output.storage is self.storage else output
 
 
-def tile(input: Tensor, *dims: Any) -> Tensor:
+def tile(input: Tensor, *dims: Sizes) -> Tensor:
     """Repeat the tensor as `Tensor.repeat` does, with 1 for missing leading sizes.
 
     Args:
@@ -82,7 +83,7 @@ def tile(input: Tensor, *dims: Any) -> Tensor:
 
 def repeat_interleave(
     input: Tensor,
-    repeats: Any = None,
+    repeats: Tensor | SupportsIndex | Sequence[int] | None = None,
     dim: int | None = None,
     *,
     output_size: int | None = None,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any, SupportsIndex, overload
 
 from .._generated import ops
+from ..arguments.types import Dims, Sizes
 from ..runtime import layout, views
 from ..runtime.errors import IndexOutOfRange, ShapeError
 from ..runtime.tensor import Tensor
@@ -35,9 +36,6 @@ __all__ = [
     "unflatten",
     "view_as",
 ]
-
-
-Dims = int | Sequence[int] | None
 
 
 def reshape(input: Tensor, shape: Sequence[int]) -> Tensor:
@@ -189,7 +187,7 @@ def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
 moveaxis = movedim
 
 
-def flip(input: Tensor, *along: Any, dims: Any = None) -> Tensor:
+def flip(input: Tensor, *along: Sizes, dims: Dims = None) -> Tensor:
     """Return a copy with the elements along `dims` (ints, or one sequence) in reverse order.
 
     Args:
@@ -209,14 +207,14 @@ def flip(input: Tensor, *along: Any, dims: Any = None) -> Tensor:
                 [4, 3]])
     """
     only_tensors("flip", input)
-    along = along if dims is None else (dims,)
-    if len(along) == 1 and isinstance(along[0], (tuple, list)):
-        along = tuple(along[0])
+    requested: tuple[Any, ...] = along if dims is None else (dims,)
+    if len(requested) == 1 and isinstance(requested[0], (tuple, list)):
+        requested = tuple(requested[0])
     if not input.meta.ndim:  # a 0-d tensor; PyTorch accepts the dimensions 0 and -1
-        if any(d not in (0, -1) for d in along):
-            raise IndexOutOfRange(f"flip: dims {list(along)} of a tensor without dimensions")
-        along = ()
-    return ops.contiguous_copy(ops.flip_view(input, along))
+        if any(d not in (0, -1) for d in requested):
+            raise IndexOutOfRange(f"flip: dims {list(requested)} of a tensor without dimensions")
+        requested = ()
+    return ops.contiguous_copy(ops.flip_view(input, requested))
 
 
 def fliplr(input: Tensor) -> Tensor:
@@ -284,7 +282,7 @@ def adjoint(input: Tensor) -> Tensor:
     return input if not input.meta.ndim else ops.transpose(input, -2, -1)
 
 
-def _reshape_to_ndim(tensors: tuple[Any, ...], shape_of: Any, where: str) -> Any:
+def _reshape_to_ndim(tensors: tuple[Any, ...], shape_of: Any, where: str) -> Tensor | tuple[Tensor, ...]:
     is_sequence = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
     inputs = tuple(tensors[0]) if is_sequence else tensors
     only_tensors(where, *inputs)
@@ -401,7 +399,7 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
     return input.view_as(other)
 
 
-def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
+def broadcast_to(input: Tensor, *sizes: Sizes, size: Sequence[SupportsIndex] | None = None) -> Tensor:
     """Return a view expanded to `size` (ints, or one sequence).
 
     Args:

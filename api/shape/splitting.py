@@ -229,7 +229,7 @@ def tensor_split(
     arguments = [x for x in (indices_or_sections, indices, sections, tensor_indices_or_sections) if x is not None]
     if len(arguments) != 1:
         raise ArgumentError("tensor_split: give either a number of pieces or the positions to cut at")
-    split_spec: Any = arguments[0]
+    split_spec = arguments[0]
     axis_index, length = _dimension(input, dim, "tensor_split")
     if isinstance(split_spec, Tensor):
         if split_spec.meta.ndim > 1 or split_spec.meta.dtype.name != "int64":
@@ -248,7 +248,7 @@ def tensor_split(
     return _narrow_pieces(input, axis_index, [base + (i < remainder) for i in range(count)])
 
 
-def _split_at(input: Tensor, split_spec: Any, dim: int, min_ndim: int, name: str) -> Pieces:
+def _split_at(input: Tensor, split_spec: int | Sequence[int] | Tensor, dim: int, min_ndim: int, name: str) -> Pieces:
     only_tensors(name, input)
     if input.meta.ndim < min_ndim:
         raise ShapeError(f"{name}: takes {min_ndim} dimensions or more, not shape {list(input.meta.shape)}")
@@ -259,7 +259,7 @@ def _split_at(input: Tensor, split_spec: Any, dim: int, min_ndim: int, name: str
     return tensor_split(input, split_spec, dim)
 
 
-def hsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
+def hsplit(input: Tensor, indices_or_sections: int | Sequence[int] | Tensor) -> Pieces:
     """Split along dimension 1 (dimension 0 of a vector) with `tensor_split`.
 
     A number of pieces must divide the size.
@@ -278,7 +278,7 @@ def hsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
     return _split_at(input, indices_or_sections, 0 if input.meta.ndim == 1 else 1, 1, "hsplit")
 
 
-def vsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
+def vsplit(input: Tensor, indices_or_sections: int | Sequence[int] | Tensor) -> Pieces:
     """Split along dimension 0 with `tensor_split`; a number of pieces must divide the size.
 
     Args:
@@ -295,7 +295,7 @@ def vsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
     return _split_at(input, indices_or_sections, 0, 2, "vsplit")
 
 
-def dsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
+def dsplit(input: Tensor, indices_or_sections: int | Sequence[int] | Tensor) -> Pieces:
     """Split along dimension 2 with `tensor_split`; a number of pieces must divide the size.
 
     Args:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import builtins
 import copy
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, overload
 
 import numpy as np
 
 from .. import autograd
+from ..arguments.types import Index, MemoryFormat, NewTensorOptions, Operand, Sizes
 from ..indexing import subscripts
 from ..runtime import dtypes, host_data
 from ..runtime.autograd import inplace
 from ..runtime.context import current_stream
-from ..runtime.device import Device, meta
+from ..runtime.device import Device, DeviceLike, meta
 from ..runtime.device import device as to_device
 from ..runtime.dispatch import call, call_into, empty, is_recorded
-from ..runtime.dtypes import DType
+from ..runtime.dtypes import Array, DType, DTypeLike
 from ..runtime.errors import ArgumentError, DomainError, GradientError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -29,9 +30,13 @@ __all__ = ["Conversions"]
 
 
 if TYPE_CHECKING:
+    from ..execution.streams import Stream
     from ..runtime.tensor import Tensor as TensorBase
 else:
     TensorBase = object
+
+# A string in the first position names a device.
+_PositionalDType = DType | type[bool] | type[int] | type[float] | np.dtype[Any] | type[np.generic]
 
 
 class Conversions(TensorBase):
@@ -39,7 +44,7 @@ class Conversions(TensorBase):
 
     # Copies
 
-    def clone(self, *, memory_format: Any = None) -> Tensor:
+    def clone(self, *, memory_format: MemoryFormat | None = None) -> Tensor:
         """Return a copy; gradients flow back to this tensor.
 
         Args:
@@ -54,7 +59,7 @@ class Conversions(TensorBase):
         """
         return call(registry["copy"], (self,), (None,))
 
-    def copy_(self, source: Any, non_blocking: bool = False) -> Tensor:
+    def copy_(self, source: Operand, non_blocking: bool = False) -> Tensor:
         """Copy `source` into this tensor; it is broadcast and converted.
 
         Args:
@@ -74,19 +79,20 @@ class Conversions(TensorBase):
         """
         if not isinstance(source, Tensor):
             return call_into(registry["fill"], (self, source), (), (self,), in_place=True)
-        if source.meta.device is not self.meta.device:
-            source = _transfer(source, self.meta.device)
-        if source.meta.shape != self.meta.shape:
-            source = call(registry["expand"], (source,), (self.meta.shape,))
+        operand: Tensor = source
+        if operand.meta.device is not self.meta.device:
+            operand = _transfer(operand, self.meta.device)
+        if operand.meta.shape != self.meta.shape:
+            operand = call(registry["expand"], (operand,), (self.meta.shape,))
         if not self.meta.numel:
             return self
-        if source.storage is self.storage and source.start == self.start and source.meta is self.meta:
+        if operand.storage is self.storage and operand.start == self.start and operand.meta is self.meta:
             if is_recorded(self):
                 inplace.check(registry["copy"], self)
             return self
-        return call_into(registry["copy"], (source,), (None,), (self,), in_place=True)
+        return call_into(registry["copy"], (operand,), (None,), (self,), in_place=True)
 
-    def fill_(self, value: Any) -> Tensor:
+    def fill_(self, value: Operand) -> Tensor:
         """Set every element to a number or a 0-d tensor, whose gradient is the sum of this tensor's gradient.
 
         Args:
@@ -102,7 +108,7 @@ class Conversions(TensorBase):
             >>> wg.empty(2).fill_(3)
             tensor([3., 3.])
         """
-        if is_recorded(value):
+        if isinstance(value, Tensor) and is_recorded(value):
             if value.meta.ndim:
                 raise ShapeError(f"fill_: takes a number or a tensor without dimensions, not shape {list(value.shape)}")
             return self.copy_(value)
@@ -124,15 +130,25 @@ class Conversions(TensorBase):
         """
         return self.fill_(0)
 
+    @overload
     def to(
-        self,
-        *args: Any,
-        device: Any = None,
-        dtype: Any = None,
-        copy: bool = False,
-        non_blocking: bool = False,
-        memory_format: Any = None,
-    ) -> Tensor:
+        self, dtype: _PositionalDType, non_blocking: builtins.bool = False, copy: builtins.bool = False, *,
+        memory_format: MemoryFormat | None = None,
+    ) -> Tensor: ...  # fmt: skip
+    @overload
+    def to(
+        self, device: DeviceLike | None = None, dtype: DTypeLike | None = None, non_blocking: builtins.bool = False,
+        copy: builtins.bool = False, *, memory_format: MemoryFormat | None = None,
+    ) -> Tensor: ...  # fmt: skip
+    @overload
+    def to(
+        self, other: Tensor, /, non_blocking: builtins.bool = False, copy: builtins.bool = False, *,
+        memory_format: MemoryFormat | None = None,
+    ) -> Tensor: ...  # fmt: skip
+    def to(
+        self, *args: Any, device: DeviceLike | None = None, dtype: DTypeLike | None = None,
+        copy: builtins.bool = False, non_blocking: builtins.bool = False, memory_format: MemoryFormat | None = None,
+    ) -> Tensor:  # fmt: skip
         """Convert to another device, another dtype, or both.
 
         Args:
@@ -150,16 +166,18 @@ class Conversions(TensorBase):
             >>> wg.tensor([1, 2]).to(wg.float32)
             tensor([1., 2.])
         """
+        flags = [arg for arg in args if isinstance(arg, bool)]  # non_blocking, copy
         for arg in args:
             if isinstance(arg, Tensor):
                 device, dtype = arg.meta.device, arg.meta.dtype
-            elif isinstance(arg, DType) or arg in (float, int, bool):
-                dtype = arg
-            elif isinstance(arg, (Device, str)) or (isinstance(arg, int) and not isinstance(arg, bool)):
+            elif isinstance(arg, (Device, str, int)) and not isinstance(arg, bool) and device is None:
                 device = arg
+            elif arg is not None and not isinstance(arg, bool):
+                dtype = arg
+        copy = copy or flags[1:2] == [True]
         target_dtype = self.meta.dtype if dtype is None else dtypes.parse(dtype)
         target_device = self.meta.device if device is None else to_device(device)
-        result: Any = self
+        result = self
         if target_dtype is not self.meta.dtype:
             result = call(registry["copy"], (result,), (target_dtype,))
         if target_device is not self.meta.device:
@@ -169,8 +187,10 @@ class Conversions(TensorBase):
     @overload
     def type(self, dtype: None = None, non_blocking: builtins.bool = False) -> str: ...
     @overload
-    def type(self, dtype: Any, non_blocking: builtins.bool = False) -> Tensor: ...
-    def type(self, dtype: Any = None, non_blocking: builtins.bool = False) -> str | Tensor:
+    def type(self, dtype: DTypeLike | builtins.type[Any], non_blocking: builtins.bool = False) -> Tensor: ...
+    def type(
+        self, dtype: DTypeLike | builtins.type[Any] | None = None, non_blocking: builtins.bool = False
+    ) -> str | Tensor:
         """Return the legacy type name, such as `weftgrad.FloatTensor`; with `dtype`, convert to it.
 
         `dtype` is a dtype, a legacy class, or the name of one, which may begin with `torch.`.
@@ -221,7 +241,7 @@ class Conversions(TensorBase):
         """
         return self.to(device="cpu")
 
-    def cuda(self, device: Any = None) -> Tensor:
+    def cuda(self, device: DeviceLike | None = None) -> Tensor:
         """Copy to a CUDA device (default `cuda:0`).
 
         Args:
@@ -240,7 +260,7 @@ class Conversions(TensorBase):
         """
         return self.to(device=device if device is not None else "cuda:0")
 
-    def pin_memory(self, device: Any = None) -> Tensor:
+    def pin_memory(self, device: DeviceLike | None = None) -> Tensor:
         """Return a copy in page-locked host memory, which makes copies to a CUDA device fast and asynchronous.
 
         Args:
@@ -259,7 +279,7 @@ class Conversions(TensorBase):
         """
         return host_data.pin_memory(self, to_device("cuda:0" if device is None else device))
 
-    def is_pinned(self, device: Any = None) -> builtins.bool:
+    def is_pinned(self, device: DeviceLike | None = None) -> builtins.bool:
         """Return True if the memory is page-locked for a CUDA device.
 
         Args:
@@ -423,7 +443,7 @@ class Conversions(TensorBase):
         """
         return self.to(dtype=dtypes.bool_)
 
-    def numpy(self, *, force: builtins.bool = False) -> np.ndarray[Any, Any]:
+    def numpy(self, *, force: builtins.bool = False) -> Array:
         """Return a NumPy array that shares the memory.
 
         Args:
@@ -472,7 +492,7 @@ class Conversions(TensorBase):
             raise ShapeError(f"item: takes a tensor of one element; this one has shape {list(self.meta.shape)}")
         return host_data.number(self)
 
-    def new(self, *args: Any, device: Any = None) -> Tensor:
+    def new(self, *args: Any, device: DeviceLike | None = None) -> Tensor:
         """Call the legacy constructor with this tensor's dtype and device.
 
         The arguments are data, or the sizes of an uninitialised tensor.
@@ -495,7 +515,7 @@ class Conversions(TensorBase):
 
         return build(args, self.meta.dtype, self.meta.device if device is None else device)
 
-    def new_tensor(self, data: Any, **options: Any) -> Tensor:
+    def new_tensor(self, data: Any, **options: Unpack[NewTensorOptions]) -> Tensor:
         """Create a tensor from `data` with this tensor's dtype and device.
 
         Args:
@@ -513,7 +533,7 @@ class Conversions(TensorBase):
 
         return tensor(data, **_options_like(self, options))
 
-    def new_zeros(self, *size: Any, **options: Any) -> Tensor:
+    def new_zeros(self, *size: Sizes, **options: Unpack[NewTensorOptions]) -> Tensor:
         """Create zeros with this tensor's dtype and device.
 
         Args:
@@ -531,7 +551,7 @@ class Conversions(TensorBase):
 
         return zeros(*size, **_options_like(self, options))
 
-    def new_ones(self, *size: Any, **options: Any) -> Tensor:
+    def new_ones(self, *size: Sizes, **options: Unpack[NewTensorOptions]) -> Tensor:
         """Create ones with this tensor's dtype and device.
 
         Args:
@@ -549,7 +569,9 @@ class Conversions(TensorBase):
 
         return ones(*size, **_options_like(self, options))
 
-    def new_full(self, size: Sequence[Any], fill_value: Any, **options: Any) -> Tensor:
+    def new_full(
+        self, size: Sequence[SupportsIndex], fill_value: Operand, **options: Unpack[NewTensorOptions]
+    ) -> Tensor:
         """Create a tensor filled with `fill_value`, with this tensor's dtype and device.
 
         Args:
@@ -568,7 +590,7 @@ class Conversions(TensorBase):
 
         return full(size, fill_value, **_options_like(self, options))
 
-    def new_empty(self, *size: Any, **options: Any) -> Tensor:
+    def new_empty(self, *size: Sizes, **options: Unpack[NewTensorOptions]) -> Tensor:
         """Create an uninitialised tensor with this tensor's dtype and device.
 
         Args:
@@ -631,14 +653,14 @@ class Conversions(TensorBase):
             raise ArgumentError("only integer tensors of one element can be used as an index")
         return builtins.int(self.item())
 
-    def __contains__(self, item: Any) -> builtins.bool:
+    def __contains__(self, item: Operand) -> builtins.bool:
         if not isinstance(item, (Tensor, int, float, np.generic)):
             raise DomainError(f"in: a tensor has numbers in it, and can be asked for tensors of them; not {item!r}")
         return builtins.bool((self == item).any())
 
     __array_priority__ = 1000  # NumPy then leaves mixed operators to Tensor
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         array = host_data.to_numpy(self)
         return array if dtype is None else array.astype(dtype)
 
@@ -674,10 +696,10 @@ class Conversions(TensorBase):
         reduced = _unpickle, (type(self), array, self.meta.dtype, str(self.meta.device), self.needs)
         return (*reduced, self.__dict__) if self.__dict__ else reduced  # and the attributes that the user has set
 
-    def __getitem__(self, item: Any) -> Tensor:
+    def __getitem__(self, item: Index) -> Tensor:
         return subscripts.get(self, item)
 
-    def __setitem__(self, item: Any, value: Any) -> None:
+    def __setitem__(self, item: Index, value: Operand | Array | list[Any] | tuple[Any, ...] | range) -> None:
         subscripts.set(self, item, value)
 
     def __delitem__(self, item: Any) -> None:
@@ -686,7 +708,7 @@ class Conversions(TensorBase):
     def __hash__(self) -> builtins.int:
         return builtins.id(self)
 
-    def record_stream(self, stream: Any) -> None:
+    def record_stream(self, stream: Stream) -> None:
         """Keep the memory from being reused until the work now queued on `stream` is done.
 
         Args:
@@ -701,12 +723,12 @@ class Conversions(TensorBase):
             self.storage.block.pool.record_stream(self.storage.block, stream.record_event())
 
 
-def _options_like(tensor: Tensor, options: dict[str, Any]) -> dict[str, Any]:
+def _options_like(tensor: Tensor, options: NewTensorOptions) -> dict[str, Any]:
     """Return the options of a function that creates tensors, with the dtype and device of `tensor` as defaults."""
-    return {"dtype": tensor.meta.dtype, "device": tensor.meta.device} | options
+    return {"dtype": tensor.meta.dtype, "device": tensor.meta.device, **options}
 
 
-def _transfer(source: Any, target: Device) -> Any:
+def _transfer(source: Tensor, target: Device) -> Tensor:
     """Copy `source` to another device; gradients are copied back."""
     if is_recorded(source):
         return _Transfer.apply(source, target)
@@ -727,7 +749,7 @@ class _Transfer(autograd.Function):
     """Autograd function of a copy between devices."""
 
     @staticmethod
-    def forward(ctx: Any, source: Any, target: Any) -> Any:
+    def forward(ctx: Any, source: Any, target: Any) -> Tensor:
         ctx.source_device = source.meta.device
         return _transfer(source.detach(), target)
 
@@ -736,17 +758,17 @@ class _Transfer(autograd.Function):
         return grad.to(device=ctx.source_device), None
 
 
-def _as_type(tensor_type: type, tensor: Any, needs: bool) -> Any:
+def _as_type(tensor_type: type, tensor: Tensor, needs: bool) -> Tensor:
     """Return `tensor` as an instance of `tensor_type`, Tensor or a subclass."""
     if tensor_type is Tensor:
         tensor.needs = needs
         return tensor
-    instance: Any = tensor_type.__new__(tensor_type)  # type: ignore[call-overload]
+    instance = tensor_type.__new__(tensor_type)  # type: ignore[call-overload]
     Tensor.__init__(instance, tensor.storage, tensor.meta, tensor.start, needs)
     return instance
 
 
-def _unpickle(tensor_type: type, array: np.ndarray[Any, Any], dtype: DType, device_name: str, needs: bool) -> Any:
+def _unpickle(tensor_type: type, array: Array, dtype: DType, device_name: str, needs: bool) -> Tensor:
     output = empty(meta(dtype, array.shape, None, to_device(device_name)))
     if output.meta.numel:
         output.meta.device.driver.write(

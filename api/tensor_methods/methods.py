@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from .. import autograd
 from ..arguments.aliases import resolve_axis_alias
+from ..arguments.types import Layout, MemoryFormat, Sizes
 from ..runtime import views
 from ..runtime.autograd.inplace import Retained
 from ..runtime.autograd.node import Node
@@ -176,7 +177,7 @@ class _Methods(TensorBase):
         """Bytes of one element."""
         return int(self.meta.dtype.itemsize)
 
-    def is_contiguous(self, memory_format: Any = None) -> bool:
+    def is_contiguous(self, memory_format: MemoryFormat | None = None) -> bool:
         """Return True if the memory is row-major without gaps, or channels-last if `memory_format` says so.
 
         Args:
@@ -253,7 +254,7 @@ class _Methods(TensorBase):
         return False
 
     @property
-    def layout(self) -> str:
+    def layout(self) -> Layout:
         """`weftgrad.strided`: every tensor is dense."""
         return "strided"
 
@@ -302,6 +303,10 @@ class _Methods(TensorBase):
             raise ShapeError(f"t: takes at most 2 dimensions, the tensor has {self.meta.ndim}; use .transpose()")
         return call(registry["permute"], (self,), ((1, 0)[2 - self.meta.ndim :],))
 
+    @overload
+    def view(self, dtype: DType, /) -> Tensor: ...
+    @overload
+    def view(self, *shape: Sizes) -> Tensor: ...
     def view(self, *shape: Any) -> Tensor:
         """Return a view in another shape, or with the bits read as another dtype.
 
@@ -340,7 +345,7 @@ class _Methods(TensorBase):
         """
         return call(registry["view"], (self,), (other.meta.shape,))
 
-    def sum_to_size(self, *size: Any) -> Tensor:
+    def sum_to_size(self, *size: Sizes) -> Tensor:
         """Sum over the dimensions along which `size` broadcasts to this shape.
 
         Args:
@@ -364,7 +369,7 @@ class _Methods(TensorBase):
             raise ShapeError(f"sum_to_size: {list(target_shape)} does not broadcast to {list(self.meta.shape)}")
         return sum_to(self, target_shape)
 
-    def reshape(self, *shape: Any) -> Tensor:
+    def reshape(self, *shape: Sizes) -> Tensor:
         """Return the elements in another shape: a view where strides allow it, else a copy.
 
         Args:
@@ -444,7 +449,7 @@ class _Methods(TensorBase):
         split_sizes = infer_shape(tuple(sizes), shape[axis], "unflatten")
         return call(registry["view"], (self,), ((*shape[:axis], *split_sizes, *shape[axis + 1 :]),))
 
-    def permute(self, *dims: Any) -> Tensor:
+    def permute(self, *dims: Sizes) -> Tensor:
         """Return a view with the dimensions in another order.
 
         Args:
@@ -459,7 +464,7 @@ class _Methods(TensorBase):
         """
         return call(registry["permute"], (self,), (_sizes(dims),))
 
-    def expand(self, *sizes: Any) -> Tensor:
+    def expand(self, *sizes: Sizes) -> Tensor:
         """Return a view with dimensions of size 1 expanded; -1 keeps a size.
 
         Args:
@@ -525,7 +530,7 @@ class _Methods(TensorBase):
             )
         return call(registry["as_strided"], (self,), (tuple(size), tuple(stride), offset - current_offset))
 
-    def contiguous(self, memory_format: Any = None) -> Tensor:
+    def contiguous(self, memory_format: MemoryFormat | None = None) -> Tensor:
         """Return the tensor itself if it is contiguous, else a contiguous copy.
 
         Args:
@@ -671,7 +676,7 @@ class _Methods(TensorBase):
             tensor([2., 4.])
         """
         if inputs is not None:
-            leaves: list[Any] = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+            leaves = [inputs] if isinstance(inputs, Tensor) else list(inputs)
             gradients = autograd.grad(self, leaves, gradient, retain_graph, create_graph, allow_unused=True)
             for leaf, grad in zip(leaves, gradients, strict=True):
                 if grad is not None:

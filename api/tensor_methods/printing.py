@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime import dtypes, host_data
+from ..runtime.dtypes import Array
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 
@@ -57,7 +58,7 @@ def set_printoptions(
     _options.update({k: v for k, v in updates.items() if v is not None}, sci_mode=sci_mode)
 
 
-def _visible_elements(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _visible_elements(array: Array) -> Array:
     """Return the elements that will be printed: of a summarised array, those at the ends."""
     if array.size > _options["threshold"]:
         ends = _options["edgeitems"]
@@ -67,7 +68,7 @@ def _visible_elements(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array
 
 
-def _float_formatter(values: np.ndarray[Any, Any]) -> Callable[[Any], str]:
+def _float_formatter(values: Array) -> Callable[[Any], str]:
     """Return the formatter of floats: `1.` for integral values, else with digits, or exponents for a wide range.
 
     All numbers get the width of the widest finite one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import SupportsIndex, overload
 
 __all__ = ["Size"]
 
@@ -38,6 +38,9 @@ class Size(tuple[int, ...]):
     def __repr__(self) -> str:
         return f"weftgrad.Size({list(self)})"
 
-    def __getitem__(self, item: Any) -> Any:
-        sizes = super().__getitem__(item)
-        return Size(sizes) if isinstance(item, slice) else sizes
+    @overload
+    def __getitem__(self, item: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, item: slice) -> Size: ...
+    def __getitem__(self, item: SupportsIndex | slice) -> int | Size:
+        return Size(super().__getitem__(item)) if isinstance(item, slice) else super().__getitem__(item)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import autograd
 from ..random import default_generator
@@ -24,6 +24,8 @@ from ..runtime.modes import Mode
 from ..runtime.tensor import Tensor
 
 __all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_early_stop"]
+
+_Result = TypeVar("_Result")
 
 
 class CheckpointError(GradientError):
@@ -69,7 +71,7 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
 
 def checkpoint(
-    function: Callable[..., Any],
+    function: Callable[..., _Result],
     *args: Any,
     use_reentrant: bool | None = None,
     context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn,
@@ -78,7 +80,7 @@ def checkpoint(
     early_stop: bool = True,
     preserve_rng_state: bool = True,
     **kwargs: Any,
-) -> Any:
+) -> _Result:
     """Call `function(*args, **kwargs)`, save only the arguments for backward, and run it again there.
 
     Args:

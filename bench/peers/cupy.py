@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.dtypes import Array
 from ..clocks import DeviceClock
 from ..sites import CACHES, OurSite, Site
 from .numpy import NumpySite
@@ -70,7 +71,7 @@ class CupySite(NumpySite):
     def tensor(self, array: Any, grad: bool = False, dtype: str = "") -> Any:
         return self.library.asarray(super().tensor(array, grad, dtype))  # copies to the device
 
-    def host(self, tensor: Any) -> Any:
+    def host(self, tensor: Any) -> Array:
         return super().host(self.library.asnumpy(tensor))
 
 

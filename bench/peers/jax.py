@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.dtypes import Array
 from ..clocks import Clock, WallClock
 from ..measure import PAUSE
 from ..sites import NotOffered, OurSite, Site
@@ -20,7 +21,6 @@ from .tables import Names
 __all__ = ["JaxSite", "site"]
 
 _MAX_PENDING = 8  # calls in flight; the next call first waits for the oldest
-Array = np.ndarray[Any, Any]
 
 
 class JaxSite(Site):

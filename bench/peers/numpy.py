@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.dtypes import Array
 from ..sites import NotOffered, OurSite, Site, is_gpu
 
 __all__ = ["NumpySite", "site"]
-
-Array = np.ndarray[Any, Any]
 
 
 class NumpySite(Site):

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.dtypes import Array
 from ..clocks import Clock, WallClock
 from ..measure import PAUSE
 from ..sites import OurSite, Site
 from .tables import Names
 
 __all__ = ["TinygradSite", "site"]
-
-Array = np.ndarray[Any, Any]
 
 
 class TinygradSite(Site):

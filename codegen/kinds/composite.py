@@ -9,17 +9,21 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..fields import Fields, Unread
 from ..model import Op, SpecError
 from ..signature import check_name
 from . import Derived, OutputRow, Rendered
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 __all__ = ["FIELDS", "REQUIRED", "UNREAD", "called_ops", "check", "derive", "python_body", "render"]
 
 FIELDS: Fields = {
-    "out": ((str,), "an expression over other ops"), "let": ((dict,), "named intermediate values"),
+    "out": ((str,), "an expression over other ops"),
+    "let": ((dict,), "named intermediate values"),
 }
 REQUIRED = ("out",)
 UNREAD: Unread = {
@@ -136,7 +140,7 @@ def called_ops(op: Op) -> set[str]:
     return {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
 
 
-def render(op: Op, environment: Any) -> Rendered:
+def render(op: Op, environment: Environment) -> Rendered:
     """Return a record with the function's body and no kernel."""
     return Rendered((OutputRow(),), {}, {"body": tuple(python_body(op))})
 

@@ -20,7 +20,7 @@ grad: none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import triton
 from ..expr import (
@@ -41,6 +41,9 @@ from ..model import Op, Param, SpecError
 from ..signature import c_names
 from . import Derived, OutputRow, Rendered, Source, named_result, seed_name
 from .pointwise import math_functions, operand_table, parse_field
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["FIELDS", "REQUIRED", "check", "derive", "epilogue", "factors", "letters", "render", "terms"]
 
@@ -146,7 +149,7 @@ def check(op: Op) -> None:
         _acc_gradient_factor(op, expr)
 
 
-def render(op: Op, environment: Any) -> Rendered:
+def render(op: Op, environment: Environment) -> Rendered:
     """Render the kernels. They depend only on the epilogue; the runtime's planner gets the equation in `detail`."""
     first, second, result = terms(op)
     output = next(iter(op.outputs))

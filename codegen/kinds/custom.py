@@ -10,13 +10,16 @@ The template is rendered with `op`, the op's name. Its kernels follow the same c
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .. import triton
 from ..fields import OUT, Fields, Unread
 from ..model import Op, SpecError
 from ..signature import check_name
 from . import Derived, OutputRow, Rendered, Source
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["FIELDS", "REQUIRED", "UNREAD", "check", "derive", "render"]
 
@@ -46,7 +49,7 @@ def check(op: Op) -> None:
         )
 
 
-def render(op: Op, environment: Any) -> Rendered:
+def render(op: Op, environment: Environment) -> Rendered:
     """Return the kernel source with the op's name filled in."""
     source_texts = op.fields.get("sources")
     if source_texts is not None:

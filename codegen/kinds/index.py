@@ -12,12 +12,15 @@ offsets. `bag_sums` sums the rows that `take` would read, for each bag.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .. import triton
 from ..fields import Fields, Unread
 from ..model import Op, SpecError
 from . import Derived, OutputRow, Rendered, Source
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["DEFAULT_DTYPES", "FIELDS", "PATTERNS", "REQUIRED", "UNREAD", "check", "derive", "render"]
 
@@ -42,7 +45,9 @@ PATTERNS: dict[str, tuple[tuple[tuple[str, str], ...], tuple[str, ...], str]] = 
     "spread_taken": ((("source", "value"), ("index", "index")), ("shape", "dim", "count"), "add"),
     "bags": ((("offsets", "index"),), ("total",), "bags"),
     "bag_sums": (
-        (("input", "value"), ("index", "index"), ("offsets", "index")), ("bags", "skipped", "mean"), "bag_sums",
+        (("input", "value"), ("index", "index"), ("offsets", "index")),
+        ("bags", "skipped", "mean"),
+        "bag_sums",
     ),
     "mask_counts": ((("input", "mask"),), (), "count"),
     "mask_positions": ((("input", "mask"), ("offsets", "index")), ("total",), "list"),
@@ -67,7 +72,7 @@ def check(op: Op) -> None:
         raise SpecError(f"the pattern {pattern!r} needs the parameter {missing[0]!r}", field="op")
 
 
-def render(op: Op, environment: Any) -> Rendered:
+def render(op: Op, environment: Environment) -> Rendered:
     """Render the kernels of the pattern."""
     pattern = op.fields["index"]
     _, _, action = PATTERNS[pattern]

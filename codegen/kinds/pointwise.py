@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import triton
 from ..expr import (
@@ -30,6 +30,9 @@ from ..fields import OUT, TOGETHER, Fields
 from ..model import Op, Param, SpecError
 from ..signature import c_names
 from . import Derived, OutputRow, Rendered, Source, named_result, seed_name
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["FIELDS", "REQUIRED", "check", "derive", "expressions", "operand_table", "render", "triton_source"]
 
@@ -162,7 +165,7 @@ def product_operands(op: Op) -> tuple[int, ...]:
     return tuple(names.index(operand_name) for operand_name in product_names)
 
 
-def render(op: Op, environment: Any) -> Rendered:
+def render(op: Op, environment: Environment) -> Rendered:
     """Kernels of all schedules, in both dialects."""
     exprs = {k: canonical(e) for k, e in expressions(op).items()}
     kernel_names = c_names([*(p.name for p in op.operands), *exprs])
@@ -196,7 +199,7 @@ def render(op: Op, environment: Any) -> Rendered:
 
 
 def triton_source(
-    op: Op, exprs: Mapping[str, Expr], operands: Sequence[Param], environment: Any, *, random: bool = False,
+    op: Op, exprs: Mapping[str, Expr], operands: Sequence[Param], environment: Environment, *, random: bool = False,
     seeded: bool = False,
 ) -> Source:  # fmt: skip
     """Render the Triton kernels that compute `exprs` from `operands`.

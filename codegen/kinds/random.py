@@ -15,7 +15,7 @@ device has it, in float64 for floats. Results are then converted.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..expr import Expr, ExprError, Operand, canonical, emit_opencl, free_names, gradient, name, to_text
 from ..expr.nodes import topological
@@ -24,6 +24,9 @@ from ..model import Op, SpecError
 from ..signature import c_names
 from . import Derived, OutputRow, Rendered, Source, seed_name
 from .pointwise import parse_field, title, triton_source
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["DEFAULT_DTYPES", "FIELDS", "REQUIRED", "UNREAD", "check", "derive", "render"]
 
@@ -76,7 +79,7 @@ def check(op: Op) -> None:
         raise SpecError("bits and uniform or normal do not mix in one op", file=op.file, line=op.line, field="out")
 
 
-def render(op: Op, environment: Any) -> Rendered:
+def render(op: Op, environment: Environment) -> Rendered:
     """Render the kernels of a pointwise op, with the element's index as an additional argument."""
     exprs = {k: canonical(e) for k, e in _parse_expressions(op).items()}
     operands = [p for p in op.operands if p.role != "seed"]

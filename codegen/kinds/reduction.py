@@ -23,7 +23,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import triton
 from ..expr import (
@@ -48,6 +48,9 @@ from ..model import Op, SpecError
 from ..signature import check_name
 from . import Derived, OutputRow, Rendered, Source, named_result, seed_name
 from .pointwise import math_functions, operand_table, parse_field
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = [
     "COUNT",
@@ -230,7 +233,7 @@ def check(op: Op) -> None:
         _spec_gradients(op, reduction)
 
 
-def render(op: Op, environment: Any) -> Rendered:
+def render(op: Op, environment: Environment) -> Rendered:
     """Render the kernels of all schedules."""
     reduction = parse_reduction(op)
     states = {"first": 0, "second": 1}
@@ -348,7 +351,9 @@ def _identity_text(identity: Expr | str) -> str:
     return identity if isinstance(identity, str) else to_text(identity)
 
 
-def triton_source(op: Op, reduction: Reduction, environment: Any, template: str, **template_values: Any) -> Source:
+def triton_source(
+    op: Op, reduction: Reduction, environment: Environment, template: str, **template_values: Any
+) -> Source:
     """Render the Triton kernels from a template that combines states.
 
     Args:

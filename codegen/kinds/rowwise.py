@@ -19,7 +19,7 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..expr import (
     MAX_PRODUCT_DERIVATIVES,
@@ -53,6 +53,9 @@ from .pointwise import math_functions, operand_table
 from .row_dialects import ACROSS, SPREAD
 from .row_text import shared_parts, short_name
 from .rowwise_triton import triton_source
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["DEFAULT_DTYPES", "FIELDS", "REQUIRED", "Result", "check", "derive", "render", "results", "variant"]
 
@@ -261,7 +264,7 @@ class Sweep:
     folds: tuple[tuple[str, str], ...] = ()
 
 
-def render(op: Op, environment: Any) -> Rendered:
+def render(op: Op, environment: Environment) -> Rendered:
     """Render the kernels of all schedules."""
     canonical_results = {k: Result(canonical(r.expr), r.scope) for k, r in results(op).items()}
     program = row_stages({k: r.expr for k, r in canonical_results.items()})
@@ -350,7 +353,9 @@ class _OpenCLRenderer:
             *((let.name, let.expr.type) for s in self.program.stages for let in s.lets),
         ]
 
-    def render(self, environment: Any, cached: str | None, uncached: Mapping[str, Expr]) -> tuple[str, tuple[str, ...]]:
+    def render(
+        self, environment: Environment, cached: str | None, uncached: Mapping[str, Expr]
+    ) -> tuple[str, tuple[str, ...]]:
         stages = []
         for number, stage in enumerate(self.program.stages):
             exprs = {f"y{i}": r.argument for i, r in enumerate(stage.reductions)}

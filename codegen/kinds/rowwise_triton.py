@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .. import triton
 from ..expr import Block, Expr, RowProgram, emit_triton, free_names
@@ -11,11 +11,14 @@ from ..model import Op
 from . import Source
 from .pointwise import math_functions
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 __all__ = ["triton_source"]
 
 
 def triton_source(
-    op: Op, title: str, scopes: Mapping[str, tuple[str, str]], program: RowProgram, environment: Any
+    op: Op, title: str, scopes: Mapping[str, tuple[str, str]], program: RowProgram, environment: Environment
 ) -> Source:
     """Render the kernels of both schedules.
 
@@ -53,7 +56,7 @@ class _TritonRenderer:
         self.definitions.append((function_name, [self.kernel_names.get(n, n) for n in names], block, list(exprs)))
         return f"{function_name}({', '.join([*(self.locals[n] for n in names), 'C'])})"
 
-    def source(self, title: str, scopes: Mapping[str, tuple[str, str]], environment: Any) -> Source:
+    def source(self, title: str, scopes: Mapping[str, tuple[str, str]], environment: Environment) -> Source:
         stages = []
         for number, stage in enumerate(self.program.stages):
             sweep = self.function(f"sweep{number}", {r.name: r.argument for r in stage.reductions})

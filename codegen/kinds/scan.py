@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..expr import Block, Expr, canonical, emit_opencl, free_names, size, to_text
 from ..fields import Fields
@@ -22,6 +22,9 @@ from ..model import Op, SpecError
 from . import Derived, OutputRow, Rendered, Source
 from .pointwise import math_functions
 from .reduction import Reduction, opencl_identity, parse_reduction, triton_source
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["FIELDS", "REQUIRED", "check", "derive", "parse_scan", "render"]
 
@@ -70,7 +73,7 @@ def check(op: Op) -> None:
         raise _error(op, "grad", "a scan's gradient is not given by a formula", "grad: none, or nothing")
 
 
-def render(op: Op, environment: Any) -> Rendered:
+def render(op: Op, environment: Environment) -> Rendered:
     """Render the kernels of all schedules."""
     reduction = parse_scan(op)
     combine_names = {n: f"{s}.{f}" for f in reduction.map for s, n in zip(_STATES, reduction.operands(f), strict=True)}
@@ -125,7 +128,7 @@ def _is_running_sum(op: Op, reduction: Reduction) -> bool:
     return is_sum and is_identity_map and any(p.name == "reverse" for p in op.statics)
 
 
-def _triton(op: Op, reduction: Reduction, environment: Any) -> Source:
+def _triton(op: Op, reduction: Reduction, environment: Environment) -> Source:
     return triton_source(
         op, reduction, environment, "scan.py.j2", title=_title(op, reduction), indexed=reduction.indexed
     )

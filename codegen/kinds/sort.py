@@ -9,12 +9,15 @@ their order, ascending or descending (the sort is stable). Gradients are scatter
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .. import triton
 from ..fields import Fields, Unread
 from ..model import Op, SpecError
 from . import Derived, OutputRow, Rendered, Source
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["DEFAULT_DTYPES", "FIELDS", "PATTERNS", "REQUIRED", "UNREAD", "check", "derive", "render"]
 
@@ -50,7 +53,7 @@ def check(op: Op) -> None:
         raise SpecError(f"the pattern {pattern!r} needs the parameter {missing[0]!r}", field="op")
 
 
-def render(op: Op, environment: Any) -> Rendered:
+def render(op: Op, environment: Environment) -> Rendered:
     """Render the kernels of the pattern. `order` and `top` share theirs."""
     pattern = op.fields["sort"]
     action = "search" if pattern in ("search", "bins") else "order"

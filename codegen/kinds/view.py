@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..fields import Fields, Unread
 from ..model import Op, SpecError
 from . import Derived, OutputRow, Rendered
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["DEFAULT_DTYPES", "FIELDS", "REQUIRED", "UNREAD", "VIEWS", "check", "derive", "render"]
 
@@ -35,7 +38,7 @@ def check(op: Op) -> None:
         )
 
 
-def render(op: Op, environment: Any) -> Rendered:
+def render(op: Op, environment: Environment) -> Rendered:
     """Return a record without kernels."""
     return Rendered((OutputRow(result="like:input"),), {}, {"view": op.fields["view"]})
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import triton
 from ..expr import Operand, canonical, emit_opencl, emit_triton, free_names, to_text
@@ -31,6 +31,9 @@ from ..signature import check_name
 from . import Derived, OutputRow, Rendered, Source
 from .pointwise import math_functions
 from .reduction import LIMITS, Reduction, opencl_identity, parse_reduction
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["FIELDS", "REQUIRED", "UNREAD", "WALKS", "check", "derive", "render"]
 
@@ -93,7 +96,7 @@ def check(op: Op) -> None:
         check_name(str(op.fields["gradient"]), "the gradient")
 
 
-def render(op: Op, environment: Any) -> Rendered:
+def render(op: Op, environment: Environment) -> Rendered:
     """Render the kernels of all schedules."""
     reduction, walk, first_fields = _parse_window(op)
     states = {"first": 0, "second": 1}
@@ -153,8 +156,9 @@ def _is_plain_sum(reduction: Reduction) -> bool:
 
 
 def _triton(
-    op: Op, reduction: Reduction, first_fields: frozenset[str], environment: Any, template_values: Mapping[str, Any]
-) -> Source:
+    op: Op, reduction: Reduction, first_fields: frozenset[str], environment: Environment,
+    template_values: Mapping[str, Any],
+) -> Source:  # fmt: skip
     """Render the Triton kernel."""
     pairs = [reduction.operands(f) for f in reduction.map]
     inputs = [(p.name, p.type) for p in op.operands]

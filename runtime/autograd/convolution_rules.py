@@ -65,7 +65,7 @@ def _padding_for_output(
 def _forward(first: str, second: str) -> Callable[..., Tensor]:
     """Return a gradient rule that calls `convolution(first, second)`; the arguments are names of saved tensors."""
 
-    def gradient(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    def gradient(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
         stride, padding, dilation, groups = _geometry_statics(node)
         input_size, kernel_size, output_size = (
             values[first].meta.shape[2:],
@@ -81,7 +81,7 @@ def _forward(first: str, second: str) -> Callable[..., Tensor]:
 def _input(first: str, second: str) -> Callable[..., Tensor]:
     """Return a gradient rule that calls `convolution_input(first, second)`."""
 
-    def gradient(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    def gradient(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
         statics = (_spatial_size(node, position), *_geometry_statics(node))
         return call(registry["convolution_input"], (values[first], values[second]), statics)
 
@@ -91,14 +91,14 @@ def _input(first: str, second: str) -> Callable[..., Tensor]:
 def _weight(first: str, second: str) -> Callable[..., Tensor]:
     """Return a gradient rule that calls `convolution_weight(first, second)`."""
 
-    def gradient(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    def gradient(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
         statics = (_spatial_size(node, position), *_geometry_statics(node))
         return call(registry["convolution_weight"], (values[first], values[second]), statics)
 
     return gradient
 
 
-def _bias(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _bias(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     grad = values["grad"]
     return call(registry["sum"], (grad,), ((0, *range(2, grad.meta.ndim)), False, None))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 from ..dispatch import call
 from ..records import Operand, OpRecord, Output, Rule, registry
@@ -39,12 +38,12 @@ def _terms(node: Node) -> tuple[str, str, str]:
     return left, right, output
 
 
-def _input(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _input(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     first, second, result = _terms(node)
     return call(contraction(f"{result},{second}->{first}"), (values["grad"], values["other"]))
 
 
-def _other(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _other(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     first, second, result = _terms(node)
     return call(contraction(f"{first},{result}->{second}"), (values["input"], values["grad"]))
 

@@ -62,7 +62,7 @@ def _shape_of(node: Node, position: int) -> tuple[int, ...]:
     return node.recipe.metas[position].shape  # type: ignore[union-attr]
 
 
-def _scatter_to_read(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _scatter_to_read(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     """Gradient of gather and take: add to the elements that were read."""
     is_flattened = node.recipe.record.detail["index"] == "take"
     index = values["index"]
@@ -80,7 +80,7 @@ def _scatter_to_read(node: Node, values: Mapping[str, Any], position: int) -> Te
     return call(registry["spread"], (grad, index), (shape, _static(node, "dim")))
 
 
-def _scatter_to_bag_rows(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _scatter_to_bag_rows(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     """Gradient of sums or means over bags: add each bag's gradient to the rows of the bag, divided for a mean."""
     index, offsets, grad = values["index"], values["offsets"], values["grad"]
     bag = call(registry["bag_of"], (offsets,), (index.meta.numel,))
@@ -96,7 +96,7 @@ def _scatter_to_bag_rows(node: Node, values: Mapping[str, Any], position: int) -
     return call(registry["spread_at"], (rows, index), (_shape_of(node, 0), 0, 1))
 
 
-def _gather_written(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _gather_written(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     """Return the gradient of the elements that were written."""
     return _gather_at(node, values["grad"], values["index"])
 
@@ -108,11 +108,11 @@ def _gather_at(node: Node, tensor: Tensor, index: Tensor) -> Tensor:
     return call(registry["gather"], (tensor, index), (_static(node, "dim"),))
 
 
-def _pass_through(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _pass_through(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     return values["grad"]
 
 
-def _zero_overwritten(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _zero_overwritten(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     """Return the gradient with 0 for the elements that were overwritten."""
     grad = values["grad"]
     scalar_zero = empty(meta(grad.meta.dtype, (1,) * len(_shape_of(node, 2)), None, grad.meta.device))
@@ -121,7 +121,7 @@ def _zero_overwritten(node: Node, values: Mapping[str, Any], position: int) -> T
     return call(node.recipe.record, (grad, values["index"], zeros), node.statics)
 
 
-def _gather_surviving_writes(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _gather_surviving_writes(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     """Gradient of the source of a scatter: the gradient of its element, or 0 if a later write replaced it.
 
     Each write stores its number; the writes that read their own number back have survived.
@@ -168,7 +168,7 @@ def _scatter_with(node: Node, operation: str, tensor: Tensor, index: Tensor, sou
     return call(record, (tensor, index, source), node.statics)
 
 
-def _multiply_by_product(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _multiply_by_product(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     """Gradient of a product's input: times the product of the sources of the element."""
     grad = values["grad"]
     ones = call(registry["full_like_as"], (grad, 1.0), (None,))
@@ -176,7 +176,7 @@ def _multiply_by_product(node: Node, values: Mapping[str, Any], position: int) -
     return call(registry["mul"], (grad, factors))
 
 
-def _multiply_by_other_factors(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _multiply_by_other_factors(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     """Gradient of a product's source: times the product of all other factors of the element.
 
     That is the product of the other nonzero factors, times a factor for the other zeros: 1 if there are none; that zero
@@ -228,7 +228,7 @@ def _equal_shares(node: Node, values: dict[str, Any]) -> tuple[Tensor, Tensor, T
     return shares
 
 
-def _share_of_input(node: Node, values: dict[str, Any], position: int) -> Tensor:
+def _share_of_input(node: Node, values: dict[str, Tensor], position: int) -> Tensor:
     shares, input_attains, _ = _equal_shares(node, values)
     return call(registry["where"], (input_attains, shares, 0.0))
 

@@ -69,7 +69,7 @@ def refresh(view: Tensor) -> None:
     _move_retained_hook(view, old_node)
 
 
-def _as_strided_args(base: Tensor, view: Tensor) -> tuple[Any, ...]:
+def _as_strided_args(base: Tensor, view: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """Return the arguments of `as_strided` that turn `base` into `view`."""
     return (view.meta.shape, view.meta.strides, (view.start - base.start) // view.meta.dtype.itemsize)
 

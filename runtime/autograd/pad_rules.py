@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ..device import Meta
 from ..dispatch import call
@@ -25,7 +24,7 @@ def _layout(node: Node, position: int) -> Meta:
     return layout
 
 
-def _transposed_op(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _transposed_op(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     front, after, mode = node.statics
     if mode == "constant":
         negated_padding = (tuple(-n for n in front), tuple(-n for n in after), mode)
@@ -33,7 +32,7 @@ def _transposed_op(node: Node, values: Mapping[str, Any], position: int) -> Tens
     return call(registry["pad_fold"], (values["grad"],), (_layout(node, 0).shape, front, mode))
 
 
-def _pad_again(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _pad_again(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     size, front, mode = node.statics
     padded_shape = _layout(node, 0).shape
     back = tuple(w - n - b for w, n, b in zip(padded_shape, size, front, strict=True))

@@ -11,7 +11,7 @@ f(d) with other factors, over the elements k or over the rows j, have gradients 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, overload
 
 from ..dispatch import call
 from ..records import OpRecord, Rule, registry
@@ -39,6 +39,10 @@ def _operands_of(node: Node, values: Mapping[str, Any]) -> tuple[dict[str, Any],
     return {**defaults, **values}, float(values["exponent"]), bool(_static(node, "signed"))
 
 
+@overload
+def _transpose(matrix: Tensor) -> Tensor: ...
+@overload
+def _transpose(matrix: None) -> None: ...
 def _transpose(matrix: Tensor | None) -> Tensor | None:
     """Transpose a batch of matrices."""
     return None if matrix is None else contiguous(call(registry["transpose"], (matrix,), (1, 2)))
@@ -114,7 +118,7 @@ def _dots_left(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
 
 def _dots_right(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
     v, e, signed = _operands_of(node, values)
-    sums = _pair_sums(_transpose(v["grad"]), v["x2"], v["x1"], v["left"], _transpose(v["distance"]), e, signed)  # type: ignore[arg-type]
+    sums = _pair_sums(_transpose(v["grad"]), v["x2"], v["x1"], v["left"], _transpose(v["distance"]), e, signed)
     return _scale(sums, None, _sign_when_swapped(signed))
 
 
@@ -129,7 +133,7 @@ def _dots_x2(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
     v, e, signed = _operands_of(node, values)
     if e == 0 or v["distance"] is not None:
         return _zeros(v["x2"])
-    sums = _pair_sums(_transpose(v["grad"]), v["x2"], v["x1"], v["left"], None, e - 1, not signed)  # type: ignore[arg-type]
+    sums = _pair_sums(_transpose(v["grad"]), v["x2"], v["x1"], v["left"], None, e - 1, not signed)
     return _scale(sums, v["right"], -e * _sign_when_swapped(not signed))
 
 
@@ -144,7 +148,7 @@ def _sums_weight(node: Node, values: Mapping[str, Any], position: int) -> Tensor
 
 def _sums_right(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
     v, e, signed = _operands_of(node, values)
-    sums = _pair_sums(_transpose(v["weight"]), v["x2"], v["x1"], v["grad"], _transpose(v["distance"]), e, signed)  # type: ignore[arg-type]
+    sums = _pair_sums(_transpose(v["weight"]), v["x2"], v["x1"], v["grad"], _transpose(v["distance"]), e, signed)
     return _scale(sums, None, _sign_when_swapped(signed))
 
 
@@ -159,7 +163,7 @@ def _sums_x2(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
     v, e, signed = _operands_of(node, values)
     if e == 0 or v["distance"] is not None:
         return _zeros(v["x2"])
-    sums = _pair_sums(_transpose(v["weight"]), v["x2"], v["x1"], v["grad"], None, e - 1, not signed)  # type: ignore[arg-type]
+    sums = _pair_sums(_transpose(v["weight"]), v["x2"], v["x1"], v["grad"], None, e - 1, not signed)
     return _scale(sums, v["right"], -e * _sign_when_swapped(not signed))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
 
 from ..derive import derive_rules
 from ..records import OpRecord, Rule, registry
@@ -39,5 +38,5 @@ def gradient_rules(record: OpRecord) -> Mapping[str, Rule]:
 
 def _rule_function(module: str, name: str = "rules") -> Callable[[OpRecord], Mapping[str, Rule]]:
     """Return a function of a module beside this one, which is imported when an op first needs it."""
-    function: Any = getattr(import_module(f".{module}", __package__), name)
+    function = getattr(import_module(f".{module}", __package__), name)
     return function

@@ -41,7 +41,7 @@ def _static(node: Node, name: str) -> Any:
     return node.statics[node.recipe.record.statics.index(name)]
 
 
-def _scan(node: Node, name: str, operands: tuple[Any, ...], *, opposite: bool = False) -> Tensor:
+def _scan(node: Node, name: str, operands: tuple[Tensor, ...], *, opposite: bool = False) -> Tensor:
     """Run the scan `name` along the node's dimension, in its direction or in the opposite one."""
     reverse = "reverse" in node.recipe.record.statics and bool(_static(node, "reverse"))
     record, static_values = registry[name], {"dim": _static(node, "dim"), "reverse": reverse != opposite}
@@ -85,13 +85,13 @@ def _to_result_dtype(node: Node, tensor: Tensor) -> Tensor:
     return tensor if tensor.meta.dtype is result_dtype else call(registry["copy"], (tensor,), (result_dtype,))
 
 
-def _sum(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _sum(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     record = node.recipe.record
     static_values = {"dim": _static(node, "dim"), "reverse": not _static(node, "reverse")}
     return call(record, (values["grad"],), tuple(static_values.get(s) for s in record.statics))
 
 
-def _product(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _product(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     factors = _shift(node, _to_result_dtype(node, values["input"]), -1, 0.0)
     later_sums = _scan(node, "recurrence", (factors, values["grad"]), opposite=True)
     return _op("mul", _shift(node, values["out"], 1, 1.0), later_sums)
@@ -114,7 +114,7 @@ def _extreme(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
     return call(registry["spread"], (values["grad_values"], values["indices"]), statics)
 
 
-def _logarithm(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _logarithm(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     out = values["out"]
     later_sums = _scan(node, "discounted_sum", (values["grad"], out), opposite=True)
     return _op("mul", later_sums, _op("exp", _op("sub", values["input"], out)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ..dispatch import call
 from ..records import OpRecord, Rule
@@ -18,5 +17,5 @@ def rules(record: OpRecord) -> Mapping[str, Rule]:
     return {"input": Rule(function=_same_triangle)}
 
 
-def _same_triangle(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _same_triangle(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     return call(node.recipe.record, (values["grad"],), node.statics)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ..device import Meta, meta
 from ..dispatch import call, call_into, empty
@@ -23,7 +22,7 @@ def view_rules(record: OpRecord) -> Mapping[str, Rule]:
     return {"input": Rule(function=_gradient, operands=())}
 
 
-def _gradient(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _gradient(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     layout = node.recipe.metas[0]
     assert isinstance(layout, Meta)
     name = str(node.recipe.record.detail["view"])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import Any
 
 from ..device import Meta
 from ..dispatch import call
@@ -33,7 +32,7 @@ def window_rules(record: OpRecord) -> Mapping[str, Rule]:
     return {operand: Rule(function=_transposed_op, operands=(seed_name(record, 0), *reads))}
 
 
-def _transposed_op(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _transposed_op(node: Node, values: Mapping[str, Tensor | None], position: int) -> Tensor:
     """Run the op that the record's `gradient` names, for the operand's size."""
     record = node.recipe.record
     target = registry[str(record.detail["gradient"])]
@@ -59,7 +58,7 @@ def _transposed_op(node: Node, values: Mapping[str, Any], position: int) -> Tens
     return call(target, operands, tuple(static_values[n] for n in target.statics))
 
 
-def _gather_at_maxima(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _gather_at_maxima(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     """Gather the gradient at each window's largest element."""
     grad, indices = values[seed_name(node.recipe.record, 0)], values["indices"]
     rank = len(node.statics[node.recipe.record.statics.index("size")])

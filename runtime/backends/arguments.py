@@ -77,7 +77,7 @@ def bind(kernel: Any, step: Step) -> Callable[[list[Any], Sequence[Any]], None]:
     return run
 
 
-def fit(step: Step, scalars: Sequence[Any]) -> list[Any]:
+def fit(step: Step, scalars: Sequence[Any]) -> list[int]:
     """Convert the call's numbers to their types: floats overflow to infinity, integers must not overflow.
 
     Raises:

@@ -15,9 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from weakref import WeakSet
 
-import numpy as np
-
 from ..device import Device
+from ..dtypes import Array
 from ..errors import CaptureError, NotSupported, UnknownDevice
 from ..pool import Budget
 from ..storage import Storage
@@ -127,7 +126,7 @@ class CudaDriver:
         block = pool.allocate(nbytes)
         return Storage(self.device, nbytes, block, pool, block.segment.handle, block.offset)
 
-    def adopt(self, array: np.ndarray[Any, Any]) -> Storage:
+    def adopt(self, array: Array) -> Storage:
         """Return a storage with a copy of `array`'s bytes in device memory."""
         storage = self.allocate(array.nbytes, self.default_stream)
         self.write(storage, 0, array, self.default_stream)
@@ -137,17 +136,15 @@ class CudaDriver:
         """Keep foreign memory alive until work that may use it is done. Called when its storage is deleted."""
         self._retired.append((owner, buffer))
 
-    def write(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: CudaStream) -> None:
+    def write(self, storage: Storage, offset: int, array: Array, stream: CudaStream) -> None:
         """Queue a copy from the host. `array` may be changed after the return, unless it is in pinned memory."""
         cuda_memory.write(self, storage, offset, array, stream)
 
-    def read(
-        self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: CudaStream, wait: bool = True
-    ) -> Any:
+    def read(self, storage: Storage, offset: int, array: Array, stream: CudaStream, wait: bool = True) -> Any:
         """Copy to the host. Without `wait`, a copy into pinned memory is queued, and its event is returned."""
         return cuda_memory.read(self, storage, offset, array, stream, wait)
 
-    def read_later(self, tensors: Sequence[Any], stream: CudaStream) -> tuple[list[np.ndarray[Any, Any]], CudaEvent]:
+    def read_later(self, tensors: Sequence[Any], stream: CudaStream) -> tuple[list[Array], CudaEvent]:
         """Queue copies of 0-d tensors to the host. Return the arrays, and the event after which they are filled."""
         arrays = [self.pinned_array(t.meta.nbytes).view(t.meta.dtype.numpy).reshape(()) for t in tensors]
         for tensor, array in zip(tensors, arrays, strict=True):
@@ -158,10 +155,10 @@ class CudaDriver:
         """Copy a contiguous tensor from another CUDA device into `target`, in the order of both streams."""
         cuda_memory.copy_across(source.storage, source.start, target, source.meta.nbytes, source_stream, stream)
 
-    def host_view(self, storage: Storage) -> np.ndarray[Any, Any] | None:
+    def host_view(self, storage: Storage) -> Array | None:
         return None
 
-    def pinned_array(self, nbytes: int) -> np.ndarray[Any, Any]:
+    def pinned_array(self, nbytes: int) -> Array:
         """Return an array of `nbytes` bytes in page-locked host memory."""
         return self.pinned.array(nbytes)
 

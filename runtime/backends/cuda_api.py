@@ -11,9 +11,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import CaptureError, DeviceError, DriverNotFound, ForkError, LaunchError
+
+if TYPE_CHECKING:
+    from .cuda import CudaDriver
 
 __all__ = [
     "DeviceInfo",
@@ -186,7 +189,7 @@ def driver_error(name: str, code: Any, last_kernel: str = "") -> Exception:
     return DeviceError(f"{name} failed: {description}")
 
 
-def activate(driver: Any) -> None:
+def activate(driver: CudaDriver) -> None:
     """Make a driver's context current on this thread."""
     check_fork()
     call_driver("cuCtxSetCurrent", driver.context)

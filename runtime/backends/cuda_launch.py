@@ -23,6 +23,7 @@ from .protocol import Step
 
 if TYPE_CHECKING:
     from .cuda import CudaDriver
+    from .cuda_streams import CudaStream
 
 __all__ = ["Kernel", "Scratch", "bind", "load"]
 
@@ -173,12 +174,14 @@ def bind(driver: CudaDriver, step: Step) -> Callable[[list[Any], Sequence[Any], 
         namespace["aligned" if aligned else "unaligned"] = launch_info
         return launch_info
 
-    def allocate_scratch(nbytes: int, stream: Any) -> Storage:
+    def allocate_scratch(nbytes: int, stream: CudaStream) -> Storage:
         scratch = driver.allocate(nbytes * programs, stream)
         struct.pack_into("=Q", block.memory, block.scratch, scratch.buffer + scratch.start)
         return scratch
 
-    def retry_launch(code: Any, function: Any, threads: int, shared: int, stream: Any, tensors: list[Any]) -> None:
+    def retry_launch(
+        code: Any, function: Any, threads: int, shared: int, stream: CudaStream, tensors: list[Any]
+    ) -> None:
         """Retry a failed launch if only another context was current; otherwise raise the error."""
         if code in cuda_api.WRONG_CONTEXT:
             cuda_api.activate(driver)
@@ -241,7 +244,7 @@ def bind(driver: CudaDriver, step: Step) -> Callable[[list[Any], Sequence[Any], 
     return namespace["run"]
 
 
-def fit(step: Step, scalars: Sequence[Any]) -> list[Any]:
+def fit(step: Step, scalars: Sequence[Any]) -> list[int]:
     """Return the call's integers wrapped to 64 bits, then its numbers. Raise `ArgumentError` if one does not fit."""
     code = {"float": "f", "double": "d", **_NARROW}.get(step.instance.element, "q")
     numbers = [int(scalars[i]) & 0xFFFFFFFFFFFFFFFF for i in step.integers]

@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right, insort
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
+from ..dtypes import Array
 from ..errors import CaptureError, OutOfMemoryError
 from ..memory_stats import default_limit
 from ..pool import Block, Budget, Pool
 from ..storage import Storage
 from . import cuda_api
 from .cuda_api import call_driver
+
+if TYPE_CHECKING:
+    from .cuda import CudaDriver
+    from .cuda_streams import CudaStream
 
 __all__ = ["DeviceMemory", "GraphPool", "PinnedMemory", "copy_across", "read", "write"]
 
@@ -31,7 +36,7 @@ _PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE: pinned for every context
 class DeviceMemory:
     """Allocate the segments of device memory pools with `cuMemAlloc`. A segment's handle is its address."""
 
-    def __init__(self, driver: Any):
+    def __init__(self, driver: CudaDriver):
         self._driver = driver
         self._deferred_frees: list[int] = []
 
@@ -77,7 +82,7 @@ class GraphPool(Pool):
 class _HostSource:
     """Allocate the segments of a pinned host memory pool with `cuMemHostAlloc`."""
 
-    def __init__(self, driver: Any):
+    def __init__(self, driver: CudaDriver):
         self._driver = driver
 
     def allocate(self, nbytes: int) -> int:
@@ -107,7 +112,7 @@ class PinnedBlock:
         pointer = (self.address, False)
         self.__array_interface__ = {"shape": (self.nbytes,), "typestr": "|u1", "data": pointer, "version": 3}
 
-    def record_use(self, stream: Any) -> Any:
+    def record_use(self, stream: CudaStream) -> Any:
         """Delay the reuse of the memory until the work queued on `stream` so far is done.
 
         Returns:
@@ -127,14 +132,14 @@ class PinnedBlock:
 class PinnedMemory:
     """Page-locked host memory, which a GPU accesses by DMA at full speed."""
 
-    def __init__(self, driver: Any):
+    def __init__(self, driver: CudaDriver):
         self.budget = Budget(default_limit(None))
         self.pool = Pool(_HostSource(driver), self.budget, None, f"the host, pinned for {driver.device}")
         self._lock = threading.RLock()
         self._blocks: WeakValueDictionary[int, PinnedBlock] = WeakValueDictionary()
         self._starts: list[int] = []
 
-    def array(self, nbytes: int) -> np.ndarray[Any, Any]:
+    def array(self, nbytes: int) -> Array:
         """Return a uint8 array of `nbytes` in pinned memory. Deleting the array and all its views frees the memory."""
         pinned_block = PinnedBlock(self.pool.allocate(nbytes))
         with self._lock:
@@ -145,7 +150,7 @@ class PinnedMemory:
             self._blocks[pinned_block.address] = pinned_block
         return np.asarray(pinned_block)
 
-    def find_block(self, array: np.ndarray[Any, Any]) -> PinnedBlock | None:
+    def find_block(self, array: Array) -> PinnedBlock | None:
         """Return the pinned block that contains the memory of `array`, or None."""
         if not self._starts:
             return None
@@ -155,12 +160,12 @@ class PinnedMemory:
             block = self._blocks.get(self._starts[index]) if index >= 0 else None
         return block if block is not None and address + array.nbytes <= block.address + block.nbytes else None
 
-    def staging(self, nbytes: int) -> tuple[Block, np.ndarray[Any, Any]]:
+    def staging(self, nbytes: int) -> tuple[Block, Array]:
         """Return a pinned block for one copy, and a uint8 array over it. Free the block with `free_after`."""
         block = self.pool.allocate(nbytes)
         return block, _bytes_at(block.segment.handle + block.offset, nbytes)
 
-    def free_after(self, block: Block, stream: Any) -> None:
+    def free_after(self, block: Block, stream: CudaStream) -> None:
         """Free a block. It is not reused before the work queued on `stream` so far is done."""
         self.pool.record_stream(block, stream.record_event())
         self.pool.free(block)
@@ -171,19 +176,19 @@ class _Bytes:
         self.__array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}
 
 
-def _bytes_at(address: int, nbytes: int) -> np.ndarray[Any, Any]:
+def _bytes_at(address: int, nbytes: int) -> Array:
     return np.asarray(_Bytes(address, nbytes))
 
 
-def _address(array: np.ndarray[Any, Any]) -> int:
+def _address(array: Array) -> int:
     return array.__array_interface__["data"][0]
 
 
-def _flat(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _flat(array: Array) -> Array:
     return array.reshape(-1).view(np.uint8)
 
 
-def write(driver: Any, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: Any) -> None:
+def write(driver: CudaDriver, storage: Storage, offset: int, array: Array, stream: CudaStream) -> None:
     """Queue a copy of the contiguous host `array` to byte `offset` of `storage`."""
     nbytes = array.nbytes
     if not nbytes:
@@ -221,9 +226,7 @@ def write(driver: Any, storage: Storage, offset: int, array: np.ndarray[Any, Any
         stream.synchronize()
 
 
-def read(
-    driver: Any, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: Any, wait: bool = True
-) -> Any:
+def read(driver: CudaDriver, storage: Storage, offset: int, array: Array, stream: CudaStream, wait: bool = True) -> Any:
     """Copy from byte `offset` of `storage` into the contiguous host `array`.
 
     Args:
@@ -271,7 +274,9 @@ def read(
     return None
 
 
-def copy_across(source: Storage, start: int, target: Storage, nbytes: int, source_stream: Any, stream: Any) -> None:
+def copy_across(
+    source: Storage, start: int, target: Storage, nbytes: int, source_stream: CudaStream, stream: CudaStream
+) -> None:
     """Queue a copy between two CUDA devices.
 
     The copy runs on `stream`, after all work queued on `source_stream` so far. Work that is queued on `source_stream`

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..device import open_drivers
 from ..launches import Launch, now
 from . import cuda_api, cuda_launch
 from .cuda_streams import CudaEvent, CudaStream, Graph
+
+if TYPE_CHECKING:
+    from .cuda import CudaDriver
 
 __all__ = ["CudaTracer"]
 
@@ -58,7 +61,7 @@ class CudaTracer:
         with self._lock:
             self._resolve()
 
-    def watch(self, driver: Any) -> None:
+    def watch(self, driver: CudaDriver) -> None:
         """Record a driver's launches from now on."""
         launch = driver.launch = cuda_api.library().cuLaunchKernel
         if not driver.captures:
@@ -78,7 +81,7 @@ class CudaTracer:
 
         driver.launch = traced_launch
 
-    def _trace_call(self, name: str, driver: Any, stream: CudaStream, queue: Callable[[], Any]) -> Any:
+    def _trace_call(self, name: str, driver: CudaDriver, stream: CudaStream, queue: Callable[[], Any]) -> Any:
         if driver not in self._bases:
             return queue()
         start_event, end_event = CudaEvent(driver, True), CudaEvent(driver, True)
@@ -98,7 +101,7 @@ class CudaTracer:
     def _drivers(self) -> list[Any]:
         return [d for d in open_drivers() if str(d.device).startswith("cuda")]
 
-    def _stream(self, driver: Any, handle: Any) -> CudaStream | None:
+    def _stream(self, driver: CudaDriver, handle: Any) -> CudaStream | None:
         entry = self._streams.get(id(handle))
         if entry is None or entry[0] is not handle:
             for stream in list(driver.streams):
@@ -106,7 +109,7 @@ class CudaTracer:
             entry = self._streams.get(id(handle))
         return entry[1] if entry is not None else None
 
-    def _name(self, driver: Any, function: Any) -> str:
+    def _name(self, driver: CudaDriver, function: Any) -> str:
         entry = self._names.get(id(function))
         if entry is None or entry[0] is not function:
             for kernel in list(driver._kernels.values()):

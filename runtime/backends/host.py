@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..device import Device
+from ..dtypes import Array
 from ..memory_stats import default_limit
 from ..pool import Budget
 from ..storage import Storage
@@ -44,7 +45,7 @@ class HostSegment:
         if nbytes >= _MIN_HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
             with suppress(OSError):  # a system without huge pages
                 mapping.madvise(mmap.MADV_HUGEPAGE)
-        self.array: np.ndarray[Any, Any] | None = np.frombuffer(mapping, np.uint8)
+        self.array: Array | None = np.frombuffer(mapping, np.uint8)
         self.buffer: int = self.array.ctypes.data
 
 
@@ -87,12 +88,12 @@ class HostDriver:
         block = pool.allocate(nbytes)
         return Storage(self.device, nbytes, block, pool, block.segment.handle.buffer, block.offset)
 
-    def adopt(self, array: np.ndarray[Any, Any]) -> Storage:
+    def adopt(self, array: Array) -> Storage:
         """Return a storage over the bytes of a NumPy array, without copying; the array stays the owner."""
-        flat = np.ndarray((array.nbytes,), np.uint8, array)
+        flat: Array = np.ndarray((array.nbytes,), np.uint8, array)
         return Storage(self.device, array.nbytes, None, None, flat.ctypes.data, 0, flat)
 
-    def host_view(self, storage: Storage) -> np.ndarray[Any, Any]:
+    def host_view(self, storage: Storage) -> Array:
         """Return the storage's bytes as an array, without copying. The caller has to wait for pending work first."""
         if storage.block is None:
             return storage.owner[storage.start :] if storage.start else storage.owner
@@ -103,10 +104,10 @@ class HostDriver:
         """Return the address of the buffer in which the storage begins at offset `start`."""
         return storage.buffer or 0
 
-    def write(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: Any) -> None:
+    def write(self, storage: Storage, offset: int, array: Array, stream: Any) -> None:
         self.synchronize()
         self.host_view(storage)[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
 
-    def read(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: Any) -> None:
+    def read(self, storage: Storage, offset: int, array: Array, stream: Any) -> None:
         self.synchronize()
         array.reshape(-1).view(np.uint8)[:] = self.host_view(storage)[offset : offset + array.nbytes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 __all__ = ["NamedTable"]
 
@@ -38,7 +38,7 @@ class NamedTable(Generic[Item]):
             raise ValueError(f"a {self._noun} named {item.name!r} exists already; choose another name")
         return item
 
-    def find(self, name: Any) -> Item:
+    def find(self, name: str) -> Item:
         """Return the item of a name.
 
         Raises:

@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import native
 from ..device import Device
+from ..dtypes import Array
 from ..errors import LaunchError, UnknownDevice
 from ..memory_stats import default_limit
 from ..pool import Budget, Pool
@@ -209,7 +210,7 @@ class OpenCLDriver:
         block = pool.allocate(nbytes)
         return Storage(self.device, nbytes, block, pool, block.segment.handle, block.offset)
 
-    def adopt(self, array: np.ndarray[Any, Any]) -> Storage:
+    def adopt(self, array: Array) -> Storage:
         """Return a storage with a copy of `array`'s bytes in device memory."""
         storage = self.allocate(array.nbytes, self.default_stream)
         self.write(storage, 0, array, self.default_stream)
@@ -219,17 +220,17 @@ class OpenCLDriver:
         """Keep foreign memory alive until work that may use it is done. Called when its storage is deleted."""
         self._retired.append((owner, buffer))
 
-    def write(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: OpenCLStream) -> None:
+    def write(self, storage: Storage, offset: int, array: Array, stream: OpenCLStream) -> None:
         check_fork()
         cl.enqueue_copy(stream.queue, storage.buffer, array, dst_offset=storage.start + offset, is_blocking=True)
 
-    def write_later(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: OpenCLStream) -> Any:
+    def write_later(self, storage: Storage, offset: int, array: Array, stream: OpenCLStream) -> Any:
         """Queue a write without waiting, and return the event after which `array` may change."""
         check_fork()
         target, start = storage.buffer, storage.start + offset
         return cl.enqueue_copy(stream.queue, target, array, dst_offset=start, is_blocking=False)
 
-    def read(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: OpenCLStream) -> None:
+    def read(self, storage: Storage, offset: int, array: Array, stream: OpenCLStream) -> None:
         check_fork()
         cl.enqueue_copy(stream.queue, array, storage.buffer, src_offset=storage.start + offset, is_blocking=True)
 
@@ -242,7 +243,7 @@ class OpenCLDriver:
             cl.enqueue_copy(stream.queue, array, buffer, src_offset=start, is_blocking=False)
         return arrays, stream.record_event()
 
-    def host_view(self, storage: Storage) -> np.ndarray[Any, Any] | None:
+    def host_view(self, storage: Storage) -> Array | None:
         return None
 
     def new_stream(self) -> OpenCLStream:

@@ -21,9 +21,7 @@ pocl.private_cache()
 try:
     import pyopencl as cl
 except ImportError as error:  # pragma: no cover - exercised in a subprocess without it
-    raise DriverNotFound(
-        f"OpenCL needs pyopencl, which does not import ({error}): pip install pyopencl"
-    ) from error
+    raise DriverNotFound(f"OpenCL needs pyopencl, which does not import ({error}): pip install pyopencl") from error
 
 __all__ = ["DeviceInfo", "capabilities_of", "check_fork", "cl", "devices", "identity_of"]
 
@@ -111,7 +109,8 @@ def capabilities_of(info: DeviceInfo) -> Capabilities:
         local_memory=handle.local_mem_size,
         builtins=not is_pocl,
         memory=handle.global_mem_size,
-        stream=processor.stream_threshold(), stream_rows=processor.stream_rows_threshold(),
+        stream=processor.stream_threshold(),
+        stream_rows=processor.stream_rows_threshold(),
         ahead=info.is_gpu or not processor.is_amd(),
         registers=registers,
     )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..device import open_drivers
 from ..launches import Launch, now
 from . import opencl
+
+if TYPE_CHECKING:
+    from .opencl import OpenCLDriver
 
 __all__ = ["OpenCLTracer", "common_midpoint"]
 
@@ -116,7 +119,7 @@ class OpenCLTracer:
                 self._streams_by_queue[stream.queue] = driver, number
         return self._streams_by_queue.get(queue, (None, 0))
 
-    def _sample_clock(self, driver: Any) -> None:
+    def _sample_clock(self, driver: OpenCLDriver) -> None:
         self._clocks.setdefault(driver, _Clock()).sample(driver.context, driver.handle)
 
     def _resolve(self) -> None:
@@ -131,10 +134,10 @@ class OpenCLTracer:
         self._pending = unfinished
 
 
-def _streams(driver: Any) -> list[Any]:
+def _streams(driver: OpenCLDriver) -> list[Any]:
     return [pool.stream for pool in list(driver.budget.pools) if hasattr(pool.stream, "renew")]
 
 
-def _renew(driver: Any) -> None:
+def _renew(driver: OpenCLDriver) -> None:
     for stream in _streams(driver):
         stream.renew()

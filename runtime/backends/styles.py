@@ -13,10 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..errors import NotSupported
 from .named import NamedTable
+
+if TYPE_CHECKING:
+    from .protocol import Capabilities, Driver
 
 __all__ = ["CPU", "GPU", "TRITON", "ByStyle", "Style", "register_style", "style_named"]
 
@@ -49,7 +52,7 @@ class Style:
     has_blocks: bool = False
     fallback: str = ""
 
-    def block_size(self, capabilities: Any) -> int:
+    def block_size(self, capabilities: Capabilities) -> int:
         """Return the elements per program of an elementwise kernel; 0 if the style has no blocks."""
         return capabilities.block if self.has_blocks else 0
 
@@ -57,12 +60,12 @@ class Style:
 _CPU_CLASSES = {"clang": "clang", "Portable": "pocl", "Intel": "intel_cpu"}  # by the beginning of a driver's identity
 
 
-def _cpu_class(driver: Any) -> str:
+def _cpu_class(driver: Driver) -> str:
     identity = getattr(driver, "identity", "")
     return next((name for prefix, name in _CPU_CLASSES.items() if identity.startswith(prefix)), "fallback")
 
 
-def _triton_class(driver: Any) -> str:
+def _triton_class(driver: Driver) -> str:
     sm = driver.capabilities.sm
     return "sm_90" if sm >= 90 else "sm_80" if sm >= 80 else "fallback"
 

@@ -8,6 +8,7 @@ shortest example, `triangle.py` a typical one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..backends.protocol import Capabilities, Slot, Step
 from ..device import Device, Meta
@@ -55,7 +56,7 @@ class Request:
             )
         return text
 
-    def static(self, name: str) -> object:
+    def static(self, name: str) -> Any:
         """Return the value of the static argument `name`."""
         return self.statics[self.record.statics.index(name)]
 

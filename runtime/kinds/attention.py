@@ -220,7 +220,13 @@ class Builder:
         functions = ("exp2", "log2", "uniform") if self.has_dropout else ("exp2", "log2")
         # The name is that of the kind, not of the op: the ops share kernel source.
         instance = Instance(
-            "attention", text.source, f"attention_{entry}", self.element.compute, lanes, slots, define_strings,
+            "attention",
+            text.source,
+            f"attention_{entry}",
+            self.element.compute,
+            lanes,
+            slots,
+            define_strings,
             functions,
         )
         takes_numbers = self.kind != "delta"

@@ -475,8 +475,14 @@ class _Builder:
         defines: tuple[tuple[str, str], ...] = (("MR", str(schedule.mr)), ("NV", str(schedule.nv)))
         if schedule.name == "gemm":
             converts = c.dtype.storage != self.element.storage
-            flags = {"KC": schedule.kc, "PACK": schedule.pack, "TB": b_along_k, "CONVERTS": converts,
-                     "AROWS": schedule.block, "LAID": schedule.packed_ahead}
+            flags = {
+                "KC": schedule.kc,
+                "PACK": schedule.pack,
+                "TB": b_along_k,
+                "CONVERTS": converts,
+                "AROWS": schedule.block,
+                "LAID": schedule.packed_ahead,
+            }
             if schedule.block:
                 flags |= {"PANELS": schedule.panels, "TA": gemm.k[1] != 1}
             else:

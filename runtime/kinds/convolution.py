@@ -26,7 +26,6 @@ from .elementwise import compute_dtype
 __all__ = ["LAUNCHES", "plan"]
 
 
-
 def plan(request: Request) -> Planned:
     """Plan one convolution or gradient.
 

@@ -49,7 +49,7 @@ def _plan_opencl(request: Request, log_probs: Meta, states: int, results: tuple[
     """Plan the launches in OpenCL; see `triton.ctc.plan` for the arguments."""
     times, samples, classes = log_probs.shape
     sizes = (times, samples, classes, states, request.static("blank"), *log_probs.strides)
-    geometry = pack_longs(sizes)  # type: ignore[arg-type]
+    geometry = pack_longs(sizes)
     caps = request.capabilities
     group = caps.group_size(64)
     value, integer = Slot(log_probs.dtype.name), Slot("int64", "index")

@@ -221,9 +221,7 @@ def _write(
             (indexed_dims[0], indexed_dims[1][0]),
             (index_sizes, index_strides[0], index_strides[1]),
         )
-        return [
-            launch(request, element, slots, sizes, strides, position_dims, index_dims, access.total, buffers)
-        ]
+        return [launch(request, element, slots, sizes, strides, position_dims, index_dims, access.total, buffers)]
     has_row_index = strides[0][-1] == 0
     lanes = lanes_of(request, element)
     vector = (
@@ -344,7 +342,7 @@ def _zeros_layout(request: Request) -> Meta:
     """Return the layout of a new result: the source's dtype, the shape from the static argument `shape`."""
     source = request.operands[0]
     assert isinstance(source, Meta)
-    return meta(source.dtype, tuple(request.static("shape")), None, request.device)  # type: ignore[arg-type]
+    return meta(source.dtype, tuple(request.static("shape")), None, request.device)
 
 
 def _spread(request: Request) -> Planned:

@@ -47,7 +47,7 @@ def along_dim(request: Request, layout: Meta, index: Meta) -> Access:
     Raises:
         ShapeError: if the index has another rank, or is longer than the tensor in a dimension other than `dim`.
     """
-    dim = normalize_dim(request.static("dim"), layout.ndim, request.where())  # type: ignore[arg-type]
+    dim = normalize_dim(request.static("dim"), layout.ndim, request.where())
     shape = index.shape
     if index.ndim != layout.ndim or any(
         n > m for d, (n, m) in enumerate(zip(shape, layout.shape, strict=True)) if d != dim

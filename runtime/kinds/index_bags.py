@@ -113,9 +113,5 @@ def _opencl_bag_sums_step(
     return step(request, "rows", element, lanes, slots, defines, geometry, (bag_items, items), (1, 1), work)
 
 
-BAG_INDICES = ByStyle(
-    "bags", cpu=_opencl_bag_index_step, gpu=_opencl_bag_index_step, triton=triton.bag_index_step
-)
-BAG_SUMS = ByStyle(
-    "sums of bags", cpu=_opencl_bag_sums_step, gpu=_opencl_bag_sums_step, triton=triton.bag_sums_step
-)
+BAG_INDICES = ByStyle("bags", cpu=_opencl_bag_index_step, gpu=_opencl_bag_index_step, triton=triton.bag_index_step)
+BAG_SUMS = ByStyle("sums of bags", cpu=_opencl_bag_sums_step, gpu=_opencl_bag_sums_step, triton=triton.bag_sums_step)

@@ -62,7 +62,7 @@ def plan_mask_positions(request: Request) -> Planned:
     assert isinstance(offsets, Meta)
     if offsets.numel != chunks + 1 or not offsets.contiguous or offsets.dtype is not dtypes.int64:
         raise ShapeError(f"{request.where()}: offsets must be the result of mask_counts for this mask")
-    out = meta(dtypes.int64, (request.static("total"),), None, request.device)  # type: ignore[arg-type]
+    out = meta(dtypes.int64, (request.static("total"),), None, request.device)
     if not out.numel:
         return Planned((out,))
     slots = (slot(layout, "mask"), slot(offsets, "index"), slot(out, "index"))
@@ -82,7 +82,5 @@ def _opencl_list_step(request: Request, slots: tuple[Slot, ...], numel: int, chu
     return step(request, "list", "long", 1, slots, (), geometry, (chunks,), (1,), numel)
 
 
-COUNTS = ByStyle(
-    "counts of a mask", cpu=_opencl_count_steps, gpu=_opencl_count_steps, triton=triton.count_steps
-)
+COUNTS = ByStyle("counts of a mask", cpu=_opencl_count_steps, gpu=_opencl_count_steps, triton=triton.count_steps)
 LISTS = ByStyle("positions of a mask", cpu=_opencl_list_step, gpu=_opencl_list_step, triton=triton.list_step)

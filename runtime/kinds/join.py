@@ -42,7 +42,7 @@ def plan(request: Request) -> Planned:
         if not (layout.contiguous and layout.numel):
             raise ShapeError(f"{request.where()}: takes contiguous tensors that are not empty")
     stacked = bool(request.static("stacked"))
-    dim = normalize_dim(request.static("dim"), first.ndim + stacked, request.where())  # type: ignore[arg-type]
+    dim = normalize_dim(request.static("dim"), first.ndim + stacked, request.where())
     shape = _result_shape(request, tensors, dim, stacked)
     out = request.into[0] if request.into else meta(first.dtype, shape, None, request.device)
     if out.shape != shape or out.dtype is not first.dtype:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from .. import dtypes
 from ..backends.protocol import Capabilities, Instance, Slot, Step
 from ..backends.styles import ByStyle
 from ..device import Device, meta
-from ..dtypes import DType
+from ..dtypes import Array, DType
 from ..layout import pack_longs, split
 from ..records import OpRecord
 from ..schedules import Choice, choose
@@ -55,10 +54,10 @@ class Runs:
         max_run_elements: Upper limit of the elements of a row.
     """
 
-    heads: np.ndarray[Any, Any]
-    tensor: np.ndarray[Any, Any]
-    start: np.ndarray[Any, Any]
-    count: np.ndarray[Any, Any]
+    heads: Array
+    tensor: Array
+    start: Array
+    count: Array
     items: int
     numel: int
     group: int = 1
@@ -97,7 +96,7 @@ def make_runs(sizes: Sequence[int], caps: Capabilities, params: Choice) -> Runs:
     return Runs(np.zeros(0, np.int64), tensor, start, count, len(tensor), total, group, params["most"])
 
 
-def _split_equally(sizes: np.ndarray[Any, Any], share_size: int, items: int, total: int) -> Runs:
+def _split_equally(sizes: Array, share_size: int, items: int, total: int) -> Runs:
     """Return rows that end at the end of a tensor or of a work-item's share of `share_size` elements."""
     tensor_ends = np.cumsum(sizes)
     ends = np.union1d(tensor_ends, np.append(np.arange(1, items, dtype=np.int64) * share_size, total))

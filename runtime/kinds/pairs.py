@@ -170,7 +170,13 @@ class _Builder:
         functions = {"abs", *(("pow",) if self.power == 3 else ()), *(("sqrt",) if self.flags["ROOT"] == 1 else ())}
         all_defines = ((f"SCHEDULE_{entry.upper()}", "1"), *((k, str(v)) for k, v in defines.items()))
         instance = Instance(
-            "pairs", text.source, f"pairs_{entry}", self.element.compute, lanes, slots, all_defines,
+            "pairs",
+            text.source,
+            f"pairs_{entry}",
+            self.element.compute,
+            lanes,
+            slots,
+            all_defines,
             tuple(sorted(functions)),
         )
         self.steps.append(Step(instance, buffers, pack_longs(geometry), size, local, work // 8, self.numbers))

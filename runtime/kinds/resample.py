@@ -48,7 +48,7 @@ def plan(request: Request) -> Planned:
         )
     if not (source.contiguous and starts.contiguous and weights.contiguous):
         raise ArgumentError(f"{request.where()}: the operands must be contiguous; call contiguous()")
-    dim = normalize_dim(request.static("dim"), source.ndim, request.where())  # type: ignore[arg-type]
+    dim = normalize_dim(request.static("dim"), source.ndim, request.where())
     taps, output_size = weights.shape
     target_dtype = request.static("dtype")
     dtype = source.dtype if target_dtype is None else dtypes.parse(target_dtype)

@@ -98,7 +98,7 @@ def _rows(request: Request) -> Rows:
                 "they must be the same: expand() the smaller one first"
             )
     if request.record.detail["rows"] == "dim":
-        division = Rows(shape, (normalize_dim(request.static("dim"), len(shape), where),) if shape else ())  # type: ignore[arg-type]
+        division = Rows(shape, (normalize_dim(request.static("dim"), len(shape), where),) if shape else ())
     else:
         division = Rows(shape, _normalized_dims(request, shape))
     for operand, layout in request.tensors:
@@ -117,7 +117,7 @@ def _rows(request: Request) -> Rows:
 def _normalized_dims(request: Request, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the trailing dimensions that the static argument `normalized_shape` names."""
     normalized_shape = request.static("normalized_shape")
-    row_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)  # type: ignore[arg-type]
+    row_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not row_shape or shape[len(shape) - len(row_shape) :] != row_shape:
         raise ShapeError(
             f"{request.where()}: normalized_shape is {list(row_shape)}, so the input must have a shape that ends in "
@@ -365,6 +365,4 @@ class RowPlanner:
         return Planned(self.outputs, (self._launch("group", 1, geometry, (self.rows * group,), (group,), 0, defines),))
 
 
-PLANS = ByStyle(
-    "rowwise ops", cpu=RowPlanner.plan_rows, gpu=RowPlanner.plan_groups, triton=RowPlanner.plan_triton
-)
+PLANS = ByStyle("rowwise ops", cpu=RowPlanner.plan_rows, gpu=RowPlanner.plan_groups, triton=RowPlanner.plan_triton)

@@ -99,7 +99,7 @@ def _image_shape(request: Request, layouts: dict[str, Meta]) -> tuple[int, ...]:
     """Return the shape of the images, `(N, C, *spatial)`."""
     if "input" in layouts:
         return layouts["input"].shape
-    return tuple(request.static("shape"))  # type: ignore[arg-type]
+    return tuple(request.static("shape"))
 
 
 def _choice_index(request: Request, name: str, choices: tuple[str, ...]) -> int:

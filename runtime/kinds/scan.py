@@ -52,7 +52,7 @@ def plan(request: Request) -> Planned:
         if operand.role == "tensor" and not isinstance(layout, Meta):
             raise ArgumentError(f"{request.where()}: {operand.name} must be a tensor; make one with tensor()")
     shape = broadcast((m.shape for _, m in request.tensors), request.where())
-    dim = normalize_dim(request.static("dim"), len(shape), request.where())  # type: ignore[arg-type]
+    dim = normalize_dim(request.static("dim"), len(shape), request.where())
     state_dtype = _state_dtype(request)
     outputs = request.into or tuple(
         meta(output_dtype(request, o.result, state_dtype), shape, None, request.device) for o in record.outputs

@@ -59,7 +59,7 @@ def _order(request: Request) -> Planned:
     """Plan `sort` or `topk`: values and indices."""
     source = request.operands[0]
     assert isinstance(source, Meta)
-    dim = normalize_dim(request.static("dim"), source.ndim, request.where())  # type: ignore[arg-type]
+    dim = normalize_dim(request.static("dim"), source.ndim, request.where())
     n = source.shape[dim] if source.ndim else 1
     is_top_k = request.record.detail["sort"] == "top"
     k = request.static("k") if is_top_k else n

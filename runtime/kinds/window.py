@@ -363,9 +363,7 @@ def _vector_range(request: Request, windows: Windows) -> tuple[int, int]:
     return max(-(-padding // stride), first + reach // stride), min((windows.output_size[2] + padding) // stride, last)
 
 
-def _block(
-    request: Request, windows: Windows, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]
-) -> Step:
+def _block(request: Request, windows: Windows, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]) -> Step:
     """Build the launch for Triton."""
     from .triton.window import step  # lazy: Triton devices only
 

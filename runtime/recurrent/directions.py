@@ -259,7 +259,7 @@ class Pass:
     def _gate_windows(self, matrix: Tensor, names: Sequence[str], row_kind: int) -> dict[str, Window]:
         return {name: Window(matrix, row_kind, k * self.size, self.size) for k, name in enumerate(names)}
 
-    def _reset_bias(self) -> Any:
+    def _reset_bias(self) -> float | Tensor:
         bias = self.weights.bias_hh
         return 0.0 if bias is None else vector_slice(bias, 2 * self.size, self.size)
 

@@ -148,7 +148,7 @@ def launch_sequence(
     """
     record = sequence_record(launch.record.name)
     first, second = steps[0], steps[min(1, len(steps) - 1)]
-    windows: list[Any] = [*launch.operands, *launch.outs, left]
+    windows = [*launch.operands, *launch.outs, left]
     elements_moved = [o.elements_moved(first, second) if isinstance(o, Window) else 0 for o in windows]
     inputs, outs = launch.bind(n, first)
     for k in record.detail["products"]:

@@ -22,11 +22,11 @@ import triton.language as tl
 from triton.runtime import interpreter as stock
 from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions, TensorHandle
 
+from ..dtypes import Array
 from ..errors import LaunchError
 
 __all__ = ["Builder", "Region", "dtype_of", "narrow", "widen"]
 
-Array = np.ndarray[Any, Any]
 
 _REGION = "weftgrad.region"  # key in a pointer's attributes: the argument from which it was computed
 _GARBAGE_BYTE = 0xA5  # every byte of an integer in a lane that a load masked off
@@ -85,7 +85,7 @@ def _fma64(x: Array, y: Array, z: Array) -> Array:
     (xh, xl), (yh, yl) = halves(x), halves(y)
     product_error = ((xh * yh - product) + xh * yl + xl * yh) + xl * yl
     total = product + z
-    product_part = total - product
+    product_part: Any = total - product
     rounding_error = (product - (total - product_part)) + (z - product_part)
     exact = total + (rounding_error + product_error)
     return np.where(np.isfinite(exact), exact, total)
@@ -113,7 +113,7 @@ class Builder(InterpreterBuilder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.options: Any = dataclasses.replace(
+        self.options = dataclasses.replace(
             InterpreterOptions(),
             sanitize_overflow=False,  # int32 wraps, as on a device
             debug=True,  # device_assert holds

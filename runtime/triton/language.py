@@ -24,6 +24,7 @@ from triton.language.semantic import TritonSemantic
 from triton.runtime.interpreter import InterpretedFunction, TensorHandle
 from triton.runtime.jit import JITFunction
 
+from ..dtypes import Array
 from ..errors import LaunchError
 from . import libdevice
 from .builder import Builder, dtype_of
@@ -31,7 +32,6 @@ from .source import parsing
 
 __all__ = ["BUILDER", "Descriptor", "Interpreted", "Value", "interpreted", "scalar", "value"]
 
-Array = np.ndarray[Any, Any]
 
 BUILDER = Builder()
 _SEMANTIC = TritonSemantic(BUILDER)

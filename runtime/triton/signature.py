@@ -63,7 +63,9 @@ class Signature:
         for position, (name, type) in enumerate(self.types.items()):
             if name in self.divisible:
                 indices = range(len(type)) if isinstance(type, tuple) else None
-                positions = [(position,)] if indices is None else [(position, i) for i in indices]
+                positions: list[tuple[int, ...]] = (
+                    [(position,)] if indices is None else [(position, i) for i in indices]
+                )
                 divisibility.update({path: [["tt.divisibility", _ALIGNMENT]] for path in positions})
         return divisibility
 

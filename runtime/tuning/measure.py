@@ -20,7 +20,7 @@ import numpy as np
 from .. import schedules
 from ..backends.targets import build_steps
 from ..device import Device, Meta
-from ..dtypes import DType
+from ..dtypes import Array, DType
 from ..errors import WeftgradError
 from ..kinds import Planned, Request
 from ..planners import planner
@@ -31,7 +31,6 @@ from ..tensor import Tensor
 
 __all__ = ["Call", "Trials", "differ"]
 
-Array = np.ndarray[Any, Any]
 _MIN_SAMPLE_SECONDS = 5e-4
 _MAX_CALLS_PER_SAMPLE = 1000
 _RANDOM_BLOCK = 1 << 16  # random numbers drawn for an operand; larger operands repeat them
@@ -98,7 +97,7 @@ class Trials:
 
     def __init__(self, call: Call, planned: Planned):
         self.call, self.device = call, call.device
-        self.driver: Any = call.device.driver
+        self.driver = call.device.driver
         self.on_host = self.driver.capabilities.takes_runs or call.device.type in ("cpu", "interpreter")
         self.driver.synchronize()  # the program's queued work must not be timed
         self.stream = self.driver.default_stream if self.on_host else self.driver.new_stream()

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import schedules, tracing
 from ..context import state
@@ -26,6 +26,9 @@ from ..errors import ArgumentError, WeftgradError
 from ..kinds import Request
 from . import search, store
 from .measure import Call
+
+if TYPE_CHECKING:
+    from ..backends.protocol import Driver
 
 __all__ = ["may_tune", "seconds", "tune"]
 
@@ -84,7 +87,7 @@ def seconds() -> float:
     return limit
 
 
-def may_tune(driver: Any) -> bool:
+def may_tune(driver: Driver) -> bool:
     """Return True if this thread may be interrupted now to time kernels on the device."""
     if schedules.is_frozen() or tracing.current is not None or getattr(driver, "captures", False):
         return False
@@ -94,7 +97,7 @@ def may_tune(driver: Any) -> bool:
 
 def tune(plan: Any, request: Request, operands: Sequence[Any]) -> None:
     """Tune the call of a new plan if it has schedules to choose that were not tuned before (`schedules.on_plan`)."""
-    driver: Any = request.device.driver
+    driver = request.device.driver
     if not plan.planned.steps or not may_tune(driver) or not _lock.acquire(blocking=False):
         return
     try:

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from .. import schedules
 from ..context import forget_plans
@@ -27,6 +27,9 @@ from ..kinds import Request
 from ..schedules import Question
 from . import missed
 from .measure import Call
+
+if TYPE_CHECKING:
+    from ..backends.protocol import Driver
 
 __all__ = ["Recording", "Use"]
 
@@ -95,7 +98,7 @@ def _operand_key(operand: Any) -> Any:
     return type(operand) if isinstance(operand, int | float) else operand
 
 
-def _count_launches(run: Callable[..., None], use: Use, driver: Any) -> Callable[..., None]:
+def _count_launches(run: Callable[..., None], use: Use, driver: Driver) -> Callable[..., None]:
     def launch(tensors: list[Any], numbers: Iterable[Any], stream: Any) -> None:
         use.count += 1
         is_timed = use.count <= 4 or use.count & (use.count - 1) == 0  # the first four, then at powers of two

@@ -16,13 +16,16 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from .. import schedules
 from ..context import forget_plans
 from ..kinds import Request
 from .evidence import Evidence, compare_samples
 from .measure import Call
+
+if TYPE_CHECKING:
+    from ..backends.protocol import Driver
 
 __all__ = ["Trial"]
 
@@ -102,7 +105,7 @@ def _alternate(
     tuned: Callable[..., None],
     alternation: _Alternation,
     lock: threading.Lock,
-    driver: Any,
+    driver: Driver,
 ) -> Callable[..., None]:
     def run(tensors: list[Any], numbers: Iterable[Any], stream: Any) -> None:
         call_index = alternation.count

@@ -11,7 +11,9 @@ from ..._generated import ops
 from ...creation.factories import eye, zeros
 from ...random import randn
 from ...runtime import host_data
+from ...runtime.dtypes import Array
 from ...runtime.errors import NotSupported, ShapeError
+from ...runtime.tensor import Tensor
 from ...shape.joining import cat
 from ..module import Module
 
@@ -28,14 +30,14 @@ class Orthogonal(Module):
     (Lezcano-Casado 2019, arXiv 1909.09501).
     """
 
-    def __init__(self, weight: Any, orthogonal_map: str, use_trivialization: bool = True):
+    def __init__(self, weight: Tensor, orthogonal_map: str, use_trivialization: bool = True):
         super().__init__()
         self.shape = tuple(weight.meta.shape)
         self.orthogonal_map = orthogonal_map
         if use_trivialization:
             self.register_buffer("base", None)
 
-    def forward(self, X: Any) -> Any:
+    def forward(self, X: Tensor) -> Tensor:
         is_wide = X.meta.shape[-2] < X.meta.shape[-1]
         X = X.mT if is_wide else X
         Q = _householder(X) if self.orthogonal_map == "householder" else self._map_skew_part(X)
@@ -43,7 +45,7 @@ class Orthogonal(Module):
             Q = self.base @ Q
         return Q.mT if is_wide else Q
 
-    def _map_skew_part(self, X: Any) -> Any:
+    def _map_skew_part(self, X: Tensor) -> Tensor:
         n, k = X.meta.shape[-2:]
         X = X.tril()
         if n != k:
@@ -54,7 +56,7 @@ class Orthogonal(Module):
         identity = _match_layout(eye(n), A)
         return _solve_by_newton(ops.sub(identity, A * 0.5), ops.add(identity, A * 0.5))[..., :k]
 
-    def right_inverse(self, Q: Any) -> Any:
+    def right_inverse(self, Q: Tensor) -> Tensor:
         """Return an X whose image is `Q`.
 
         With a base, `Q` becomes the base (after orthonormalization) and X is minus the identity.
@@ -86,15 +88,15 @@ class Orthogonal(Module):
         return _from_host(matrix, Q)
 
 
-def _match_layout(tensor: Any, reference: Any) -> Any:
+def _match_layout(tensor: Tensor, reference: Tensor) -> Tensor:
     return tensor.to(device=reference.meta.device, dtype=reference.meta.dtype)
 
 
-def _from_host(array: Any, reference: Any) -> Any:
+def _from_host(array: Array, reference: Tensor) -> Any:
     return host_data.from_host(np.ascontiguousarray(array), reference.meta.dtype, reference.meta.device)
 
 
-def _householder(X: Any) -> Any:
+def _householder(X: Tensor) -> Tensor:
     """Return the first k columns of H_1 ... H_k, with H_i = 1 - tau_i v_i v_i^T (Golub and Van Loan, section 5.1).
 
     v_i is column i of `X` below the diagonal, with a 1 above, and tau_i = 2 / |v_i|^2. The columns get the signs of the
@@ -113,7 +115,7 @@ def _householder(X: Any) -> Any:
     return Q * signs.unsqueeze(-2)
 
 
-def matrix_exp(A: Any) -> Any:
+def matrix_exp(A: Tensor) -> Tensor:
     """Return e^A of square matrices (..., n, n), by scaling and squaring (Higham, "Functions of Matrices", chapter 10).
 
     The host reads the norm of A to choose the number of squarings.
@@ -130,7 +132,7 @@ def matrix_exp(A: Any) -> Any:
     return exponential
 
 
-def _solve_by_newton(left: Any, right: Any) -> Any:
+def _solve_by_newton(left: Tensor, right: Tensor) -> Tensor:
     """Return left^-1 right for left = 1 - A with skew A, by Newton's iteration for the inverse (Schulz 1933)."""
     identity = _match_layout(eye(left.meta.shape[-1]), left)
     norm_squared = float(left.detach().abs().sum(-1).max()) ** 2  # first residual <= 1 - 1 / norm_squared

@@ -20,7 +20,7 @@ from ...tensor_methods import multi_tensor
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
 
-def _parameters(parameters: Any, caller: str) -> list[Any]:
+def _parameters(parameters: Any, caller: str) -> list[Tensor]:
     if isinstance(parameters, Tensor):
         return [parameters]
     params = list(parameters)
@@ -29,7 +29,7 @@ def _parameters(parameters: Any, caller: str) -> list[Any]:
     return params
 
 
-def _grads(parameters: list[Any]) -> list[Any]:
+def _grads(parameters: list[Tensor]) -> list[Tensor]:
     return [grad for p in parameters if (grad := p.grad) is not None]
 
 
@@ -99,7 +99,7 @@ def clip_grads_with_norm_(
     _scale(_grads(_parameters(parameters, "clip_grads_with_norm_")), max_norm, total_norm)
 
 
-def _scale(grads: list[Any], max_norm: float, total_norm: Tensor) -> None:
+def _scale(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
     if not grads:
         return
     with no_grad():

@@ -7,18 +7,22 @@ s = gamma / sqrt(var + eps) is one number per channel (Jacob et al. 2018, sectio
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, TypeVar
 
 from ..._generated import ops
 from ...autograd import no_grad
 from ...creation.factories import ones_like, zeros_like
 from ...runtime.errors import ArgumentError
+from ...runtime.tensor import Tensor
+from ..module import Module
 from ..parameter import Parameter
 
 __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
 
+_Layer = TypeVar("_Layer", bound=Module)
 
-def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
+
+def fuse_conv_bn_eval(conv: _Layer, bn: Any, transpose: bool = False) -> _Layer:
     """Return a copy of `conv` that computes `bn(conv(x))`.
 
     Args:
@@ -39,14 +43,14 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
         True
     """
     _check_foldable("fuse_conv_bn_eval", conv, bn)
-    fused = copy.deepcopy(conv)
+    fused: Any = copy.deepcopy(conv)
     fused.weight, fused.bias = fuse_conv_bn_weights(
         fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias, transpose
     )
     return fused
 
 
-def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
+def fuse_linear_bn_eval(linear: _Layer, bn: Any) -> _Layer:
     """Return a copy of `linear` that computes `bn(linear(x))`; see `fuse_conv_bn_eval`.
 
     Args:
@@ -71,7 +75,7 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
         raise ArgumentError(
             f"fuse_linear_bn_eval: {linear.out_features} outputs do not match {bn.num_features} normalized features"
         )
-    fused = copy.deepcopy(linear)
+    fused: Any = copy.deepcopy(linear)
     fused.weight, fused.bias = fuse_linear_bn_weights(
         fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
     )
@@ -79,13 +83,13 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
 
 
 def fuse_conv_bn_weights(
-    conv_w: Any,
-    conv_b: Any,
-    bn_rm: Any,
-    bn_rv: Any,
+    conv_w: Tensor,
+    conv_b: Tensor | None,
+    bn_rm: Tensor,
+    bn_rv: Tensor,
     bn_eps: float,
-    bn_w: Any = None,
-    bn_b: Any = None,
+    bn_w: Tensor | None = None,
+    bn_b: Tensor | None = None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
     """Return weight and bias of the fused convolution.
@@ -115,8 +119,9 @@ def fuse_conv_bn_weights(
 
 
 def fuse_linear_bn_weights(
-    linear_w: Any, linear_b: Any, bn_rm: Any, bn_rv: Any, bn_eps: float, bn_w: Any = None, bn_b: Any = None
-) -> tuple[Parameter, Parameter]:
+    linear_w: Tensor, linear_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Tensor | None = None,
+    bn_b: Tensor | None = None,
+) -> tuple[Parameter, Parameter]:  # fmt: skip
     """Return weight and bias of the fused linear layer; see `fuse_conv_bn_weights`.
 
     Args:
@@ -141,8 +146,9 @@ def fuse_linear_bn_weights(
 
 
 def _fold_batch_norm(
-    weight: Any, bias: Any, mean: Any, var: Any, eps: float, gamma: Any, beta: Any, shape: list[int]
-) -> tuple[Parameter, Parameter]:
+    weight: Tensor, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float, gamma: Tensor | None,
+    beta: Tensor | None, shape: list[int],
+) -> tuple[Parameter, Parameter]:  # fmt: skip
     dtype, needs = weight.meta.dtype, weight.requires_grad
     bias_dtype, bias_needs = (dtype, False) if bias is None else (bias.meta.dtype, bias.requires_grad)
     with no_grad():

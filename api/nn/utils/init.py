@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, TypeVar
 
 from ...runtime.errors import DomainError
 from .. import init
@@ -11,8 +11,10 @@ from ..module import Module
 
 __all__ = ["skip_init"]
 
+_Module = TypeVar("_Module", bound=Module)
 
-def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
+
+def skip_init(module_cls: type[_Module], *args: Any, **kwargs: Any) -> _Module:
     """Return `module_cls(*args, **kwargs)` without running `nn.init`, for parameters that are loaded afterwards.
 
     No random number is drawn.

@@ -23,10 +23,10 @@ class _WeightNorm(Module):
         super().__init__()
         self.dim = -1 if dim is None else dim
 
-    def forward(self, weight_g: Any, weight_v: Any) -> Any:
+    def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
         return apply_weight_norm(weight_v, weight_g, self.dim)
 
-    def right_inverse(self, weight: Any) -> Any:
+    def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return (norm, direction) of a weight."""
         return norm_except_dim(weight, self.dim), weight
 
@@ -66,7 +66,10 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 
 class _SpectralNorm(Module):
-    def __init__(self, weight: Any, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12):
+    _u: Tensor
+    _v: Tensor
+
+    def __init__(self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12):
         super().__init__()
         ndim = weight.meta.ndim
         if not -ndim <= dim < ndim:
@@ -84,13 +87,13 @@ class _SpectralNorm(Module):
                 self.register_buffer("_v", random_unit_vector(width, matrix, eps))
             self._power_method(matrix, 15)
 
-    def _power_method(self, matrix: Any, count: int) -> None:
+    def _power_method(self, matrix: Tensor, count: int) -> None:
         with no_grad():
             for _ in range(count):
                 self._u.copy_(normalize(matrix.mv(self._v), dim=0, eps=self.eps))
                 self._v.copy_(normalize(matrix.t().mv(self._u), dim=0, eps=self.eps))
 
-    def forward(self, weight: Any) -> Any:
+    def forward(self, weight: Tensor) -> Tensor:
         if weight.meta.ndim == 1:
             return normalize(weight, dim=0, eps=self.eps)
         matrix = weight_as_matrix(weight, self.dim)
@@ -99,7 +102,7 @@ class _SpectralNorm(Module):
         u, v = self._u.clone(), self._v.clone()  # backward needs these values, and the next call overwrites the buffers
         return ops.true_divide(weight, u.dot(matrix.mv(v)))
 
-    def right_inverse(self, value: Any) -> Any:
+    def right_inverse(self, value: Tensor) -> Tensor:
         """Return the value itself, whatever its norm is."""
         return value
 
@@ -171,7 +174,7 @@ def orthogonal(
     return register_parametrization(module, name, Orthogonal(weight, map_name, use_trivialization), unsafe=True)
 
 
-def _get_tensor(module: Module, name: str, caller: str) -> Any:
+def _get_tensor(module: Module, name: str, caller: str) -> Tensor:
     tensor = getattr(module, name, None)
     if not isinstance(tensor, Tensor):
         raise ArgumentError(f"{caller}: {type(module).__name__} has no parameter or buffer {name!r}")

@@ -124,7 +124,8 @@ class ParametrizationList(ModuleList):
             ArgumentError: If a `right_inverse` returns another number of tensors, or another dtype or device.
         """
         with no_grad():
-            for module in reversed(list(self)):
+            functions: list[Any] = list(self)
+            for module in reversed(functions):
                 if not hasattr(module, "right_inverse"):
                     raise DomainError(f"{type(module).__name__} has no right_inverse(...), so its tensor cannot be set")
                 value = module.right_inverse(value)
@@ -135,7 +136,7 @@ class ParametrizationList(ModuleList):
                 _check_same_layout(original.meta, new_value, "right_inverse", shape=False)
                 _set_data(original, new_value)
 
-    def forward(self) -> Any:
+    def forward(self) -> Tensor:
         """Compute the tensor from the originals.
 
         Returns:
@@ -186,7 +187,7 @@ def register_parametrization(
             _check_same_layout(current.meta, parametrized, "a parametrization")
             inverted = _apply_right_inverse(parametrization, parametrized)
             _check_same_layout(current.meta, inverted, "right_inverse")
-        parametrization_list = module.parametrizations[tensor_name]
+        parametrization_list = _parametrizations(module)[tensor_name]
         parametrization_list.append(parametrization)
         parametrization_list.unsafe |= unsafe
         return module
@@ -198,8 +199,13 @@ def register_parametrization(
         _specialize_class(module)
         module.parametrizations = ModuleDict()
     _add_property(module, tensor_name)
-    module.parametrizations[tensor_name] = new_list
+    _parametrizations(module)[tensor_name] = new_list
     return module
+
+
+def _parametrizations(module: Module) -> Any:
+    """Return the `ModuleDict` of a parametrized module."""
+    return module.parametrizations
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
@@ -246,7 +252,7 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
     """
     if not is_parametrized(module, tensor_name):
         raise ArgumentError(f"{type(module).__name__} has no parametrization of {tensor_name!r}")
-    parametrization_list = module.parametrizations[tensor_name]
+    parametrization_list = _parametrizations(module)[tensor_name]
     if not parametrization_list.is_tensor and not leave_parametrized:
         raise ArgumentError(
             f"{tensor_name!r} is computed from {parametrization_list.ntensors} tensors, none of which can replace it; "
@@ -263,7 +269,7 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
             with no_grad():
                 _set_data(original, getattr(module, tensor_name))
     delattr(module.__class__, tensor_name)
-    del module.parametrizations[tensor_name]
+    del _parametrizations(module)[tensor_name]
     _register_tensor(module, tensor_name, original)
     if not is_parametrized(module):
         del module.parametrizations
@@ -311,13 +317,13 @@ def transfer_parametrizations_and_params(
     """
     if not is_parametrized(from_module):
         return to_module
-    for name in list(from_module.parametrizations) if tensor_name is None else [tensor_name]:
-        source = from_module.parametrizations[name]
+    for name in list(_parametrizations(from_module)) if tensor_name is None else [tensor_name]:
+        source = _parametrizations(from_module)[name]
         if not hasattr(to_module, name):
             setattr(to_module, name, Parameter(getattr(from_module, name).detach()))
         for function in source:
             register_parametrization(to_module, name, function)
-        target = to_module.parametrizations[name]
+        target = _parametrizations(to_module)[name]
         for member_dict in ("_parameters", "_buffers"):
             for key, tensor in getattr(source, member_dict).items():
                 target._remove_member(key)
@@ -355,7 +361,7 @@ def _set_data(tensor: Any, value: Any) -> None:
         tensor.data = value.detach()
 
 
-def _register_tensor(module: Module, name: str, tensor: Any) -> None:
+def _register_tensor(module: Module, name: str, tensor: Tensor) -> None:
     if isinstance(tensor, Parameter):
         module.register_parameter(name, tensor)
     else:
@@ -363,7 +369,7 @@ def _register_tensor(module: Module, name: str, tensor: Any) -> None:
 
 
 def _add_property(module: Module, name: str) -> None:
-    def getter(self: Any) -> Any:
+    def getter(self: Any) -> Tensor:
         function = self.parametrizations[name]
         if not _Cache.depth:
             return function()
@@ -372,7 +378,7 @@ def _add_property(module: Module, name: str) -> None:
             _Cache.tensors[key] = function()
         return _Cache.tensors[key]
 
-    def setter(self: Any, value: Any) -> None:
+    def setter(self: Any, value: Tensor) -> None:
         self.parametrizations[name].right_inverse(value)
 
     setattr(module.__class__, name, property(getter, setter))

@@ -16,7 +16,7 @@ from ...creation.factories import empty_like, full
 from ...creation.from_data import tensor
 from ...creation.sequences import arange
 from ...runtime import dtypes, views
-from ...runtime.device import meta
+from ...runtime.device import DeviceLike, meta
 from ...runtime.dispatch import empty
 from ...runtime.errors import ArgumentError, IndexOutOfRange, ShapeError
 from ...runtime.tensor import Tensor
@@ -58,7 +58,7 @@ class PackedSequence(_Fields):
 
     def __new__(
         cls,
-        data: Any,
+        data: Tensor,
         batch_sizes: Tensor | None = None,
         sorted_indices: Tensor | None = None,
         unsorted_indices: Tensor | None = None,
@@ -95,7 +95,7 @@ class PackedSequence(_Fields):
         order, inverse = (None if i is None else i.to(device) for i in (self.sorted_indices, self.unsorted_indices))
         return type(self)(data, self.batch_sizes, order, inverse)
 
-    def cuda(self, device: Any = None, **_: Any) -> PackedSequence:
+    def cuda(self, device: DeviceLike | None = None, **_: Any) -> PackedSequence:
         """Move to a CUDA device, by default the first.
 
         Args:
@@ -221,7 +221,7 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     return empty_like(permutation).scatter_(0, permutation, positions)
 
 
-def _as_int_lengths(lengths: Any, caller: str) -> list[int]:
+def _as_int_lengths(lengths: Tensor | Sequence[int], caller: str) -> list[int]:
     """Return the lengths as ints. Reading a tensor waits for its device."""
     values = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
     if not all(float(n).is_integer() for n in values):
@@ -251,7 +251,7 @@ def _check_at_least_2d(caller: str, input: Tensor) -> None:
 
 
 def pack_padded_sequence(
-    input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
+    input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
     """Pack a batch of padded sequences.
 
@@ -357,8 +357,9 @@ def pad_packed_sequence(
 
 
 def pad_sequence(
-    sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
-) -> Tensor:
+    sequences: Tensor | Iterable[Tensor], batch_first: bool = False, padding_value: float = 0.0,
+    padding_side: str = "right",
+) -> Tensor:  # fmt: skip
     """Pad sequences of different lengths into one tensor.
 
     Args:
@@ -407,7 +408,7 @@ def pad_sequence(
     )
 
 
-def _as_sequence_list(caller: str, sequences: Any) -> list[Tensor]:
+def _as_sequence_list(caller: str, sequences: Tensor | Iterable[Tensor]) -> list[Tensor]:
     if isinstance(sequences, Tensor):
         return list(sequences.unbind(0))
     if not isinstance(sequences, Iterable):
@@ -419,7 +420,9 @@ def _as_sequence_list(caller: str, sequences: Any) -> list[Tensor]:
     return sequence_list
 
 
-def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
+def unpad_sequence(
+    padded_sequences: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False
+) -> list[Tensor]:
     """Return the sequences of a padded batch without padding: views of shape `(length, ...)`.
 
     Args:
@@ -451,7 +454,7 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = F
     ]
 
 
-def pack_sequence(sequences: Any, enforce_sorted: bool = True) -> PackedSequence:
+def pack_sequence(sequences: Tensor | Iterable[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Pack sequences of shape `(length, ...)`; see `pack_padded_sequence`.
 
     Args:

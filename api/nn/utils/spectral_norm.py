@@ -11,6 +11,7 @@ from ..._generated import ops
 from ...autograd import no_grad
 from ...random import randn
 from ...runtime.errors import ArgumentError, DomainError
+from ...runtime.tensor import Tensor
 from ..functional import normalize
 from ..module import Module
 from ..parameter import Parameter, is_lazy
@@ -18,14 +19,14 @@ from ..parameter import Parameter, is_lazy
 __all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
 
 
-def weight_as_matrix(weight: Any, dim: int) -> Any:
+def weight_as_matrix(weight: Tensor, dim: int) -> Tensor:
     """Return `weight` as a matrix (height, width): dimension `dim` first, all others flattened."""
     if dim % weight.meta.ndim:
         weight = weight.transpose(0, dim) if weight.meta.ndim == 2 else weight.movedim(dim, 0)
     return weight.reshape(weight.meta.shape[0], -1)
 
 
-def random_unit_vector(length: int, reference: Any, eps: float) -> Any:
+def random_unit_vector(length: int, reference: Tensor, eps: float) -> Tensor:
     """Return a random vector of norm 1."""
     return normalize(randn(length, dtype=reference.meta.dtype, device=reference.meta.device), dim=0, eps=eps)
 
@@ -45,7 +46,7 @@ class SpectralNorm:
             raise ArgumentError(f"spectral_norm: n_power_iterations must be positive, not {n_power_iterations}")
         self.name, self.n_power_iterations, self.dim, self.eps = name, n_power_iterations, dim, eps
 
-    def compute_weight(self, module: Any, do_power_iteration: bool) -> Any:
+    def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
         """Return the normalized weight; with `do_power_iteration`, improve the singular vectors first."""
         weight, u, v = (getattr(module, self.name + suffix) for suffix in ("_orig", "_u", "_v"))
         matrix = weight_as_matrix(weight, self.dim)
@@ -57,7 +58,7 @@ class SpectralNorm:
                 u, v = u.clone(), v.clone()  # backward needs these values, and the next call overwrites the buffers
         return ops.true_divide(weight, u.dot(matrix.mv(v)))
 
-    def remove(self, module: Any) -> None:
+    def remove(self, module: Module) -> None:
         """Make the current weight a plain parameter again."""
         with no_grad():
             weight = self.compute_weight(module, do_power_iteration=False)
@@ -65,15 +66,17 @@ class SpectralNorm:
             delattr(module, self.name + suffix)
         module.register_parameter(self.name, Parameter(weight.detach()))
 
-    def __call__(self, module: Any, inputs: Any) -> None:
+    def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module, do_power_iteration=module.training))
 
-    def save_version(self, module: Any, state_dict: Any, prefix: str, local_metadata: dict[str, Any]) -> None:
+    def save_version(
+        self, module: Module, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any]
+    ) -> None:
         """Add the version to the metadata of a state dict. This is a state dict hook."""
         local_metadata.setdefault("spectral_norm", {})[self.name + ".version"] = self._version
 
     @staticmethod
-    def apply(module: Any, name: str, n_power_iterations: int, dim: int, eps: float) -> SpectralNorm:
+    def apply(module: Module, name: str, n_power_iterations: int, dim: int, eps: float) -> SpectralNorm:
         """Register the hook on a module.
 
         Raises:

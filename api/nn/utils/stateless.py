@@ -67,9 +67,8 @@ def call_with_tensors(
 def _merge_mappings(mappings: Any) -> dict[str, Any]:
     """Return one dict from path to tensor; `mappings` is one mapping, or a sequence of them without common paths."""
     tensor_by_path: dict[str, Any] = {}
-    for mapping in (
-        [mappings] if isinstance(mappings, Mapping) else list(mappings) if isinstance(mappings, Sequence) else [None]
-    ):
+    entries: list[Any] = [mappings] if isinstance(mappings, Mapping) else [None]
+    for mapping in list(mappings) if isinstance(mappings, Sequence) else entries:
         if not isinstance(mapping, Mapping):
             raise ArgumentError(f"functional_call: takes a mapping from paths to tensors, or several, not {mappings!r}")
         for path, tensor in mapping.items():

@@ -10,21 +10,22 @@ from typing import Any
 from ..._generated import ops
 from ...autograd import no_grad
 from ...runtime.errors import ArgumentError, DomainError
+from ...runtime.tensor import Tensor
 from ..module import Module
 from ..parameter import Parameter, is_lazy
 
 __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 
 
-def norm_except_dim(v: Any, dim: int | None) -> Any:
+def norm_except_dim(v: Tensor, dim: int | None) -> Tensor:
     """Return the norms of `v` over all dimensions except `dim`, with size 1 there; one 0-d norm for None or -1."""
-    if dim in (None, -1):
+    if dim is None or dim == -1:
         return v.norm(2)
     dims = tuple(d for d in range(v.meta.ndim) if d != dim % v.meta.ndim)
     return v.norm(2, dims, True) if dims else v.abs()
 
 
-def apply_weight_norm(v: Any, g: Any, dim: int | None) -> Any:
+def apply_weight_norm(v: Tensor, g: Tensor, dim: int | None) -> Tensor:
     """Return v g / ||v||."""
     return ops.mul(v, ops.true_divide(g, norm_except_dim(v, dim)))
 
@@ -36,12 +37,12 @@ class WeightNorm:
         self.name = name
         self.dim = -1 if dim is None else dim
 
-    def compute_weight(self, module: Any) -> Any:
+    def compute_weight(self, module: Module) -> Tensor:
         """Return the current weight."""
         return apply_weight_norm(getattr(module, self.name + "_v"), getattr(module, self.name + "_g"), self.dim)
 
     @staticmethod
-    def apply(module: Any, name: str, dim: int | None) -> WeightNorm:
+    def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
         """Register the hook on a module.
 
         Raises:
@@ -63,7 +64,7 @@ class WeightNorm:
         module.register_forward_pre_hook(hook)
         return hook
 
-    def remove(self, module: Any) -> None:
+    def remove(self, module: Module) -> None:
         """Make the current weight a plain parameter again."""
         with no_grad():
             weight = self.compute_weight(module)
@@ -72,7 +73,7 @@ class WeightNorm:
         del module._parameters[self.name + "_v"]
         setattr(module, self.name, Parameter(weight.detach()))
 
-    def __call__(self, module: Any, inputs: Any) -> None:
+    def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module))
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..execution import streams
 from ..runtime.backends import accelerators, available
-from ..runtime.device import Device, current_of_type, set_current_of_type
+from ..runtime.device import Device, DeviceLike, current_of_type, set_current_of_type
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError, DeviceError
 
@@ -60,7 +58,7 @@ def current_accelerator(check_available: bool = False) -> Device | None:
     return current_of_type(present[0].type) if present else None
 
 
-def _resolve_device(device: Any) -> Device:
+def _resolve_device(device: DeviceLike | None) -> Device:
     if device is not None and not isinstance(device, int):
         resolved = to_device(device)
         if resolved.type == "cpu":
@@ -89,7 +87,7 @@ def current_device_index() -> int:
     return int(_resolve_device(None).index or 0)
 
 
-def set_device_index(device: Any) -> None:
+def set_device_index(device: DeviceLike | None) -> None:
     """Set the device that a bare type name such as `"cuda"` refers to.
 
     Args:
@@ -110,7 +108,7 @@ def set_device_index(device: Any) -> None:
 set_device_idx = set_device_index
 
 
-def synchronize(device: Any = None) -> None:
+def synchronize(device: DeviceLike | None = None) -> None:
     """Wait for all work on the accelerator.
 
     Args:
@@ -127,7 +125,7 @@ def synchronize(device: Any = None) -> None:
     streams.synchronize(_resolve_device(device))
 
 
-def current_stream(device: Any = None) -> streams.Stream:
+def current_stream(device: DeviceLike | None = None) -> streams.Stream:
     """Return the current stream of this thread on the accelerator.
 
     Args:
@@ -147,7 +145,7 @@ def current_stream(device: Any = None) -> streams.Stream:
     return streams.current_stream(_resolve_device(device))
 
 
-def memory_stats(device: Any = None) -> dict[str, int]:
+def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
     """Return counters of the accelerator's memory pools; see `weftgrad.memory_stats`.
 
     Args:
@@ -167,7 +165,7 @@ def memory_stats(device: Any = None) -> dict[str, int]:
     return streams.memory_stats(_resolve_device(device))
 
 
-def memory_allocated(device: Any = None) -> int:
+def memory_allocated(device: DeviceLike | None = None) -> int:
     """Return the bytes in use by tensors.
 
     Args:
@@ -187,7 +185,7 @@ def memory_allocated(device: Any = None) -> int:
     return streams.memory_allocated(_resolve_device(device))
 
 
-def max_memory_allocated(device: Any = None) -> int:
+def max_memory_allocated(device: DeviceLike | None = None) -> int:
     """Return the peak of bytes in use since the last `reset_peak_memory_stats`.
 
     Args:
@@ -207,7 +205,7 @@ def max_memory_allocated(device: Any = None) -> int:
     return streams.max_memory_allocated(_resolve_device(device))
 
 
-def memory_reserved(device: Any = None) -> int:
+def memory_reserved(device: DeviceLike | None = None) -> int:
     """Return the bytes reserved from the driver.
 
     Args:
@@ -227,7 +225,7 @@ def memory_reserved(device: Any = None) -> int:
     return streams.memory_reserved(_resolve_device(device))
 
 
-def max_memory_reserved(device: Any = None) -> int:
+def max_memory_reserved(device: DeviceLike | None = None) -> int:
     """Return the peak of bytes reserved from the driver.
 
     Args:
@@ -247,7 +245,7 @@ def max_memory_reserved(device: Any = None) -> int:
     return streams.max_memory_reserved(_resolve_device(device))
 
 
-def reset_peak_memory_stats(device: Any = None) -> None:
+def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
     """Reset the peaks of the memory statistics.
 
     Args:

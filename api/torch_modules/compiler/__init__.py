@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from ..runtime.errors import ArgumentError
 
@@ -12,6 +12,16 @@ __all__ = ["allow_in_graph", "compile", "disable", "is_compiling", "is_dynamo_co
 _Called = TypeVar("_Called", bound=Callable[..., Any])
 
 
+@overload
+def compile(
+    model: _Called, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = "eager",
+    mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, name: str | None = None,
+) -> _Called: ...  # fmt: skip
+@overload
+def compile(
+    model: None = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = "eager",
+    mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, name: str | None = None,
+) -> Callable[[_Called], _Called]: ...  # fmt: skip
 def compile(
     model: _Called | None = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = "eager",
     mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, name: str | None = None,
@@ -45,6 +55,10 @@ def compile(
     return model
 
 
+@overload
+def disable(fn: _Called, recursive: bool = True, *, reason: str | None = None) -> _Called: ...
+@overload
+def disable(fn: None = None, recursive: bool = True, *, reason: str | None = None) -> Callable[[_Called], _Called]: ...
 def disable(fn: _Called | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """Return `fn` unchanged; without it, a decorator.
 

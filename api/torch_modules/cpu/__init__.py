@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..execution import streams
+from ..runtime.device import DeviceLike
 from ..runtime.device import device as to_device
 from . import amp
 
@@ -50,7 +49,7 @@ def current_device() -> str:
     return "cpu"
 
 
-def synchronize(device: Any = None) -> None:
+def synchronize(device: DeviceLike | None = None) -> None:
     """Wait until all work on the CPU is done.
 
     Args:

@@ -18,7 +18,7 @@ from ..random import default_generator
 from ..runtime.backends import cuda_devices
 from ..runtime.context import current_stream as _stream_of
 from ..runtime.context import entered_device
-from ..runtime.device import Device, current_of_type, default_device, set_current_of_type
+from ..runtime.device import Device, DeviceLike, current_of_type, default_device, set_current_of_type
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError, CaptureError, OutOfMemoryError
 from ..runtime.tensor import Tensor
@@ -35,7 +35,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _resolve_device(device: Any) -> Device:
+def _resolve_device(device: DeviceLike | None) -> Device:
     if device is None:
         default = default_device()
         return default if default.type == "cuda" else current_of_type("cuda")
@@ -85,7 +85,7 @@ def current_device() -> int:
     return int(_resolve_device(None).index or 0)
 
 
-def set_device(device: Any) -> None:
+def set_device(device: DeviceLike | None) -> None:
     """Make a GPU the current one: `"cuda"` without an index then refers to it.
 
     Args:
@@ -108,7 +108,7 @@ def set_device(device: Any) -> None:
 
 
 @contextmanager
-def device(device: Any) -> Iterator[None]:
+def device(device: DeviceLike | None) -> Iterator[None]:
     """Make a GPU the current one inside a `with` block. None or a negative index changes nothing.
 
     Args:
@@ -182,7 +182,7 @@ class Properties:
     shared_memory_per_block_optin: int
 
 
-def get_device_properties(device: Any = None) -> Properties:
+def get_device_properties(device: DeviceLike | None = None) -> Properties:
     """Return name, compute capability, memory and number of multiprocessors of a GPU.
 
     Args:
@@ -203,7 +203,7 @@ def get_device_properties(device: Any = None) -> Properties:
     return Properties(info.name, info.sm // 10, info.sm % 10, info.memory, info.multiprocessors, info.shared_memory)
 
 
-def get_device_name(device: Any = None) -> str:
+def get_device_name(device: DeviceLike | None = None) -> str:
     """Return a GPU's name.
 
     Args:
@@ -223,7 +223,7 @@ def get_device_name(device: Any = None) -> str:
     return get_device_properties(device).name
 
 
-def get_device_capability(device: Any = None) -> tuple[int, int]:
+def get_device_capability(device: DeviceLike | None = None) -> tuple[int, int]:
     """Return a GPU's compute capability, such as `(9, 0)`.
 
     Args:
@@ -257,7 +257,7 @@ def is_bf16_supported() -> bool:
     return is_available()
 
 
-def mem_get_info(device: Any = None) -> tuple[int, int]:
+def mem_get_info(device: DeviceLike | None = None) -> tuple[int, int]:
     """Return the (free, total) bytes of a GPU's memory, counting all processes.
 
     Args:
@@ -277,7 +277,7 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
     return _resolve_device(device).driver.memory_info()  # type: ignore[attr-defined]
 
 
-def synchronize(device: Any = None) -> None:
+def synchronize(device: DeviceLike | None = None) -> None:
     """Wait until all work on a GPU is done.
 
     Args:
@@ -294,7 +294,7 @@ def synchronize(device: Any = None) -> None:
     streams.synchronize(_resolve_device(device))
 
 
-def current_stream(device: Any = None) -> streams.Stream:
+def current_stream(device: DeviceLike | None = None) -> streams.Stream:
     """Return the stream on which this thread queues work for a GPU.
 
     Args:
@@ -314,7 +314,7 @@ def current_stream(device: Any = None) -> streams.Stream:
     return streams.current_stream(_resolve_device(device))
 
 
-def default_stream(device: Any = None) -> streams.Stream:
+def default_stream(device: DeviceLike | None = None) -> streams.Stream:
     """Return the stream on which a GPU's work is queued unless another stream is current.
 
     Args:
@@ -334,7 +334,7 @@ def default_stream(device: Any = None) -> streams.Stream:
     return streams.default_stream(_resolve_device(device))
 
 
-def memory_stats(device: Any = None) -> dict[str, int]:
+def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
     """Return the counters of a GPU's memory pools; an empty dict without a GPU.
 
     Args:
@@ -350,7 +350,7 @@ def memory_stats(device: Any = None) -> dict[str, int]:
     return streams.memory_stats(_resolve_device(device)) if is_available() else {}
 
 
-def memory_allocated(device: Any = None) -> int:
+def memory_allocated(device: DeviceLike | None = None) -> int:
     """Return the number of bytes that tensors use.
 
     Args:
@@ -366,7 +366,7 @@ def memory_allocated(device: Any = None) -> int:
     return memory_stats(device).get("allocated", 0)
 
 
-def max_memory_allocated(device: Any = None) -> int:
+def max_memory_allocated(device: DeviceLike | None = None) -> int:
     """Return the peak of `memory_allocated` since the last `reset_peak_memory_stats`.
 
     Args:
@@ -382,7 +382,7 @@ def max_memory_allocated(device: Any = None) -> int:
     return memory_stats(device).get("allocated_peak", 0)
 
 
-def memory_reserved(device: Any = None) -> int:
+def memory_reserved(device: DeviceLike | None = None) -> int:
     """Return the number of bytes allocated from the driver, whether tensors use them or the pools cache them.
 
     Args:
@@ -398,7 +398,7 @@ def memory_reserved(device: Any = None) -> int:
     return memory_stats(device).get("reserved", 0)
 
 
-def max_memory_reserved(device: Any = None) -> int:
+def max_memory_reserved(device: DeviceLike | None = None) -> int:
     """Return the peak of `memory_reserved` since the last `reset_peak_memory_stats`.
 
     Args:
@@ -414,7 +414,7 @@ def max_memory_reserved(device: Any = None) -> int:
     return memory_stats(device).get("reserved_peak", 0)
 
 
-def reset_peak_memory_stats(device: Any = None) -> None:
+def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
     """Reset the peak counters to the current values.
 
     Args:
@@ -460,7 +460,7 @@ class Stream(streams.Stream):
         ...
     """
 
-    def __init__(self, device: Any = None, priority: int = 0):
+    def __init__(self, device: DeviceLike | None = None, priority: int = 0):
         gpu = _resolve_device(device)
         super().__init__(gpu, _stream=gpu.driver.new_stream(priority))  # type: ignore[call-arg]
 
@@ -654,7 +654,7 @@ def initial_seed() -> int:
     return default_generator.initial_seed()
 
 
-def get_rng_state(device: Any = "cuda") -> Tensor:
+def get_rng_state(device: DeviceLike | None = "cuda") -> Tensor:
     """Return the default generator's state, which all devices share.
 
     Args:
@@ -683,7 +683,7 @@ def get_rng_state_all() -> list[Tensor]:
     return [default_generator.get_state() for _ in cuda_devices()]
 
 
-def set_rng_state(new_state: Tensor, device: Any = "cuda") -> None:
+def set_rng_state(new_state: Tensor, device: DeviceLike | None = "cuda") -> None:
     """Set the state of the default generator.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from ..amp import GradScaler as _GradScaler
 from ..amp import autocast as _autocast
@@ -12,6 +12,8 @@ from ..amp import custom_fwd as _custom_fwd
 from ..runtime.dtypes import DType, float16
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class autocast(_autocast):
@@ -49,7 +51,11 @@ class GradScaler(_GradScaler):
         super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
 
 
-def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: DType | None = None) -> Callable[..., Any]:
+@overload
+def custom_fwd(fwd: _Function, *, cast_inputs: DType | None = None) -> _Function: ...
+@overload
+def custom_fwd(fwd: None = None, *, cast_inputs: DType | None = None) -> Callable[[_Function], _Function]: ...
+def custom_fwd(fwd: Any = None, *, cast_inputs: DType | None = None) -> Any:
     """`amp.custom_fwd` with `device_type="cuda"`.
 
     Args:
@@ -66,7 +72,7 @@ def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: DType | No
     return _custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
 
 
-def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
+def custom_bwd(bwd: _Function) -> _Function:
     """`amp.custom_bwd` with `device_type="cuda"`.
 
     Args:

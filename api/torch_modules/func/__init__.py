@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..nn.utils.stateless import call_with_tensors
+
+if TYPE_CHECKING:
+    from ..nn.module import Module
 
 __all__ = ["functional_call"]
 
 
 def functional_call(
-    module: Any,
+    module: Module,
     parameter_and_buffer_dicts: Any,
     args: Any = None,
     kwargs: dict[str, Any] | None = None,

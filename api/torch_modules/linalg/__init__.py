@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
+from ..arguments.types import Dims
 from ..linear_algebra.products import matmul
 from ..linear_algebra.special_products import cross as _cross
 from ..linear_algebra.special_products import multi_dot
 from ..linear_algebra.vandermonde import powers_of
 from ..reductions.statistics import norm as _norm
 from ..runtime import dtypes, layout, views
+from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import DomainError, DTypeError, NotSupported, ShapeError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
@@ -103,8 +106,9 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
 
 
 def vector_norm(
-    x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None
-) -> Tensor:
+    x: Tensor, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike | None = None,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Return the vector norm (sum of |x| ** ord) ** (1 / ord) along `dim`.
 
     Args:
@@ -129,8 +133,8 @@ def vector_norm(
 
 
 def matrix_norm(
-    A: Tensor, ord: float | str = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None,
-    out: Tensor | None = None,
+    A: Tensor, ord: float | str = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *,
+    dtype: DTypeLike | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the norm of the matrices in two dimensions.
 
@@ -179,8 +183,9 @@ def _matrix_norm(A: Tensor, ord: float | str, rows: int, columns: int, keepdim: 
 
 
 def norm(
-    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None
-) -> Tensor:
+    A: Tensor, ord: float | str | None = None, dim: Dims = None, keepdim: bool = False, *,
+    dtype: DTypeLike | None = None, out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Return `vector_norm` for one dimension or without `ord`, and `matrix_norm` for two dimensions.
 
     Args:
@@ -214,7 +219,7 @@ def norm(
     return matrix_norm(A, ord, (0, 1) if dims is None else dims, keepdim, dtype=dtype, out=out)
 
 
-def _apply_to_floating(where: str, x: Any, dtype: Any, out: Tensor | None, function: Any) -> Tensor:
+def _apply_to_floating(where: str, x: Tensor, dtype: DTypeLike | None, out: Tensor | None, function: Any) -> Tensor:
     only_tensors(where, x)
     if x.meta.dtype.kind != "f":
         raise DTypeError(f"{where}: takes floating dtypes, not {x.meta.dtype.name}; convert with .float()")

@@ -11,7 +11,7 @@ import numpy as np
 from ..runtime import dtypes, host_data
 from ..runtime.device import Device
 from ..runtime.device import device as to_device
-from ..runtime.dtypes import DType
+from ..runtime.dtypes import Array, DType
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 
@@ -128,7 +128,7 @@ def _difference(actual: Any, expected: Any, options: tuple[Any, ...]) -> str | N
     return _mismatch(a, e, rtol, atol, equal_nan)
 
 
-def _values(value: Any) -> tuple[np.ndarray[Any, Any], DType]:
+def _values(value: Any) -> tuple[Array, DType]:
     """Return the values of a tensor, array or number as an array, and their dtype."""
     if isinstance(value, Tensor):
         return host_data.host_array(value), value.dtype
@@ -138,9 +138,7 @@ def _values(value: Any) -> tuple[np.ndarray[Any, Any], DType]:
     return array, dtypes.from_numpy(array.dtype)
 
 
-def _mismatch(
-    a: np.ndarray[Any, Any], e: np.ndarray[Any, Any], rtol: float, atol: float, equal_nan: bool
-) -> str | None:
+def _mismatch(a: Array, e: Array, rtol: float, atol: float, equal_nan: bool) -> str | None:
     exact = rtol == 0 and atol == 0
     if exact and not equal_nan:
         wrong = a != e
@@ -168,10 +166,10 @@ def _mismatch(
 
 def _largest(
     kind: str,
-    difference: np.ndarray[Any, Any],
-    wrong: np.ndarray[Any, Any],
-    a: np.ndarray[Any, Any],
-    e: np.ndarray[Any, Any],
+    difference: Array,
+    wrong: Array,
+    a: Array,
+    e: Array,
     allowed: float,
 ) -> str:
     ranked = np.where(wrong, np.where(np.isnan(difference), np.inf, difference), -1.0)
@@ -209,7 +207,7 @@ def resolve_reference(name: str) -> Callable[..., Any]:
     parts = name.removeprefix(f"{root}.").split(".") if root else []
     if not parts or not all(p.isidentifier() and not p.startswith("_") for p in parts) or parts[-1] in _NO_FUNCTIONS:
         raise ArgumentError(f"{name!r} is not a function of {', '.join(_ROOTS)}")
-    target: Any = _module(root)
+    target = _module(root)
     for part in parts:
         # Only objects of these packages: their modules also have attributes such as `os` and `sys`.
         target = getattr(target, part, None)

@@ -16,25 +16,25 @@ from ...creation.from_data import tensor
 from ...runtime import dtypes, host_data
 from ...runtime.device import default_device, device, meta
 from ...runtime.dispatch import empty
-from ...runtime.dtypes import DType
+from ...runtime.dtypes import Array, DType
 from ...runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError
 from ...runtime.tensor import Tensor
 from ...shape.joining import stack
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert", "select_rows", "wrap_bytes"]
 
-allocate: Callable[[int], np.ndarray[Any, Any] | None] | None = None
+allocate: Callable[[int], Array | None] | None = None
 """Set in a worker: returns an array of so many bytes of shared memory, or None if there is not enough left."""
 
 
-def wrap_bytes(flat: np.ndarray[Any, Any], dtype: DType, shape: tuple[int, ...]) -> Tensor:
+def wrap_bytes(flat: Array, dtype: DType, shape: tuple[int, ...]) -> Tensor:
     """Return a `cpu` tensor over the bytes of `flat`, without a copy."""
     cpu = device("cpu")
     storage = cpu.driver.adopt(flat)
     return Tensor(storage, meta(dtype, shape, None, cpu), storage.start)
 
 
-def _new(dtype: DType, shape: tuple[int, ...]) -> tuple[Tensor, np.ndarray[Any, Any]]:
+def _new(dtype: DType, shape: tuple[int, ...]) -> tuple[Tensor, Array]:
     """Return a new `cpu` tensor, and its memory as an array."""
     layout = meta(dtype, shape, None, device("cpu"))
     if allocate is not None and layout.numel:
@@ -46,7 +46,7 @@ def _new(dtype: DType, shape: tuple[int, ...]) -> tuple[Tensor, np.ndarray[Any, 
     return tensor, host_data.to_host(tensor)
 
 
-def _stack_arrays(arrays: Sequence[np.ndarray[Any, Any]], dtype: DType) -> Tensor:
+def _stack_arrays(arrays: Sequence[Array], dtype: DType) -> Tensor:
     shape = arrays[0].shape
     batch, out = _new(dtype, (len(arrays), *shape))
     for i, array in enumerate(arrays):
@@ -59,13 +59,13 @@ def _stack_arrays(arrays: Sequence[np.ndarray[Any, Any]], dtype: DType) -> Tenso
     return batch
 
 
-def _to_tensor(array: np.ndarray[Any, Any]) -> Tensor:
+def _to_tensor(array: Array) -> Tensor:
     tensor, out = _new(dtypes.from_numpy(array.dtype), array.shape)
     out[...] = array
     return tensor
 
 
-def _tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+def _tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
     grad = autograd.is_grad_enabled()
     if any(t.meta.device.type != "cpu" or (t.needs and grad) for t in batch):
         return stack(list(batch))
@@ -80,7 +80,7 @@ def _tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     return _stack_arrays(arrays, dtype)
 
 
-def _arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+def _arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
     first = batch[0].dtype
     if first.kind in "USOV":
         raise DTypeError(f"default_collate: arrays of {first} have no tensor's dtype; pass collate_fn=")
@@ -88,15 +88,15 @@ def _arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     return _to_default_device(_stack_arrays(batch, dtypes.from_numpy(common)))
 
 
-def _scalars(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+def _scalars(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
     return _to_default_device(_to_tensor(np.array(batch)))
 
 
-def _floats(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+def _floats(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
     return _to_default_device(_to_tensor(np.array(batch, np.float64)))
 
 
-def _ints(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+def _ints(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
     values = np.array(batch)
     if values.dtype.kind not in "bif" or not all(isinstance(v, (int, float, np.number)) for v in batch):
         return tensor(list(batch))  # values beyond int64, or no numbers: `tensor` raises the error

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from multiprocessing.context import BaseContext
-from typing import Any
+from typing import Any, Generic, cast
 
 from ...random import Generator, default_generator
 from ...runtime.backends.processor import cores
 from ...runtime.errors import ArgumentError
 from .collate import default_collate, default_convert
-from .dataset import IterableDataset
+from .dataset import IterableDataset, Samples, T_co
 from .iterating import Progress, SingleIterator, WorkerIterator
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
 from .workers import start_context
@@ -22,7 +22,7 @@ __all__ = ["DataLoader"]
 _READ_ONLY_ATTRIBUTES = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 
-class _InfiniteSampler(Sampler):
+class _InfiniteSampler(Sampler[None]):
     """A sampler for iterable data sets, whose samples have no index: yields None without end."""
 
     def __iter__(self) -> Iterator[None]:
@@ -30,7 +30,7 @@ class _InfiniteSampler(Sampler):
             yield None
 
 
-class DataLoader:
+class DataLoader(Generic[T_co]):
     """Iterate over `dataset` in batches, in order or shuffled, in this process or with worker processes.
 
     Worker processes start by `forkserver` unless `multiprocessing_context` names another method; `fork` is refused,
@@ -82,7 +82,7 @@ class DataLoader:
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Samples[T_co] | Iterable[T_co],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
@@ -102,7 +102,7 @@ class DataLoader:
         in_order: bool = True,
     ):
         _check_numbers(num_workers, timeout, prefetch_factor, persistent_workers)
-        self.dataset = dataset
+        self.dataset: Any = dataset  # programs call len() of it
         self.num_workers = num_workers
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
         self.pin_memory = pin_memory
@@ -126,7 +126,8 @@ class DataLoader:
             if self.iterable:
                 sampler = _InfiniteSampler()
             else:
-                sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+                source = cast(Sized, dataset)
+                sampler = RandomSampler(source, generator=generator) if shuffle else SequentialSampler(source)
         if batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size = batch_size
@@ -143,9 +144,6 @@ class DataLoader:
         self._expected_length: int | None = None
         self.__initialized = True
         self.check_worker_number_rationality()
-
-    def __class_getitem__(cls, item: Any) -> Any:
-        return cls
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self.__initialized and name in _READ_ONLY_ATTRIBUTES:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from ...random import Generator, randperm
+from ...runtime.dtypes import Array
 from ...runtime.errors import ArgumentError, IndexOutOfRange, NotSupported, ShapeError
 from ...runtime.tensor import Tensor
 
@@ -18,8 +19,22 @@ __all__ = [
     "random_split",
 ]  # fmt: skip
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as _TypeVar
 
-class Dataset:
+    T_co = _TypeVar("T_co", covariant=True, default=Any)
+else:
+    T_co = TypeVar("T_co", covariant=True)
+_T = TypeVar("_T")
+
+
+class Samples(Protocol[T_co]):
+    """What type checkers accept as a data set with indices: a `Dataset`, a list, a tensor, an array."""
+
+    def __getitem__(self, index: Any, /) -> T_co: ...
+
+
+class Dataset(Generic[T_co]):
     """Samples by index: define `__getitem__(index)` and `__len__()`.
 
     A data set that fetches many samples faster at once also defines `__getitems__(indices)`, which returns a list.
@@ -35,17 +50,14 @@ class Dataset:
         [tensor([0, 1, 4])]
     """
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError(f"{type(self).__name__} defines no __getitem__(index)")
 
-    def __add__(self, other: Dataset) -> ConcatDataset:
+    def __add__(self, other: Dataset[T_co]) -> ConcatDataset[T_co]:
         return ConcatDataset([self, other])
 
-    def __class_getitem__(cls, item: Any) -> Any:
-        return cls
 
-
-class IterableDataset(Dataset, Iterable[Any]):
+class IterableDataset(Dataset[T_co], Iterable[T_co]):
     """A stream of samples: define `__iter__()`.
 
     Every worker of a loader has a copy, and would yield all samples. So let `__iter__` yield the share of its worker:
@@ -60,11 +72,11 @@ class IterableDataset(Dataset, Iterable[Any]):
         [tensor([3, 2]), tensor([1])]
     """
 
-    def __add__(self, other: Dataset) -> ChainDataset:  # type: ignore[override]
+    def __add__(self, other: Dataset[T_co]) -> ChainDataset[T_co]:  # type: ignore[override]
         return ChainDataset([self, other])
 
 
-class TensorDataset(Dataset):
+class TensorDataset(Dataset[tuple[Tensor, ...]]):
     """Sample i is the tuple of row i of every tensor.
 
     Args:
@@ -87,14 +99,14 @@ class TensorDataset(Dataset):
             )
         self.tensors = tensors
 
-    def __getitem__(self, index: Any) -> tuple[Any, ...]:
+    def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
         return tuple(t[index] for t in self.tensors)
 
     def __len__(self) -> int:
         return self.tensors[0].meta.shape[0]
 
 
-class StackDataset(Dataset):
+class StackDataset(Dataset[Any]):
     """Data sets in parallel: sample i is the tuple of their samples i, or a dict if they are keyword arguments.
 
     Args:
@@ -150,7 +162,7 @@ def _fetch_samples(dataset: Any, indices: list[Any]) -> list[Any]:
     return samples
 
 
-class Subset(Dataset):
+class Subset(Dataset[T_co]):
     """A subset of another data set. A subclass that defines `__getitem__` must define `__getitems__` too.
 
     Args:
@@ -165,9 +177,9 @@ class Subset(Dataset):
         [30, 10]
     """
 
-    def __init__(self, dataset: Any, indices: Sequence[int]):
+    def __init__(self, dataset: Samples[T_co], indices: Sequence[int] | Tensor | Array):
         self.dataset = dataset
-        self.indices = indices
+        self.indices: Any = indices
         kind = type(self)
         if kind.__getitem__ is not Subset.__getitem__ and kind.__getitems__ is Subset.__getitems__:
             raise NotSupported(
@@ -175,12 +187,12 @@ class Subset(Dataset):
                 "`def __getitems__(self, indices): return [self[i] for i in indices]`"
             )
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Any) -> T_co:
         if isinstance(index, list):
             return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
 
-    def __getitems__(self, indices: list[int]) -> list[Any]:
+    def __getitems__(self, indices: list[int]) -> list[T_co]:
         """Return the samples with these indices."""
         return _fetch_samples(self.dataset, [self.indices[i] for i in indices])
 
@@ -188,7 +200,7 @@ class Subset(Dataset):
         return len(self.indices)
 
 
-class ConcatDataset(Dataset):
+class ConcatDataset(Dataset[T_co]):
     """The concatenation of data sets.
 
     Args:
@@ -203,15 +215,15 @@ class ConcatDataset(Dataset):
         (tensor(3),)
     """
 
-    def __init__(self, datasets: Iterable[Any]):
-        self.datasets = list(datasets)
+    def __init__(self, datasets: Iterable[Samples[T_co]]):
+        self.datasets: list[Any] = list(datasets)
         if not self.datasets:
             raise ArgumentError("ConcatDataset: takes at least one data set")
         if any(isinstance(dataset, IterableDataset) for dataset in self.datasets):
             raise ArgumentError("ConcatDataset: an IterableDataset has no numbers to find samples by; use ChainDataset")
         self.cumulative_sizes = list(accumulate(len(d) for d in self.datasets))
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> T_co:
         count = len(self)
         if not -count <= index < count:
             raise IndexOutOfRange(f"index {index} is out of range of {count} samples")
@@ -223,7 +235,7 @@ class ConcatDataset(Dataset):
         return self.cumulative_sizes[-1]
 
 
-class ChainDataset(IterableDataset):
+class ChainDataset(IterableDataset[T_co]):
     """The concatenation of iterable data sets.
 
     Args:
@@ -242,10 +254,10 @@ class ChainDataset(IterableDataset):
         [1, 2, 1, 2]
     """
 
-    def __init__(self, datasets: Iterable[Any]):
+    def __init__(self, datasets: Iterable[Dataset[T_co]]):
         self.datasets = datasets
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[T_co]:
         for dataset in self.datasets:
             yield from _check_iterable(dataset)
 
@@ -259,7 +271,9 @@ def _check_iterable(dataset: Any) -> Any:
     return dataset
 
 
-def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | None = None) -> list[Subset]:
+def random_split(
+    dataset: Samples[_T], lengths: Sequence[float], generator: Generator | None = None
+) -> list[Subset[_T]]:
     """Split a data set into disjoint random subsets, and warn if one is empty.
 
     Args:
@@ -278,7 +292,7 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | 
         >>> [len(part) for part in wg.utils.data.random_split(range(10), [0.7, 0.3])]
         [7, 3]
     """
-    count = len(dataset)
+    count = len(cast(Sized, dataset))
     sizes = list(lengths)
     if math.isclose(sum(sizes), 1) and sum(sizes) <= 1:
         invalid = [(i, n) for i, n in enumerate(sizes) if not 0 <= n <= 1]

@@ -12,7 +12,7 @@ from .sampler import Sampler
 __all__ = ["DistributedSampler"]
 
 
-class DistributedSampler(Sampler):
+class DistributedSampler(Sampler[int]):
     """Every `num_replicas`-th sample, starting at `rank`, of an order that all ranks share.
 
     The order depends on `seed` and the epoch: call `set_epoch` before every epoch, or all epochs have the same order.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.device import DeviceLike
 from ...runtime.errors import NotSupported
 from ...runtime.tensor import Tensor
 from .fetching import Fetcher, Recipe
@@ -226,7 +227,7 @@ class WorkerIterator(_Iterator):
             workers.close(grace)
 
 
-def pin(data: Any, device: Any = None) -> Any:
+def pin(data: Any, device: DeviceLike | None = None) -> Any:
     """Copy the `cpu` tensors of `data` into page-locked memory; return it unchanged without a usable CUDA device.
 
     Containers are copied recursively. Other objects are replaced by the result of their `pin_memory()`, if any.
@@ -241,7 +242,7 @@ def pin(data: Any, device: Any = None) -> Any:
         return data
 
 
-def _pin(data: Any, device: Any) -> Any:
+def _pin(data: Any, device: DeviceLike | None) -> Any:
     if isinstance(data, Tensor):
         return data.pin_memory(device) if data.meta.device.type == "cpu" else data
     if isinstance(data, dict):

@@ -19,6 +19,7 @@ import numpy as np
 
 from ...multiprocessing import reductions, sharing
 from ...runtime import dtypes, host_data
+from ...runtime.dtypes import Array
 from ...runtime.errors import DeviceError, GradientError
 from ...runtime.shared import PAGE, Segment
 from ...runtime.tensor import Tensor
@@ -64,7 +65,7 @@ class _Packer(pickle.Pickler):
         return _reduce_tensor(value) if reductions.has_memory(type(value)) else NotImplemented
 
 
-def pack(value: Any) -> tuple[bytes, list[np.ndarray[Any, Any]]]:
+def pack(value: Any) -> tuple[bytes, list[Array]]:
     """Return a pickle of `value`, and the buffers of its arrays and tensors; `unpack` needs both."""
     out = io.BytesIO()
     buffers: list[pickle.PickleBuffer] = []
@@ -72,12 +73,12 @@ def pack(value: Any) -> tuple[bytes, list[np.ndarray[Any, Any]]]:
     return out.getvalue(), [_bytes(b) for b in buffers]
 
 
-def _bytes(buffer: pickle.PickleBuffer) -> np.ndarray[Any, Any]:
+def _bytes(buffer: pickle.PickleBuffer) -> Array:
     raw = buffer.raw()
     return np.frombuffer(raw, np.uint8) if raw.nbytes else np.empty(0, np.uint8)
 
 
-def unpack(data: Any, buffers: list[np.ndarray[Any, Any]]) -> Any:
+def unpack(data: Any, buffers: list[Array]) -> Any:
     """Return the packed value, over the memory of `buffers`."""
     return pickle.loads(data, buffers=buffers)
 
@@ -93,7 +94,7 @@ class Arena:
 
     def __init__(self, keep: int):
         self._keep = keep
-        self._slots: dict[int, np.ndarray[Any, Any]] = {}
+        self._slots: dict[int, Array] = {}
         self._free: list[int] = []
         self._serial = 0
         self._slot: int | None = None
@@ -116,7 +117,7 @@ class Arena:
         self._slot = max(self._free, key=lambda s: len(self._slots[s]), default=None)
         self._used = 0
 
-    def take(self, nbytes: int) -> np.ndarray[Any, Any] | None:
+    def take(self, nbytes: int) -> Array | None:
         """Return memory in the batch's slot, or None if there is not enough left."""
         offset = self._used
         if self._slot is None or offset + nbytes > len(self._slots[self._slot]):
@@ -131,7 +132,7 @@ class Arena:
             del self._slots[slot]
             self.dropped.append(slot)
 
-    def place(self, buffers: list[np.ndarray[Any, Any]]) -> tuple[int | None, Segment | None, list[tuple[int, int]]]:
+    def place(self, buffers: list[Array]) -> tuple[int | None, Segment | None, list[tuple[int, int]]]:
         """Copy buffers that are not in the slot yet into it, or into a new slot if they do not fit.
 
         Returns:
@@ -152,7 +153,7 @@ class Arena:
             self._free.remove(slot)
         return slot, new_segment, places
 
-    def _copy_into_slot(self, buffers: list[np.ndarray[Any, Any]]) -> list[tuple[int, int]] | None:
+    def _copy_into_slot(self, buffers: list[Array]) -> list[tuple[int, int]] | None:
         if self._slot is None:
             return None
         memory = self._slots[self._slot]
@@ -169,7 +170,7 @@ class Arena:
             places.append((offset, buffer.nbytes))
         return places
 
-    def _allocate_slot(self, buffers: list[np.ndarray[Any, Any]]) -> tuple[Segment, list[tuple[int, int]]]:
+    def _allocate_slot(self, buffers: list[Array]) -> tuple[Segment, list[tuple[int, int]]]:
         needed_bytes = sum(_align(b.nbytes) for b in buffers)
         if self._slot is not None:
             needed_bytes += needed_bytes // 4  # batch sizes vary: leave some room
@@ -187,7 +188,7 @@ class Arena:
         return segment, places
 
 
-def _address(array: np.ndarray[Any, Any]) -> int:
+def _address(array: Array) -> int:
     return int(array.__array_interface__["data"][0])
 
 
@@ -196,11 +197,11 @@ class Lease:
 
     __slots__ = ("__array_interface__", "__weakref__", "_memory")
 
-    def __init__(self, memory: np.ndarray[Any, Any]):
+    def __init__(self, memory: Array):
         self._memory = memory
         self.__array_interface__ = memory.__array_interface__
 
-    def array(self) -> np.ndarray[Any, Any]:
+    def array(self) -> Array:
         """Return the slot's bytes."""
         return np.asarray(self)
 
@@ -244,7 +245,7 @@ class _ParcelPickler(ForkingPickler):
             description,
         )
 
-    def persistent_id(self, value: Any) -> Any:
+    def persistent_id(self, value: Any) -> tuple[int, bytes] | None:
         return (value.number, value.token) if isinstance(value, _Reference) else None
 
 

@@ -7,16 +7,18 @@ machine, but not the order that PyTorch draws from the same seed.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import Any, Generic
 
 import numpy as np
 
 from ...creation.from_data import tensor
 from ...random import Generator, default_generator, multinomial, philox, randperm
 from ...runtime import dtypes, host_data
+from ...runtime.dtypes import Array
 from ...runtime.errors import ArgumentError, ShapeError
 from ...runtime.tensor import Tensor
+from .dataset import T_co
 
 __all__ = [
     "BatchSampler", "RandomSampler", "Sampler", "SequentialSampler", "SubsetRandomSampler", "WeightedRandomSampler",
@@ -33,7 +35,7 @@ def _permutation(count: int, generator: Generator | None) -> list[int]:
     return randperm(count, generator=generator, device="cpu").tolist()
 
 
-class Sampler:
+class Sampler(Generic[T_co]):
     """The base of samplers: define `__iter__()`, which yields indices, and `__len__()` if it is known.
 
     Args:
@@ -51,14 +53,11 @@ class Sampler:
     def __init__(self, data_source: Any = None):
         pass
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(f"{type(self).__name__} defines no __iter__()")
 
-    def __class_getitem__(cls, item: Any) -> Any:
-        return cls
 
-
-class SequentialSampler(Sampler):
+class SequentialSampler(Sampler[int]):
     """All indices in order: 0, 1, 2, ….
 
     Args:
@@ -69,7 +68,7 @@ class SequentialSampler(Sampler):
         [0, 1, 2]
     """
 
-    def __init__(self, data_source: Any):
+    def __init__(self, data_source: Sized):
         self.data_source = data_source
 
     def __iter__(self) -> Iterator[int]:
@@ -79,7 +78,7 @@ class SequentialSampler(Sampler):
         return len(self.data_source)
 
 
-class RandomSampler(Sampler):
+class RandomSampler(Sampler[int]):
     """All samples in random order, or `num_samples` of them, drawn with or without `replacement`.
 
     Without a generator, the default generator draws one seed for the whole order when iteration begins. So other
@@ -101,7 +100,7 @@ class RandomSampler(Sampler):
 
     def __init__(
         self,
-        data_source: Any,
+        data_source: Sized,
         replacement: bool = False,
         num_samples: int | None = None,
         generator: Generator | None = None,
@@ -141,7 +140,7 @@ class RandomSampler(Sampler):
         return self.num_samples
 
 
-class SubsetRandomSampler(Sampler):
+class SubsetRandomSampler(Sampler[int]):
     """The elements of `indices` in random order.
 
     Args:
@@ -153,8 +152,8 @@ class SubsetRandomSampler(Sampler):
         [3, 5, 7]
     """
 
-    def __init__(self, indices: Sequence[int], generator: Generator | None = None):
-        self.indices = indices
+    def __init__(self, indices: Sequence[int] | Tensor | Array, generator: Generator | None = None):
+        self.indices: Any = indices
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
@@ -165,7 +164,7 @@ class SubsetRandomSampler(Sampler):
         return len(self.indices)
 
 
-class WeightedRandomSampler(Sampler):
+class WeightedRandomSampler(Sampler[int]):
     """Draws `num_samples` indices from 0 to len(weights) - 1, with probabilities proportional to `weights`.
 
     Args:
@@ -186,7 +185,7 @@ class WeightedRandomSampler(Sampler):
 
     def __init__(
         self,
-        weights: Sequence[float],
+        weights: Sequence[float] | Tensor | Array,
         num_samples: int,
         replacement: bool = True,
         generator: Generator | None = None,
@@ -210,7 +209,7 @@ class WeightedRandomSampler(Sampler):
         return self.num_samples
 
 
-class BatchSampler(Sampler):
+class BatchSampler(Sampler[list[Any]]):
     """Groups the indices of another sampler into lists of `batch_size`.
 
     Args:

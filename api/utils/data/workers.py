@@ -19,8 +19,7 @@ from multiprocessing import process
 from time import monotonic
 from typing import Any
 
-import numpy as np
-
+from ...runtime.dtypes import Array
 from ...runtime.errors import ArgumentError, NotPicklable, WorkerError, WorkerTimeout
 from ...runtime.shared import Segment
 from . import worker
@@ -91,7 +90,7 @@ class _Worker:
         self.channel, end = pair()
         self._leases: set[LeaseReference] = set()
         self._ended_leases: deque[LeaseReference] = deque()
-        self.slots: dict[int, np.ndarray[Any, Any]] = {}
+        self.slots: dict[int, Array] = {}
         deferred = _DeferredParcel(value) if parcel is None else None
         self.number = arguments[0]
         name = _NameIgnoringInterrupt(f"DataLoader-worker-{self.number}")

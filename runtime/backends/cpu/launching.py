@@ -202,7 +202,7 @@ class ClangExecutor:
         launcher: _Launcher,
         buffers: tuple[int, ...],
         dynamic: bytes,
-        storages: Sequence[Any],
+        storages: Sequence[Storage],
         trace: Launch | None,
     ) -> None:
         pool_storages = [storage for storage in storages if isinstance(storage, Storage)]

@@ -44,8 +44,7 @@ def step(
     block_rows = min(block // columns, next_power(rows))
     column_blocks = -(-n // columns)
     extents = [
-        strided_extent((*sizes, n), (*outer, inner))
-        for outer, inner in zip(row_strides, column_strides, strict=True)
+        strided_extent((*sizes, n), (*outer, inner)) for outer, inner in zip(row_strides, column_strides, strict=True)
     ]
     limit = max(sizes[-1], n) + 1
     defines: Defines = {
