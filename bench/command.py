@@ -92,6 +92,10 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError("bench: --report and --compare are two commands: give one of them")
     if options.report:
         return outputs.from_files(options)
+    if options.figures:
+        from . import figures  # lazy: start-up of the command line
+
+        return figures.run(options)
     if options.timeline:
         return outputs.timeline(options)
     if options.compare and len(options.compare) > 1:

@@ -1,0 +1,120 @@
+"""`weftgrad bench --figures DIR`: figures 1 and 2 of the PyTorch paper, drawn from our own training steps.
+
+The paper is A. Paszke et al., "PyTorch: an imperative style, high-performance deep learning library" (NeurIPS 2019).
+Its figure 1 shows how the host queues the operators of a ResNet-50 step ahead of the device (sections 5.2 and 6.1), its
+figure 2 how the caching allocator shortens all iterations but the first (sections 5.3 and 6.2). Read `figure_traces`
+next, which measures, then `uncached_pool`, then `figure_plots`, which draws.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from statistics import median
+from typing import Any
+
+import weftgrad as wg
+
+from ..runtime.errors import ArgumentError
+from . import outputs
+from .cases import Case
+from .figure_traces import (
+    CACHED,
+    UNCACHED,
+    CachingRun,
+    StepTrace,
+    caching_runs,
+    record_caching,
+    record_step,
+    step_traces,
+)
+from .sites import OurSite
+
+__all__ = ["caching_words", "draw", "run", "trace_words"]
+
+_MODEL = "ResNet-50"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, print and draw the figures for each device of `--device`. Return exit status 0."""
+    outputs.check(options)
+    if options.device in ("all", "gpus"):
+        raise ArgumentError(f"bench: --figures: name devices such as cpu,opencl:0, not {options.device}")
+    names = [str(wg.device(name)) for name in (options.device or str(wg.device())).split(",")]
+    for name in names:
+        site = OurSite(name)
+        draw(options, _case(options, site.gpu if options.cases is None else options.cases == "gpu"), site)
+    return 0
+
+
+def _case(options: argparse.Namespace, on_gpu: bool) -> Case:
+    """Return the training step of ResNet-50, or the first one that `--only` selects, at the size for the device."""
+    from .models.suite import cases  # lazy: start-up of the command line
+
+    selected = options.only or _MODEL
+    case = next((case for case in cases(on_gpu) if case.matches(selected)), None)
+    if case is None:
+        raise ArgumentError(f"bench: --figures: no model has {selected!r} in its name")
+    return case
+
+
+def draw(options: argparse.Namespace, case: Case, site: OurSite) -> None:
+    """Measure a training step on a device, print the figures in words, and write traces and pictures.
+
+    Args:
+        options: The command's options. Files go to the folder `figures`: the report as JSON, pictures as PNG and SVG.
+        case: The training step.
+        site: The device.
+    """
+    # lazy: start-up of the command line
+    from . import plots
+    from .machine import describe
+    from .report_files import as_bytes
+    from .rows import FORMAT
+
+    report: dict[str, Any] = {"format": FORMAT, "suite": "models", "machine": None, "host": [], "kernels": []}
+    print(f"{case.name} on {site.name}: compiling, then measuring", flush=True)
+    report["step_traces"] = [record_step(case, site)]
+    print(*trace_words(step_traces(report)[0]), sep="\n", flush=True)
+    report["caching_runs"] = [record_caching(case, site)]
+    print(*caching_words(caching_runs(report)[0]), sep="\n", flush=True)
+    report["machine"] = describe([site])
+    options.figures.mkdir(parents=True, exist_ok=True)
+    path = options.figures / f"traces-{site.name.replace(':', '-')}.json"
+    path.write_bytes(as_bytes(report, path))
+    written = [path, *plots.write([], options.figures, [report]), *outputs.write(options, [report])]
+    print(*(f"written to {path}" for path in written), sep="\n", flush=True)
+
+
+def trace_words(trace: StepTrace) -> Iterator[str]:
+    """Yield the first figure's numbers as sentences."""
+    phases = ", ".join(f"{name} {_ms(end - begin)}" for name, (begin, end) in trace.phase_spans().items())
+    host, total = trace.unprofiled
+    yield (
+        f"  the host takes {_ms(trace.host_end)} for the step ({phases}), the device is done after "
+        f"{_ms(trace.device_end)}; its {len(trace.kernels)} kernels take {_ms(trace.busy)}, "
+        f"{trace.busy / trace.device_end:.0%} of the step"
+    )
+    yield f"  without a profiler, the host takes {_ms(host)}, and the device is done after {_ms(total)}"
+    if trace.is_synchronous:
+        yield f"  {trace.device} is synchronous: the host computes the kernels itself and is not ahead"
+    else:
+        yield f"  the host is at most {_ms(trace.max_lead)} and {trace.max_queue} kernels ahead of the device"
+
+
+def caching_words(run: CachingRun) -> Iterator[str]:
+    """Yield the second figure's numbers as sentences."""
+    labels = {CACHED: "with the caching allocator", UNCACHED: "without a cache"}
+    for mode, label in labels.items():
+        first, *rest = run.shortest(mode)
+        line = f"  {label}: the first iteration takes {first.total:.1f} ms with {first.allocations} driver allocations"
+        if rest:
+            line += (
+                f", later ones {median(i.total for i in rest):.1f} ms with {median(i.allocations for i in rest):.0f}, "
+                f"of which the driver's memory calls and waits take {median(i.driver for i in rest):.1f} ms"
+            )
+        yield line
+
+
+def _ms(microseconds: float) -> str:
+    return f"{microseconds * 1e-3:.3g} ms" if microseconds < 1e5 else f"{microseconds * 1e-3:.0f} ms"
