@@ -91,6 +91,7 @@ def run(options: argparse.Namespace) -> int:
     if options.report and options.compare:
         raise ArgumentError("bench: --report and --compare are two commands: give one of them")
     if options.report:
+        options.plots = options.plots or options.figures  # draws stored traces again
         return outputs.from_files(options)
     if options.figures:
         from . import figures  # lazy: start-up of the command line

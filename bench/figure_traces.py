@@ -274,7 +274,7 @@ def record_caching(case: Case, site: Site, iterations: int = _ITERATIONS, tries:
     Args:
         case: A training step.
         site: The device.
-        iterations: Iterations of each try.
+        iterations: Iterations of each try, at least 2.
         tries: Tries with and tries without the caching allocator.
     """
     results: dict[str, list[list[Row]]] = {CACHED: [], UNCACHED: []}

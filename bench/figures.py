@@ -9,7 +9,8 @@ next, which measures, then `uncached_pool`, then `figure_plots`, which draws.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -30,20 +31,25 @@ from .figure_traces import (
 )
 from .sites import OurSite
 
-__all__ = ["caching_words", "draw", "run", "trace_words"]
+__all__ = ["caching_words", "measure", "run", "trace_words"]
 
 _MODEL = "ResNet-50"
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure, print and draw the figures for each device of `--device`. Return exit status 0."""
-    outputs.check(options)
+    for name in ("output", "markdown", "timeline", "compare", "resume"):
+        if getattr(options, name):
+            raise ArgumentError(f"bench: --figures writes reports to its own folder: leave --{name} away")
     if options.device in ("all", "gpus"):
         raise ArgumentError(f"bench: --figures: name devices such as cpu,opencl:0, not {options.device}")
-    names = [str(wg.device(name)) for name in (options.device or str(wg.device())).split(",")]
-    for name in names:
-        site = OurSite(name)
-        draw(options, _case(options, site.gpu if options.cases is None else options.cases == "gpu"), site)
+    outputs.check(options)
+    names = dict.fromkeys(str(wg.device(name)) for name in (options.device or str(wg.device())).split(","))
+    sites = [OurSite(name) for name in names]
+    cases = [_case(options, site.gpu if options.cases is None else options.cases == "gpu") for site in sites]
+    reports = [measure(case, site) for case, site in zip(cases, sites, strict=True)]
+    print(*(f"written to {path}" for path in [*_write(options.figures, reports), *outputs.write(options, reports)]),
+          sep="\n")  # fmt: skip
     return 0
 
 
@@ -58,32 +64,46 @@ def _case(options: argparse.Namespace, on_gpu: bool) -> Case:
     return case
 
 
-def draw(options: argparse.Namespace, case: Case, site: OurSite) -> None:
-    """Measure a training step on a device, print the figures in words, and write traces and pictures.
+def measure(case: Case, site: OurSite) -> dict[str, Any]:
+    """Measure a training step on a device, print the figures in words, and return a report with the traces.
 
     Args:
-        options: The command's options. Files go to the folder `figures`: the report as JSON, pictures as PNG and SVG.
         case: The training step.
         site: The device.
     """
     # lazy: start-up of the command line
-    from . import plots
     from .machine import describe
-    from .report_files import as_bytes
     from .rows import FORMAT
 
-    report: dict[str, Any] = {"format": FORMAT, "suite": "models", "machine": None, "host": [], "kernels": []}
-    print(f"{case.name} on {site.name}: compiling, then measuring", flush=True)
-    report["step_traces"] = [record_step(case, site)]
-    print(*trace_words(step_traces(report)[0]), sep="\n", flush=True)
-    report["caching_runs"] = [record_caching(case, site)]
-    print(*caching_words(caching_runs(report)[0]), sep="\n", flush=True)
-    report["machine"] = describe([site])
-    options.figures.mkdir(parents=True, exist_ok=True)
-    path = options.figures / f"traces-{site.name.replace(':', '-')}.json"
-    path.write_bytes(as_bytes(report, path))
-    written = [path, *plots.write([], options.figures, [report]), *outputs.write(options, [report])]
-    print(*(f"written to {path}" for path in written), sep="\n", flush=True)
+    print(f"{case.name} on {site.name}", flush=True)
+    step_row = record_step(case, site)
+    print(*trace_words(*step_traces({"step_traces": [step_row]})), sep="\n", flush=True)
+    caching_row = record_caching(case, site)
+    print(*caching_words(*caching_runs({"caching_runs": [caching_row]})), sep="\n", flush=True)
+    return {
+        "format": FORMAT,
+        "suite": "models",
+        "machine": describe([site]),
+        "host": [],
+        "kernels": [],
+        "step_traces": [step_row],
+        "caching_runs": [caching_row],
+    }
+
+
+def _write(folder: Path, reports: Sequence[Mapping[str, Any]]) -> list[Path]:
+    """Write each report as JSON and its pictures as PNG and SVG into a folder, and return the paths."""
+    # lazy: start-up of the command line
+    from . import plots
+    from .report_files import as_bytes
+
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for report in reports:
+        path = folder / f"traces-{report['step_traces'][0]['device'].replace(':', '-')}.json"
+        path.write_bytes(as_bytes(report, path))
+        paths.append(path)
+    return paths + plots.write([], folder, reports)
 
 
 def trace_words(trace: StepTrace) -> Iterator[str]:
@@ -104,16 +124,13 @@ def trace_words(trace: StepTrace) -> Iterator[str]:
 
 def caching_words(run: CachingRun) -> Iterator[str]:
     """Yield the second figure's numbers as sentences."""
-    labels = {CACHED: "with the caching allocator", UNCACHED: "without a cache"}
-    for mode, label in labels.items():
-        first, *rest = run.shortest(mode)
-        line = f"  {label}: the first iteration takes {first.total:.1f} ms with {first.allocations} driver allocations"
-        if rest:
-            line += (
-                f", later ones {median(i.total for i in rest):.1f} ms with {median(i.allocations for i in rest):.0f}, "
-                f"of which the driver's memory calls and waits take {median(i.driver for i in rest):.1f} ms"
-            )
-        yield line
+    for mode, label in ((CACHED, "with the caching allocator"), (UNCACHED, "without a cache")):
+        first, *later = run.shortest(mode)
+        yield (
+            f"  {label}: the first iteration takes {_ms(first.total * 1e3)} with {first.allocations} driver allocations"
+            f", later ones {_ms(median(i.total for i in later) * 1e3)} with {median(i.allocations for i in later):.0f}"
+            f" (memory calls of the driver and waits: {_ms(median(i.driver for i in later) * 1e3)})"
+        )
 
 
 def _ms(microseconds: float) -> str:
