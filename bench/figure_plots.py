@@ -34,7 +34,10 @@ _HOST, _DEVICE = 0.0, 1.0  # rows of a trace
 _HALF_BAR = 0.28
 _FIRST_KERNELS = 12  # of the panel that shows a step's begin
 _MAX_ARROWS = 24  # between host and device over a whole step
-_MIN_NAME_DISTANCE = 0.022  # between the names of two calls, as a share of the axis
+_MIN_NAME_DISTANCE = 0.025  # between the names of two calls, as a share of the axis
+_LAST_NAME = 0.93  # names of later calls would leave the axis
+_NAME_WIDTH = 0.011  # of a letter in a bar, as a share of the axis
+_PALE = ("#e69f00", "#56b4e9", "#cc79a7")  # colours on which names are black
 
 
 def plans(reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, tuple[float, float], Callable[[Any], None]]]:
@@ -53,9 +56,8 @@ def _step(figure: Any, trace: StepTrace) -> None:
     scale, unit = _unit(trace.device_end)
     whole.broken_barh([(0, trace.host_end * scale)], (_HOST - _HALF_BAR, 2 * _HALF_BAR), facecolors=_PYTHON,
                       linewidths=0)  # fmt: skip
-    least = trace.device_end / 2500  # shorter bars would be invisible
-    _bars(whole, [(bar.begin, max(bar.length, least), bar.phase) for bar in trace.host], _HOST, scale)
-    _bars(whole, [(bar.begin, max(bar.length, least), bar.phase) for bar in trace.kernels], _DEVICE, scale)
+    _bars(whole, [(bar.begin, bar.length, bar.phase) for bar in trace.host], _HOST, scale)
+    _bars(whole, [(bar.begin, bar.length, bar.phase) for bar in trace.kernels], _DEVICE, scale)
     if not trace.is_synchronous:
         step = max(1, len(trace.kernels) // _MAX_ARROWS)
         for kernel in trace.kernels[::step]:
@@ -88,15 +90,20 @@ def _first_operators(axes: Any, trace: StepTrace) -> None:
         axes.broken_barh([bar], (_HOST - _HALF_BAR, 2 * _HALF_BAR), facecolors=colour_of[call.name],
                          edgecolors="white", linewidths=0.4)  # fmt: skip
         middle = (call.begin + call.length / 2 - first) / span
-        if middle - named_until >= _MIN_NAME_DISTANCE:
+        if middle - named_until >= _MIN_NAME_DISTANCE and middle <= _LAST_NAME:
             axes.text(middle * span * scale, _HOST - _HALF_BAR - 0.05, call.name, rotation=40, rotation_mode="anchor",
                       ha="left", va="bottom", fontsize=6.5)  # fmt: skip
             named_until = middle
     for kernel in kernels:
-        colour = next((colour_of[call.name] for call in calls if _queues(call, kernel)), COLOURS[-1])
+        call_name = next((call.name for call in calls if _queues(call, kernel)), "")
+        colour = colour_of.get(call_name, COLOURS[-1])
         bar = ((kernel.begin - first) * scale, kernel.length * scale)
         axes.broken_barh([bar], (_DEVICE - _HALF_BAR, 2 * _HALF_BAR), facecolors=colour, edgecolors="white",
                          linewidths=0.4)  # fmt: skip
+        if kernel.length / span > _NAME_WIDTH * len(call_name) + 0.01:
+            middle = (kernel.begin + kernel.length / 2 - first) * scale
+            axes.text(middle, _DEVICE, call_name, ha="center", va="center", fontsize=6.5,
+                      color="black" if colour in _PALE else "white")  # fmt: skip
         _connect(axes, kernel, scale, colour, first)
     title = f"the first {len(kernels)} kernels, in the colours of the calls that queued them"
     axes.set_title(title, loc="left", fontsize=8)
