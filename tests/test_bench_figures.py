@@ -29,11 +29,11 @@ def tiny_training(site: Any) -> Work:
     nn, functional = wg.nn, wg.nn.functional
     model = nn.Linear(8, 4).to(site.device)
     optimizer = wg.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    x, target = site.normal(32, 8), site.integers(4, 32)
+    x, target = site.normal(32, 8), site.normal(32, 4)
 
     def step() -> Any:
         optimizer.zero_grad()
-        loss = functional.cross_entropy(model(x), target)
+        loss = functional.mse_loss(model(x), target)
         loss.backward()
         optimizer.step()
         return loss
@@ -90,6 +90,18 @@ def test_driver_allocations_with_and_without_a_cache() -> None:
     with_cache, without = figures.caching_words(caching_run)
     assert " with 0 (memory" in with_cache
     assert f" with {uncached[1].allocations} (memory" in without
+
+
+def test_a_gpu(cuda: Any, compiled: Any) -> None:
+    """On the fake driver, which detects memory that is freed under queued kernels."""
+    site = OurSite("cuda:0")
+    (trace,) = figure_traces.step_traces({"step_traces": [figure_traces.record_step(TINY, site)]})
+    assert not trace.is_synchronous
+    assert trace.max_queue > 1
+    row = figure_traces.record_caching(TINY, site, iterations=3, tries=1)
+    (caching_run,) = figure_traces.caching_runs({"caching_runs": [row]})
+    assert [i.allocations for i in caching_run.shortest(figure_traces.CACHED)[1:]] == [0, 0]
+    assert all(i.allocations > 0 and i.frees > 0 for i in caching_run.shortest(figure_traces.UNCACHED)[1:])
 
 
 def test_files_are_written_and_drawn_again(
