@@ -100,7 +100,8 @@ def _write(folder: Path, reports: Sequence[Mapping[str, Any]]) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for report in reports:
-        path = folder / f"traces-{report['step_traces'][0]['device'].replace(':', '-')}.json"
+        trace = report["step_traces"][0]
+        path = folder / (plots.file_stem(f"traces {trace['name']} {trace['device']}") + ".json")
         path.write_bytes(as_bytes(report, path))
         paths.append(path)
     return paths + plots.write([], folder, reports)

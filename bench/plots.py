@@ -20,7 +20,7 @@ from .plot_axes import COLOURS, chunks, colours, in_short, round_ticks, ticks_up
 from .roofline import Roof, is_below_roof, rates, roofs
 from .rows import Entry, Section, number, sections
 
-__all__ = ["available", "svg", "write"]
+__all__ = ["available", "file_stem", "svg", "write"]
 
 Drawing = Callable[[Any], None]
 _SIZE = re.compile(r"(.+)\s(\d+(?:x\d+)*)([KMG]?)((?:, .*)?)")  # op, extents, unit, suffix such as `, gradient`
@@ -59,6 +59,11 @@ def write(entries: Sequence[Entry], folder: Path, reports: Sequence[Mapping[str,
     return written
 
 
+def file_stem(title: str) -> str:
+    """Return a file name without suffix for a title: small letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "plot"
+
+
 def _save(figure: Any, target: Any, kind: str) -> None:
     import matplotlib
 
@@ -77,7 +82,7 @@ def _figures(entries: Sequence[Entry], reports: Sequence[Mapping[str, Any]]) -> 
 
     used_names: set[str] = set()
     for title, size, draw in (*_plans(entries), *step_plots.plans(reports), *figure_plots.plans(reports)):
-        stem = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "plot"
+        stem = file_stem(title)
         name = next(n for n in (stem, *(f"{stem}-{i}" for i in range(2, 1000))) if n not in used_names)
         used_names.add(name)
         with matplotlib.rc_context({"text.parse_math": False, "font.size": 9, "axes.titlesize": 10}):

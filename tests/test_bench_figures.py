@@ -113,7 +113,7 @@ def test_files_are_written_and_drawn_again(
     names = {path.name for path in folder.iterdir()}
     pictures = {f"{stem}-tiny-training-cpu.{kind}" for stem in ("host-and-device", "caching-allocator")
                 for kind in ("png", "svg")}  # fmt: skip
-    assert names == pictures | {"traces-cpu.json"}
+    assert names == pictures | {"traces-tiny-training-cpu.json"}
     assert all((folder / name).stat().st_size > 2000 for name in names)
     out = capsys.readouterr().out
     assert "cpu is synchronous" in out
@@ -125,7 +125,7 @@ def test_files_are_written_and_drawn_again(
         in (folder / "caching-allocator-tiny-training-cpu.svg").read_text()
     )
     again = tmp_path / "again"
-    assert run("--report", str(folder / "traces-cpu.json"), "--figures", str(again)) == 0
+    assert run("--report", str(folder / "traces-tiny-training-cpu.json"), "--figures", str(again)) == 0
     assert {path.name for path in again.iterdir()} == pictures
     assert (again / "host-and-device-tiny-training-cpu.svg").read_text() == drawing
 
