@@ -54,6 +54,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="measure nothing: a trace of host and device (JSON, for Perfetto) of a training step, or of a --program",
     )  # fmt: skip
     parser.add_argument(
+        "--figures", type=Path, metavar="DIR",
+        help="draw two figures of the PyTorch paper from our own training of ResNet-50, or of the model that --only "
+        "names: host and device within a step, and the first steps with and without the caching allocator "
+        "(needs matplotlib)",
+    )  # fmt: skip
+    parser.add_argument(
         "--program", nargs=argparse.REMAINDER, metavar="PROGRAM.py",
         help="for --timeline, and last: the program to run, with its arguments",
     )  # fmt: skip
@@ -69,11 +75,12 @@ def check(options: argparse.Namespace) -> None:
     # lazy: start-up of the command line
     from . import plots
 
-    if options.plots and not plots.available():
-        raise ArgumentError('bench: --plots needs matplotlib: pip install "weftgrad[bench]"')
-    for name in ("output", "markdown", "html", "csv", "jsonl", "timeline", "plots"):
+    for name in ("plots", "figures"):
+        if getattr(options, name, None) and not plots.available():
+            raise ArgumentError(f'bench: --{name} needs matplotlib: pip install "weftgrad[bench]"')
+    for name in ("output", "markdown", "html", "csv", "jsonl", "timeline", "plots", "figures"):
         path = getattr(options, name, None)
-        if path is not None and (problem := _path_problem(path, name == "plots")):
+        if path is not None and (problem := _path_problem(path, name in ("plots", "figures"))):
             raise ArgumentError(f"bench: --{name} {path} cannot be written: {problem}; name another")
 
 

@@ -1,6 +1,7 @@
 """Plots of reports by matplotlib: a roofline for each device, and speed over size for each op.
 
-`bar_plots` and `step_plots` draw bars and steps. Names are drawn verbatim: TeX markup in them is not interpreted.
+`bar_plots` and `step_plots` draw bars and steps, `figure_plots` the figures of `--figures`. Names are drawn verbatim:
+TeX markup in them is not interpreted.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import bar_plots, step_plots
+from . import bar_plots, figure_plots, step_plots
 from .plot_axes import COLOURS, chunks, colours, in_short, round_ticks, ticks_up
 from .roofline import Roof, is_below_roof, rates, roofs
 from .rows import Entry, Section, number, sections
 
-__all__ = ["available", "svg", "write"]
+__all__ = ["available", "file_stem", "svg", "write"]
 
 Drawing = Callable[[Any], None]
 _SIZE = re.compile(r"(.+)\s(\d+(?:x\d+)*)([KMG]?)((?:, .*)?)")  # op, extents, unit, suffix such as `, gradient`
@@ -58,6 +59,11 @@ def write(entries: Sequence[Entry], folder: Path, reports: Sequence[Mapping[str,
     return written
 
 
+def file_stem(title: str) -> str:
+    """Return a file name without suffix for a title: small letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "plot"
+
+
 def _save(figure: Any, target: Any, kind: str) -> None:
     import matplotlib
 
@@ -75,8 +81,8 @@ def _figures(entries: Sequence[Entry], reports: Sequence[Mapping[str, Any]]) -> 
     from matplotlib.figure import Figure
 
     used_names: set[str] = set()
-    for title, size, draw in (*_plans(entries), *step_plots.plans(reports)):
-        stem = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "plot"
+    for title, size, draw in (*_plans(entries), *step_plots.plans(reports), *figure_plots.plans(reports)):
+        stem = file_stem(title)
         name = next(n for n in (stem, *(f"{stem}-{i}" for i in range(2, 1000))) if n not in used_names)
         used_names.add(name)
         with matplotlib.rc_context({"text.parse_math": False, "font.size": 9, "axes.titlesize": 10}):

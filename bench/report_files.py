@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime.errors import ArgumentError
-from . import page, steps, tables, terminal
+from . import figure_traces, page, steps, tables, terminal
 from .colours import plain
 from .rows import FORMAT, Row, entries, sections
 
@@ -78,3 +78,5 @@ def _validate(report: Row) -> None:
         pass
     steps.curves(report)
     steps.timelines(report)
+    figure_traces.step_traces(report)
+    figure_traces.caching_runs(report)

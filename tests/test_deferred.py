@@ -62,3 +62,19 @@ def test_the_error_is_printed_at_exit() -> None:
     text = "import weftgrad as wg; wg.ones(3, device='opencl:0').take(wg.tensor([3], device='opencl:0'))"
     process = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
     assert "index 3 is out of range for a dimension of size 3" in process.stderr
+
+
+def test_the_call_does_not_wait(device: Any) -> None:
+    """A check copies two numbers to the host; neither the call nor the garbage collector waits for the copies."""
+    x, index = wg.ones(5, 3, device=device), wg.tensor([1], device=device)
+    slow = wg.ones(1 << 22, device=device)
+    x.index_select(0, index), slow.exp()  # compiled before
+    wg.synchronize(device)
+    for _ in range(10):
+        slow.exp()
+    last_exp = wg.current_stream(device).record_event()
+    x.index_select(0, index)
+    assert not last_exp.query()
+    assert deferred.pending_count(device) == 1
+    wg.synchronize(device)
+    assert not deferred.pending_count(device)

@@ -51,6 +51,8 @@ class OpenCLEvent:
         self.driver = driver
         self.timing = timing
         self.marker: Any = None
+        # Events of copies to the host ahead of the marker. pyopencl's finalizer of such an event waits for the copy.
+        self.copies: list[Any] = []
 
     def record(self, stream: OpenCLStream) -> None:
         stream.record_event(self)
@@ -238,10 +240,13 @@ class OpenCLDriver:
         """Queue copies of 0-d tensors to the host. Return the arrays, and the event after which they are filled."""
         check_fork()
         arrays = [np.empty((), t.meta.dtype.numpy) for t in tensors]
-        for tensor, array in zip(tensors, arrays, strict=True):
-            buffer, start = tensor.storage.buffer, tensor.start
-            cl.enqueue_copy(stream.queue, array, buffer, src_offset=start, is_blocking=False)
-        return arrays, stream.record_event()
+        copies = [
+            cl.enqueue_copy(stream.queue, array, tensor.storage.buffer, src_offset=tensor.start, is_blocking=False)
+            for tensor, array in zip(tensors, arrays, strict=True)
+        ]
+        event = stream.record_event()
+        event.copies = copies
+        return arrays, event
 
     def host_view(self, storage: Storage) -> Array | None:
         return None

@@ -1,0 +1,334 @@
+"""Measure the figures of `weftgrad bench --figures`: a training step's host and device, and what caching memory saves.
+
+They repeat figures 1 and 2 of A. Paszke et al., "PyTorch: an imperative style, high-performance deep learning library"
+(NeurIPS 2019). A report stores them as `step_traces` and `caching_runs`, beside the tables of a suite; the functions of
+these names read them back. Read `figure_plots` next, which draws them, and `figures`, which is the command.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import weftgrad as wg
+
+from .cases import Case
+from .colours import printable
+from .sites import Site
+from .uncached_pool import without_cache
+
+__all__ = [
+    "CACHED",
+    "PHASES",
+    "UNCACHED",
+    "CachingRun",
+    "HostBar",
+    "Iteration",
+    "KernelBar",
+    "StepTrace",
+    "caching_runs",
+    "record_caching",
+    "record_step",
+    "step_traces",
+]
+
+Row = dict[str, Any]
+PHASES = ("forward", "backward", "optimizer")
+CACHED, UNCACHED = "cached", "uncached"
+_WARMUP_STEPS = 3  # steps before a trace, in which kernels are compiled and pools grow
+_TRACE_TRIES = 3
+_CACHING_TRIES = 3
+_ITERATIONS = 6
+
+
+class HostBar(NamedTuple):
+    """A call of the host: an op of the forward pass, a node of the backward pass, or the optimizer's step. In us."""
+
+    begin: float
+    length: float
+    phase: str
+    name: str
+
+
+class KernelBar(NamedTuple):
+    """A kernel: when the host queued it, and when the device ran it. Times in microseconds since the step began."""
+
+    queued: float
+    begin: float
+    length: float
+    phase: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepTrace:
+    """One training step on a device. Times are microseconds since the step began.
+
+    host_end: When the host had queued everything.
+    device_end: When the device was done.
+    unprofiled: The shortest `host_end` and `device_end` of steps without a profiler, which slows the host.
+    is_synchronous: Whether the host runs the kernels itself, so that it cannot be ahead of the device.
+    host: The host's calls, by begin.
+    kernels: The device's kernels, by begin.
+    """
+
+    name: str
+    device: str
+    is_synchronous: bool
+    host_end: float
+    device_end: float
+    unprofiled: tuple[float, float]
+    host: list[HostBar]
+    kernels: list[KernelBar]
+
+    @property
+    def busy(self) -> float:
+        """The microseconds in which the device runs a kernel."""
+        total, until = 0.0, 0.0
+        for bar in self.kernels:
+            total += max(0.0, bar.begin + bar.length - max(bar.begin, until))
+            until = max(until, bar.begin + bar.length)
+        return total
+
+    @property
+    def max_lead(self) -> float:
+        """The longest time from the call that queues a kernel to the kernel's begin, in microseconds."""
+        return max((bar.begin - bar.queued for bar in self.kernels), default=0.0)
+
+    @property
+    def max_queue(self) -> int:
+        """The largest number of kernels that were queued and had not begun."""
+        changes = sorted([(bar.queued, 1) for bar in self.kernels] + [(bar.begin, -1) for bar in self.kernels])
+        length = longest = 0
+        for _, change in changes:
+            length += change
+            longest = max(longest, length)
+        return longest
+
+    def phase_spans(self) -> dict[str, tuple[float, float]]:
+        """Return begin and end of each phase on the host, in microseconds. They follow each other without gaps."""
+        begins: dict[str, float] = {}
+        for bar in self.host:
+            begins.setdefault(bar.phase, bar.begin if begins else 0.0)
+        ends = [*list(begins.values())[1:], self.host_end]
+        return {phase: (begin, end) for (phase, begin), end in zip(begins.items(), ends, strict=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One iteration of a training. Times are milliseconds.
+
+    total: Until the device was done. driver: Of this, in the driver's functions that allocate and free memory, and in
+    waiting for the device before freeing. allocations, frees: Calls of these functions. reserved: Bytes held after it.
+    """
+
+    total: float
+    driver: float
+    allocations: int
+    frees: int
+    reserved: int
+
+
+@dataclass(frozen=True, slots=True)
+class CachingRun:
+    """The first iterations of a training, with the caching allocator and without it.
+
+    tries: By `cached` and `uncached`, the iterations of each try. Tries of both alternate.
+    """
+
+    name: str
+    device: str
+    tries: dict[str, list[list[Iteration]]]
+
+    def shortest(self, mode: str) -> list[Iteration]:
+        """Return the shortest try of each iteration, because other load on the machine only adds time."""
+        return [min(tries, key=lambda iteration: iteration.total) for tries in zip(*self.tries[mode], strict=True)]
+
+
+def step_traces(report: Mapping[str, Any]) -> list[StepTrace]:
+    """Read a report's traces of steps. Raise KeyError, TypeError or ValueError if they are malformed."""
+    return [
+        StepTrace(
+            printable(row["name"]), printable(row["device"]), bool(row["is_synchronous"]), float(row["host_end"]),
+            float(row["device_end"]), (float(row["unprofiled"][0]), float(row["unprofiled"][1])),
+            [HostBar(float(begin), float(length), _phase(phase), printable(name))
+             for begin, length, phase, name in (str(bar).split(" ", 3) for bar in row["host"])],
+            [KernelBar(float(queued), float(begin), float(length), _phase(phase), printable(name))
+             for queued, begin, length, phase, name in (str(bar).split(" ", 4) for bar in row["kernels"])],
+        )
+        for row in report.get("step_traces", ())
+    ]  # fmt: skip
+
+
+def caching_runs(report: Mapping[str, Any]) -> list[CachingRun]:
+    """Read a report's runs with and without caching. Raise KeyError, TypeError or ValueError if they are malformed."""
+    return [
+        CachingRun(printable(row["name"]), printable(row["device"]), {
+            mode: [[Iteration(float(i["total"]), float(i["driver"]), int(i["allocations"]), int(i["frees"]),
+                              int(i["reserved"])) for i in iterations] for iterations in row["tries"][mode]]
+            for mode in (CACHED, UNCACHED)
+        })
+        for row in report.get("caching_runs", ())
+    ]  # fmt: skip
+
+
+def _phase(text: str) -> str:
+    if text not in PHASES:
+        raise ValueError(f"{text!r} is no phase of a training step")
+    return text
+
+
+# --- Measuring --------------------------------------------------------------------------------------------------------
+
+
+def record_step(case: Case, site: Site) -> Row:
+    """Profile training steps and return the row of the shortest one.
+
+    Args:
+        case: A training step, whose call is forward, backward and the optimizer's step.
+        site: The device.
+    """
+    from ..profiler import profile, record_function  # lazy: start-up of the command line
+
+    work = case.on(site)
+    if work is None:
+        raise ValueError(f"{site.name} does not run {case.name}")
+    for _ in range(_WARMUP_STEPS):
+        work.call()
+    unprofiled = [_timed(work.call, site) for _ in range(_TRACE_TRIES)]
+    rows = []
+    for _ in range(_TRACE_TRIES):
+        site.wait()
+        with profile() as profiler:
+            with record_function("step"):
+                work.call()
+            site.wait()
+        rows.append(_trace_row(profiler.events(), site.device_name))
+    row: Row = min(rows, key=lambda row: float(row["device_end"]))
+    return {
+        "name": case.name,
+        "device": site.name,
+        "is_synchronous": site.device.type in ("cpu", "interpreter"),
+        "unprofiled": [min(host for host, _ in unprofiled), min(total for _, total in unprofiled)],
+    } | row
+
+
+def _timed(call: Callable[[], Any], site: Site) -> tuple[float, float]:
+    """Return the microseconds until a call returns, and until the device is done."""
+    site.wait()
+    begin = time.perf_counter()
+    call()
+    returned = time.perf_counter()
+    site.wait()
+    return round((returned - begin) * 1e6, 1), round((time.perf_counter() - begin) * 1e6, 1)
+
+
+def _trace_row(events: Sequence[Any], device: str) -> Row:
+    """Return the parts of a trace's row that come from a profile's events."""
+    step = next(e for e in events if e.name == "step" and e.category == "annotation")
+    origin, host_end = step.time_range.start, step.time_range.end
+    first_backward = min((e.time_range.start for e in events if e.category == "backward"), default=host_end)
+    optimizer = min((e.time_range.start for e in events if _is_optimizer_step(e)), default=host_end)
+
+    def phase_at(at: float) -> str:
+        return "optimizer" if at >= optimizer else "backward" if at >= first_backward else "forward"
+
+    def interval_text(event: Any) -> str:
+        return f"{event.time_range.start - origin:.1f} {event.time_range.elapsed_us():.1f}"
+
+    queued = {e.launch: e.time_range.start for e in events if e.category == "launch" and e.device == device}
+    kernels = [(queued[e.launch], e) for e in events if e.is_kernel and e.launch in queued and e.device == device]
+    # One string for each bar keeps the JSON file short.
+    return {
+        "host_end": round(host_end - origin, 1),
+        "device_end": round(max([host_end, *(e.time_range.end for _, e in kernels)]) - origin, 1),
+        "host": [f"{interval_text(e)} {phase_at(e.time_range.start)} {e.name}" for e in _outer_calls(events, step)],
+        "kernels": [f"{at - origin:.1f} {interval_text(e)} {phase_at(at)} {e.name}" for at, e in kernels],
+    }
+
+
+def _is_optimizer_step(event: Any) -> bool:
+    return bool(event.category == "annotation" and event.name.startswith("Optimizer.step#"))
+
+
+def _outer_calls(events: Sequence[Any], step: Any) -> Iterator[Any]:
+    """Yield the ops, backward nodes and optimizer steps that are in no other one, by begin."""
+    until = step.time_range.start
+    for event in events:  # host events are sorted by begin, outer ones first
+        is_call = event.category in ("op", "copy", "backward") or _is_optimizer_step(event)
+        if is_call and event.thread == step.thread and until <= event.time_range.start < step.time_range.end:
+            until = event.time_range.end
+            yield event
+
+
+def record_caching(case: Case, site: Site, iterations: int = _ITERATIONS, tries: int = _CACHING_TRIES) -> Row:
+    """Measure the first iterations of a training with and without the caching allocator, alternately.
+
+    Kernels must have been compiled before. Model, optimizer and batch are constructed for each try, with the caching
+    allocator; iterations are measured from an empty cache.
+
+    Args:
+        case: A training step.
+        site: The device.
+        iterations: Iterations of each try, at least 2.
+        tries: Tries with and tries without the caching allocator.
+    """
+    results: dict[str, list[list[Row]]] = {CACHED: [], UNCACHED: []}
+    for _ in range(tries):
+        for mode, measured in results.items():
+            measured.append(_first_iterations(case, site, iterations, mode == CACHED))
+    return {"name": case.name, "device": site.name, "tries": results}
+
+
+def _first_iterations(case: Case, site: Site, count: int, is_cached: bool) -> list[Row]:
+    gc.collect()  # models of earlier tries
+    site.wait()
+    site.release()
+    work = case.on(site)
+    if work is None:
+        raise ValueError(f"{site.name} does not run {case.name}")
+    site.wait()
+    rows = []
+    with nullcontext() if is_cached else without_cache(site.device):
+        for _ in range(count):
+            old_stats = wg.memory_stats(site.device)
+            with _driver_seconds(site.device.driver) as seconds:
+                _, total = _timed(work.call, site)
+            stats = wg.memory_stats(site.device)
+            rows.append({
+                "total": round(total * 1e-3, 3),
+                "driver": round(sum(seconds) * 1e3, 3),
+                "allocations": stats["driver_allocations"] - old_stats["driver_allocations"],
+                "frees": stats["driver_frees"] - old_stats["driver_frees"],
+                "reserved": stats["reserved"],
+            })  # fmt: skip
+    return rows
+
+
+@contextmanager
+def _driver_seconds(driver: Any) -> Iterator[list[float]]:
+    """Yield a list that gets the seconds of each call by which pools allocate, free, and wait before freeing."""
+    source, seconds = driver.memory, list[float]()
+
+    def timed(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            begin = time.perf_counter()
+            try:
+                return method(*args)
+            finally:
+                seconds.append(time.perf_counter() - begin)
+
+        return call
+
+    names = ("allocate", "release", "synchronize")
+    for name in names:
+        setattr(source, name, timed(getattr(source, name)))
+    try:
+        yield seconds
+    finally:
+        for name in names:
+            delattr(source, name)
