@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ __all__ = ["as_bytes", "load"]
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-def as_bytes(report: dict[str, Any], path: Path, indent: int | None = 1) -> bytes:
+def as_bytes(report: Mapping[str, Any], path: Path, indent: int | None = 1) -> bytes:
     """Return the bytes of a report file: JSON, compressed if the name of `path` ends in `.gz`."""
     content = (json.dumps(report, indent=indent) + "\n").encode()
     return gzip.compress(content, mtime=0) if path.suffix == ".gz" else content

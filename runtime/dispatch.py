@@ -135,7 +135,7 @@ def _call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = 
             key.append(type(operand))
         bit += bit
     key.append(needs)
-    plan = state.plans.get(tuple(key))
+    plan: Any = state.plans.get(tuple(key))
     if plan is None:
         if (python_operands := _with_python_numbers(operands)) is not None:
             return _call(record, python_operands, statics)

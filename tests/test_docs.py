@@ -38,7 +38,7 @@ resume("run.pt")
 
 @pytest.mark.parametrize("page", PAGES)
 def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
-    """A block of YAML is a file, `my_ops.yaml` if it names none; blocks of Python are one program, as in a reader's session."""
+    """A block of YAML is a file, `my_ops.yaml` if it names none. Blocks of Python are one program, as in a session."""
     program = ""
     for language, text, line in blocks(page):
         if language == "yaml":

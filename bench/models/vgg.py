@@ -52,16 +52,17 @@ class VGG(nn.Module):
             layers.append(nn.MaxPool2d(2))
         self.features = nn.Sequential(*layers)
         self.avgpool = nn.AdaptiveAvgPool2d(_POOLED)
+        last = nn.Linear(hidden, classes)
         self.classifier = nn.Sequential(
             nn.Linear(channels * _POOLED**2, hidden), nn.ReLU(), nn.Dropout(dropout),
             nn.Linear(hidden, hidden), nn.ReLU(), nn.Dropout(dropout),
-            nn.Linear(hidden, classes),
+            last,
         )  # fmt: skip
         for module in self.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
                 nn.init.zeros_(module.bias)
-        nn.init.normal_(self.classifier[-1].weight, 0.0, 0.01)  # all classes start about equally probable
+        nn.init.normal_(last.weight, 0.0, 0.01)  # all classes start about equally probable
 
     def forward(self, images: Tensor) -> Tensor:
         return self.classifier(self.avgpool(self.features(images)).flatten(1))

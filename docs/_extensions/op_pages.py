@@ -98,8 +98,8 @@ def page(record: OpRecord, times: dict[str, list[str]]) -> str:
             *times[record.name], "",
         ]  # fmt: skip
     if record.texts:
-        shape = "x".join(map(str, SHAPE))
-        lines += ["## Kernels", "", f"Of a call on float32 operands of {shape}. `float16` in C is a vector of 16 floats.", ""]
+        sentence = f"Of a call on float32 operands of {'x'.join(map(str, SHAPE))}."
+        lines += ["## Kernels", "", f"{sentence} `float16` in C is a vector of 16 floats.", ""]
         for device_name, title, language in DEVICES:
             try:
                 text = kernels(record, device_name)
