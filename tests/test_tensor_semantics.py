@@ -348,6 +348,35 @@ def test_channels_last_is_detected_from_strides():
     assert x.to(memory_format=wg.channels_last).contiguous(memory_format=wg.channels_last).is_contiguous()
 
 
+def test_to_reads_positional_flags_and_rejects_what_it_cannot_use():
+    x = wg.ones(2)
+    assert x.to(wg.float32, False) is x.to(x) is x.to(None) is x
+    for args in ((wg.float32, False, True), (x, False, True), (x.device, None, False, True)):
+        result = x.to(*args)
+        assert result is not x
+        assert result.dtype is wg.float32
+    for dtype in (np.float64, np.dtype("float64"), float):
+        assert x.to(dtype).dtype is x.to(str(x.device), dtype).dtype is wg.float64
+        assert nn.Linear(1, 1).to(dtype).weight.dtype is wg.float64
+    wrong_args = ([1], 2.5, complex, np.complex64, object)
+    for args in (*((arg,) for arg in wrong_args), (wg.int32, wg.int64), (x, wg.int32), (wg.int32, *[True] * 3)):
+        with pytest.raises(TypeError):
+            x.to(*args)
+    with pytest.raises(ArgumentError, match="not \\[1\\]; write for example to"):
+        x.to([1])
+    for names in ({"dtype": wg.int64}, {"copy": True}):
+        with pytest.raises(TypeError):
+            x.to(wg.float32, False, True, **names)
+    with pytest.raises(ArgumentError, match="no copy"):
+        nn.Linear(1, 1).to(wg.float64, False, True)
+
+
+def test_type_as_moves_to_the_device_of_the_other_tensor():
+    other = wg.ones(1, dtype=wg.float64, device="opencl:0")
+    result = wg.ones(2, device="cpu").type_as(other)
+    assert (result.dtype, result.device) == (wg.float64, other.device)
+
+
 def test_repr_uses_one_number_of_digits():
     """As in PyTorch, integral values have no digits, others have four, and large ranges have exponents."""
     nan, inf = float("nan"), float("inf")
