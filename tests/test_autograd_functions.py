@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import pytest
 import weftgrad as wg
 from weftgrad.autograd import Function, functional
 from weftgrad.autograd.function import once_differentiable
-from weftgrad.runtime.context import state
-from weftgrad.runtime.errors import GradientError
+from weftgrad.runtime.context import anomaly
+from weftgrad.runtime.errors import AnomalyError, GradientError
 
 A = np.array([1.0, 2.0])
 
@@ -112,9 +113,47 @@ def test_anomaly_detection_for_a_block():
     for is_enabled in (False, True):
         wg.autograd.set_detect_anomaly(is_enabled)
         with wg.autograd.set_detect_anomaly(not is_enabled):
-            assert state().anomaly is not is_enabled
-        assert state().anomaly is is_enabled
+            assert anomaly.is_enabled is not is_enabled
+        assert anomaly.is_enabled is is_enabled
     wg.autograd.set_detect_anomaly(False)
+
+
+def test_nested_anomaly_modes_restore_check_nan():
+    def settings():
+        return anomaly.is_enabled, anomaly.checks_nan
+
+    detect_anomaly, set_detect_anomaly = wg.autograd.detect_anomaly, wg.autograd.set_detect_anomaly
+    for outer in (detect_anomaly, lambda check_nan: set_detect_anomaly(True, check_nan)):
+        with outer(check_nan=False):
+            for inner in (detect_anomaly, lambda: set_detect_anomaly(True)):
+                with inner():
+                    assert settings() == (True, True)
+                assert settings() == (True, False)
+            x = wg.zeros(1, requires_grad=True)
+            (x / x).sum().backward()
+            assert x.grad.isnan().all()
+        assert not anomaly.is_enabled
+
+
+def test_anomaly_mode_belongs_to_the_process():
+    """As in PyTorch: a thread sees the mode that another thread switched on, and can switch it off."""
+    errors = []
+
+    def train():
+        x = wg.zeros(1, requires_grad=True)
+        try:
+            (x / x).sum().backward()
+        except AnomalyError as error:
+            errors.append(str(error))
+        wg.autograd.set_detect_anomaly(False)
+
+    wg.autograd.set_detect_anomaly(True)
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert not anomaly.is_enabled
+    assert "in train" in errors[0]
+    assert "runtime" not in errors[0]
 
 
 def test_once_differentiable_refuses_the_second_derivative():

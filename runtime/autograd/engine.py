@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import tracing
-from ..context import State, _local, current_stream
+from ..context import _local, anomaly, current_stream
 from ..device import Meta
 from ..dispatch import call, call_into, refresh_views
 from ..errors import GradientError, ShapeError
@@ -109,7 +109,7 @@ def run(
     outer_grad_mode = state.grad
     state.grad = create
     try:
-        backward = _Backward(state, retain, create, inputs)
+        backward = _Backward(retain, create, inputs)
         if (recording := tracing.current) is not None:
             backward._step = recording.backward(backward._step)  # type: ignore[method-assign]
         return backward.run(roots, grads)
@@ -118,8 +118,7 @@ def run(
 
 
 class _Backward:
-    def __init__(self, state: State, retain: bool, create: bool, inputs: Sequence[Tensor] | None):
-        self.state = state
+    def __init__(self, retain: bool, create: bool, inputs: Sequence[Tensor] | None):
         self.retain = retain
         self.create = create
         self.inputs = inputs
@@ -208,14 +207,14 @@ class _Backward:
                     self.captured[node, output] = grad
         if self.reaching_nodes is not None and node not in self.reaching_nodes:
             return
-        if node.recipe.is_partial_view and not (node.function or node.freed or self.create or self.state.anomaly):
+        if node.recipe.is_partial_view and not (node.function or node.freed or self.create or anomaly.is_enabled):
             slot = self._buffer_of(node.edges[0])
             if slot is not None:
                 slot[0].add_cut(slot[1], node, grads[0])  # type: ignore[arg-type]
             if not self.retain:
                 node.release()
             return
-        results = gradients_of(node, grads, self.state)
+        results = gradients_of(node, grads)
         for edge, result in zip(node.edges, results, strict=True):
             if result is not None:
                 self._send(edge, result)
