@@ -1,4 +1,4 @@
-"""The state of a thread: gradient mode, the stack of modes, current streams, cached plans. The process's anomaly mode."""
+"""The state of a thread: gradient mode, the stack of modes, current streams, cached plans. Anomaly mode."""
 
 from __future__ import annotations
 
