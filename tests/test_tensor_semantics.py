@@ -371,6 +371,17 @@ def test_to_reads_positional_flags_and_rejects_what_it_cannot_use():
         nn.Linear(1, 1).to(wg.float64, False, True)
 
 
+def test_tensors_of_one_element_in_a_list_are_numbers():
+    one = wg.tensor([1.0])
+    assert wg.tensor([one, one[0], 2]).tolist() == [1.0, 1.0, 2.0]
+    assert wg.tensor([[wg.ones(1, 1)], [3.0]]).tolist() == [[1.0], [3.0]]
+    for name in ("float64", "float16", "bfloat16", "int32"):
+        assert wg.tensor([one[0].to(getattr(wg, name))]).dtype.name == name
+    assert wg.tensor([one.half(), 1.0]).dtype is wg.float32
+    with pytest.raises(ValueError, match="stack"):
+        wg.tensor([wg.ones(2), wg.ones(2)])
+
+
 def test_type_as_moves_to_the_device_of_the_other_tensor():
     other = wg.ones(1, dtype=wg.float64, device="opencl:0")
     result = wg.ones(2, device="cpu").type_as(other)
