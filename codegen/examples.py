@@ -117,8 +117,9 @@ def _qualify(call: str, prefixes: Mapping[str, str]) -> str:
 
 def _elements(node: ast.expr) -> Any:
     """Return the nested lists in `tensor([...])`; None if `node` is not such a call with literals only."""
-    is_tensor = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "tensor"
-    if not is_tensor or len(node.args) != 1 or node.keywords:
+    if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
+        return None
+    if not isinstance(node.func, ast.Name) or node.func.id != "tensor":
         return None
     try:
         elements = ast.literal_eval(node.args[0])

@@ -241,12 +241,20 @@ ODD_ARGUMENT_CASES: dict[str, tuple[Any, type[Exception], type[Exception], str]]
     # indexing
     "gather with a list": (lambda: wg.gather(tensor(2, 3), 1, [[1]]), ARGUMENT, TypeError, "gather"),
     "index_select with an int": (lambda: wg.index_select(tensor(2, 3), 0, 1), ARGUMENT, TypeError, "index_select"),
+    "index_select with a matrix": (lambda: wg.index_select(tensor(2), 0, wg.tensor([[0]])), SHAPE, IndexError, "1]"),
     "index_add with a list": (lambda: tensor(3).index_add_(0, [0], tensor(1)), ARGUMENT, TypeError, "index_add"),
     "scatter with a list": (lambda: tensor(3).scatter_(0, [0], 1.0), ARGUMENT, TypeError, "scatter"),
     "take with a list": (lambda: wg.take(tensor(3), [0]), ARGUMENT, TypeError, "take"),
     "nonzero of an int": (lambda: wg.nonzero(5), ARGUMENT, TypeError, "nonzero"),
     "where with a list": (lambda: wg.where([True], 1, 2), ARGUMENT, TypeError, "where"),
     "masked_select with a list": (lambda: wg.masked_select(tensor(2), [True] * 2), ARGUMENT, TypeError, "masked"),
+    # shapes and statistics
+    "reshape of a list": (lambda: wg.reshape([1, 2], (2, 1)), ARGUMENT, TypeError, "reshape"),
+    "flatten of a list": (lambda: wg.flatten([[1, 2]]), ARGUMENT, TypeError, "flatten"),
+    "unbind of a list": (lambda: wg.unbind([1, 2]), ARGUMENT, TypeError, "unbind"),
+    "std of a list": (lambda: wg.std([1.0, 2.0]), ARGUMENT, TypeError, "std"),
+    "numel of a list": (lambda: wg.numel([1, 2]), ARGUMENT, TypeError, "numel"),
+    "is_floating_point of a number": (lambda: wg.is_floating_point(1.0), ARGUMENT, TypeError, "is_floating_point"),
     # nn
     "embedding of a list": (lambda: F.embedding([1], tensor(2, 2)), ARGUMENT, TypeError, "embedding"),
     "one_hot of a list": (lambda: F.one_hot([1], 2), ARGUMENT, TypeError, "one_hot"),

@@ -382,6 +382,24 @@ def test_tensors_of_one_element_in_a_list_are_numbers():
         wg.tensor([wg.ones(2), wg.ones(2)])
 
 
+def test_a_gradient_has_the_shape_dtype_and_device_of_its_tensor():
+    x = wg.ones(2, device="cpu", requires_grad=True)
+    for wrong in (wg.ones(3, device="cpu"), x.detach().double(), x.detach().to("opencl:0")):
+        with pytest.raises(RuntimeError, match="grad: "):
+            x.grad = wrong
+    x.grad = wg.ones(2, device="cpu")
+    assert nn.Linear(1, 1).to(wg.float64).weight.grad is None
+
+
+def test_sizes_join_to_sizes():
+    size = wg.Size([1, 2])
+    sums = (size + (3,), (0,) + size, size + size, size * 2, 2 * size, size[1:])
+    assert [tuple(s) for s in sums] == [(1, 2, 3), (0, 1, 2), (1, 2, 1, 2), (1, 2, 1, 2), (1, 2, 1, 2), (2,)]
+    assert all(type(s) is wg.Size for s in sums)
+    with pytest.raises(TypeError):
+        size + [3]
+
+
 def test_type_as_moves_to_the_device_of_the_other_tensor():
     other = wg.ones(1, dtype=wg.float64, device="opencl:0")
     result = wg.ones(2, device="cpu").type_as(other)

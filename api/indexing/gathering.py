@@ -16,7 +16,7 @@ from ..layer_functions.embeddings import embedding_renorm_
 from ..runtime import dtypes, layout, views
 from ..runtime.device import meta
 from ..runtime.dispatch import call, call_into, empty
-from ..runtime.errors import ArgumentError, DTypeError, ShapeError
+from ..runtime.errors import ArgumentError, DTypeError, IndexShapeError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..shape.joining import stack
@@ -144,7 +144,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     only_tensors("index_select", input, index)
     axis_index = layout.normalize_dim(dim, input.meta.ndim, "index_select")
     if index.meta.ndim > 1:
-        raise ShapeError(f"index_select: index must be a vector, not of shape {list(index.meta.shape)}")
+        raise IndexShapeError(f"index_select: index must be a vector, not of shape {list(index.meta.shape)}")
     source, index_vector = _at_least_1d(input), _at_least_1d(index)
     if not input.meta.ndim and index_vector.meta.numel != 1:
         raise ShapeError(f"index_select: a 0-d tensor has one element, and index asks for {index_vector.meta.numel}")

@@ -15,6 +15,7 @@ from ..arguments.out import copy_to_out
 from ..runtime import dtypes, layout, views
 from ..runtime.errors import ArgumentError, DTypeError
 from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
 
 __all__ = [
     "MaxResult",
@@ -326,6 +327,7 @@ def std_mean(
 def _moments(
     input: Tensor, dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None, where: str
 ) -> tuple[Tensor, Tensor]:
+    only_tensors(where, input)
     if isinstance(dim, bool):  # var(input, unbiased)
         dim, unbiased = None, dim
     if input.meta.dtype.kind != "f":

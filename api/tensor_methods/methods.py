@@ -17,7 +17,7 @@ from ..runtime.autograd.node import Node
 from ..runtime.autograd.rules import sum_to
 from ..runtime.dispatch import call, refresh_views
 from ..runtime.dtypes import DType
-from ..runtime.errors import ArgumentError, GradientError, IndexOutOfRange, ShapeError
+from ..runtime.errors import ArgumentError, DeviceError, DTypeError, GradientError, IndexOutOfRange, ShapeError
 from ..runtime.layout import infer_shape, normalize_dim
 from ..runtime.records import registry
 from ..runtime.storage import Hold
@@ -620,6 +620,14 @@ class _Methods(TensorBase):
                 raise ArgumentError(f"grad: must be a tensor or None, not {type(value).__name__}")
             if value.meta.shape != self.meta.shape:
                 raise ShapeError(f"grad: has shape {list(value.meta.shape)}, the tensor {list(self.meta.shape)}")
+            if value.meta.dtype is not self.meta.dtype:
+                raise DTypeError(
+                    f"grad: is {value.meta.dtype.name}, the tensor {self.meta.dtype.name}; convert it with .to(tensor)"
+                )
+            if value.meta.device is not self.meta.device:
+                raise DeviceError(
+                    f"grad: is on {value.meta.device}, the tensor on {self.meta.device}; move it with .to(tensor)"
+                )
         self.more().grad = value
 
     @grad.deleter
