@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, overload
@@ -265,7 +266,7 @@ def std(
     """
     if axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("std", dim, None, axis, keepdim, keepdims)
-    output = ops.sqrt(_moments(input, dim, unbiased, keepdim, correction, "std")[0])
+    output = _root_moments(input, dim, unbiased, keepdim, correction, "std")[0]
     return output if out is None else copy_to_out(output, out, "std")
 
 
@@ -320,13 +321,37 @@ def std_mean(
     """
     if axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("std_mean", dim, None, axis, keepdim, keepdims)
-    variance, mean = _moments(input, dim, unbiased, keepdim, correction, "std_mean")
-    return ops.sqrt(variance), mean
+    return _root_moments(input, dim, unbiased, keepdim, correction, "std_mean")
 
 
 def _moments(
     input: Tensor, dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None, where: str
 ) -> tuple[Tensor, Tensor]:
+    """Return the variance and the mean."""
+    deviation, mean, dims, degrees_of_freedom = _deviation(input, dim, unbiased, correction, where)
+    total = ops.sum(ops.square(deviation), dims, keepdim)
+    result_mean = mean if keepdim else views.reshape(mean, total.meta.shape)
+    return ops.true_divide(total, degrees_of_freedom), result_mean
+
+
+def _root_moments(
+    input: Tensor, dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None, where: str
+) -> tuple[Tensor, Tensor]:
+    """Return the standard deviation and the mean.
+
+    The deviation is a norm, whose gradient is 0 where all elements are equal, as in PyTorch. That of the square root of
+    the variance would be NaN there.
+    """
+    deviation, mean, dims, degrees_of_freedom = _deviation(input, dim, unbiased, correction, where)
+    norm_of_deviation = ops.euclidean_norm(deviation, dims, keepdim)
+    result_mean = mean if keepdim else views.reshape(mean, norm_of_deviation.meta.shape)
+    return ops.true_divide(norm_of_deviation, math.sqrt(degrees_of_freedom)), result_mean
+
+
+def _deviation(
+    input: Tensor, dim: Any, unbiased: bool | None, correction: float | None, where: str
+) -> tuple[Tensor, Tensor, tuple[int, ...], float]:
+    """Return the deviation from the mean, the mean with all dimensions, the reduced dimensions, and n - correction."""
     only_tensors(where, input)
     if isinstance(dim, bool):  # var(input, unbiased)
         dim, unbiased = None, dim
@@ -339,11 +364,7 @@ def _moments(
     for d in dims:
         count *= input.meta.shape[d]
     mean = ops.mean(input, dims, True)
-    deviation = ops.sub(input, mean)
-    total = ops.sum(ops.square(deviation), dims, keepdim)
-    result_mean = mean if keepdim else views.reshape(mean, total.meta.shape)
-    degrees_of_freedom = count - correction
-    return ops.true_divide(total, float(degrees_of_freedom) if degrees_of_freedom > 0 else 0.0), result_mean
+    return ops.sub(input, mean), mean, dims, float(builtins.max(count - correction, 0))
 
 
 def logsumexp(
