@@ -60,12 +60,13 @@ def repeat(self: Tensor, *sizes: Any, repeats: Sequence[int] | None = None) -> T
     return ops.contiguous_copy(output) if output.storage is self.storage else output
 
 
-def tile(input: Tensor, *dims: Any) -> Tensor:
+def tile(input: Tensor, *repeats: Any, dims: Sequence[int] | None = None) -> Tensor:
     """Repeat the tensor as `Tensor.repeat` does, with 1 for missing leading sizes.
 
     Args:
         input: Tensor of any dtype.
-        *dims: Number of repetitions of each dimension, as ints or as one sequence.
+        *repeats: Number of repetitions of each dimension, as ints or as one sequence.
+        dims: The numbers by name.
 
     Returns:
         A copy.
@@ -76,7 +77,7 @@ def tile(input: Tensor, *dims: Any) -> Tensor:
                 [3, 4, 3, 4]])
     """
     only_tensors("tile", input)
-    times = _ints(dims, "tile")
+    times = _ints(repeats if dims is None else (*repeats, dims), "tile")
     return repeat(input, (1,) * (input.meta.ndim - len(times)) + times)
 
 

@@ -302,12 +302,14 @@ class _Methods(TensorBase):
             raise ShapeError(f"t: takes at most 2 dimensions, the tensor has {self.meta.ndim}; use .transpose()")
         return call(registry["permute"], (self,), ((1, 0)[2 - self.meta.ndim :],))
 
-    def view(self, *shape: Any) -> Tensor:
+    def view(self, *shape: Any, size: Sequence[int] | None = None, dtype: DType | None = None) -> Tensor:
         """Return a view in another shape, or with the bits read as another dtype.
 
         Args:
             *shape: The shape as ints or one sequence, with at most one -1; or a single dtype. If that has another
                 element size, the last dimension grows or shrinks.
+            size: The shape by name.
+            dtype: The dtype by name.
 
         Returns:
             A view of this tensor.
@@ -321,6 +323,8 @@ class _Methods(TensorBase):
             tensor([[0, 1, 2],
                     [3, 4, 5]])
         """
+        if dtype is not None or size is not None:
+            shape = (*shape, *(named for named in (size, dtype) if named is not None))
         if len(shape) == 1 and isinstance(shape[0], DType):
             return views.view_as_dtype(self, shape[0])
         return call(registry["view"], (self,), (_sizes(shape),))
@@ -364,11 +368,12 @@ class _Methods(TensorBase):
             raise ShapeError(f"sum_to_size: {list(target_shape)} does not broadcast to {list(self.meta.shape)}")
         return sum_to(self, target_shape)
 
-    def reshape(self, *shape: Any) -> Tensor:
+    def reshape(self, *sizes: Any, shape: Sequence[int] | None = None) -> Tensor:
         """Return the elements in another shape: a view where strides allow it, else a copy.
 
         Args:
-            *shape: New shape, as ints or as one sequence; one -1 stands for the size that the others leave.
+            *sizes: New shape, as ints or as one sequence; one -1 stands for the size that the others leave.
+            shape: The new shape by name.
 
         Returns:
             A view where strides allow it, else a copy.
@@ -378,7 +383,7 @@ class _Methods(TensorBase):
             tensor([[0, 1, 2],
                     [3, 4, 5]])
         """
-        return views.reshape(self, _sizes(shape))
+        return views.reshape(self, _sizes(sizes if shape is None else (*sizes, shape)))
 
     def reshape_as(self, other: Tensor) -> Tensor:
         """Reshape to the shape of `other`.
@@ -444,11 +449,12 @@ class _Methods(TensorBase):
         split_sizes = infer_shape(tuple(sizes), shape[axis], "unflatten")
         return call(registry["view"], (self,), ((*shape[:axis], *split_sizes, *shape[axis + 1 :]),))
 
-    def permute(self, *dims: Any) -> Tensor:
+    def permute(self, *axes: Any, dims: Sequence[int] | None = None) -> Tensor:
         """Return a view with the dimensions in another order.
 
         Args:
-            *dims: Dimension of this tensor for each dimension of the result, as ints or as one sequence.
+            *axes: Dimension of this tensor for each dimension of the result, as ints or as one sequence.
+            dims: The dimensions by name.
 
         Returns:
             A view of this tensor.
@@ -457,13 +463,14 @@ class _Methods(TensorBase):
             >>> wg.ones(2, 3, 4).permute(2, 0, 1).shape
             weftgrad.Size([4, 2, 3])
         """
-        return call(registry["permute"], (self,), (_sizes(dims),))
+        return call(registry["permute"], (self,), (_sizes(axes if dims is None else (*axes, dims)),))
 
-    def expand(self, *sizes: Any) -> Tensor:
+    def expand(self, *sizes: Any, size: Sequence[int] | None = None) -> Tensor:
         """Return a view with dimensions of size 1 expanded; -1 keeps a size.
 
         Args:
             *sizes: The shape, as ints or as one sequence; -1 keeps a size.
+            size: The shape by name.
 
         Returns:
             A view, in which repeated elements share memory.
@@ -473,7 +480,7 @@ class _Methods(TensorBase):
             tensor([[1, 1],
                     [2, 2]])
         """
-        return call(registry["expand"], (self,), (_sizes(sizes),))
+        return call(registry["expand"], (self,), (_sizes(sizes if size is None else (*sizes, size)),))
 
     def expand_as(self, other: Tensor) -> Tensor:
         """Return a view expanded to the shape of `other`.
