@@ -46,6 +46,22 @@ def test_the_gradient_of_a_standard_deviation_is_0_where_all_elements_are_equal(
     assert all(d.isnan() for d in empty_deviations)
 
 
+@pytest.mark.parametrize("p", [0.5, 1.5, 2, 3])
+def test_the_gradient_of_a_norm_is_0_at_zeros(p):
+    x = wg.tensor([[0.0, 0.0], [0.0, 2.0]], dtype=wg.float64, requires_grad=True)
+    norms = x.norm(p, 1)
+    norms.sum().backward()
+    assert_close(norms.detach(), np.array([0.0, 2.0]))
+    assert_close(x.grad, np.array([[0.0, 0.0], [0.0, 1.0]]))
+
+
+def test_the_gradient_of_atan2_is_0_at_the_origin():
+    x, y = (wg.tensor([0.0, n], dtype=wg.float64, requires_grad=True) for n in (1.0, -2.0))
+    wg.atan2(x, y).sum().backward()
+    assert_close(x.grad, np.array([0.0, -0.4]))
+    assert_close(y.grad, np.array([0.0, -0.2]))
+
+
 def test_functions_of_elements():
     probabilities = np.array([[0.25, 0.5, 0.999]])
     assert_close(wg.logit(tensor(probabilities)), np.log(probabilities / (1 - probabilities)))

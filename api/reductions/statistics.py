@@ -454,7 +454,16 @@ def _norm(input: Tensor, p: Any, dim: Any, keepdim: bool) -> Tensor:
         return ops.sum(magnitude, dim, keepdim)
     if p == 0:
         return ops.sum(ops.ne(input, 0).to(input.meta.dtype), dim, keepdim)
-    return ops.pow(ops.sum(ops.pow(magnitude, p), dim, keepdim), 1.0 / p)
+    if p < 0:
+        return ops.pow(ops.sum(ops.pow(magnitude, p), dim, keepdim), 1.0 / p)
+    powers = _power_of_positive(magnitude, p) if p < 1 else ops.pow(magnitude, p)
+    return _power_of_positive(ops.sum(powers, dim, keepdim), 1.0 / p)
+
+
+def _power_of_positive(base: Tensor, exponent: float) -> Tensor:
+    """Return `base ** exponent` with the gradient 0 where `base` is 0; a root's derivative is infinite there."""
+    is_zero = ops.eq(base, 0)
+    return ops.masked_fill(ops.pow(ops.masked_fill(base, is_zero, 1), exponent), is_zero, 0)
 
 
 METHODS = {
