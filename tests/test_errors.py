@@ -248,6 +248,24 @@ ODD_ARGUMENT_CASES: dict[str, tuple[Any, type[Exception], type[Exception], str]]
     "nonzero of an int": (lambda: wg.nonzero(5), ARGUMENT, TypeError, "nonzero"),
     "where with a list": (lambda: wg.where([True], 1, 2), ARGUMENT, TypeError, "where"),
     "masked_select with a list": (lambda: wg.masked_select(tensor(2), [True] * 2), ARGUMENT, TypeError, "masked"),
+    "masked_fill of integers with infinity": (
+        lambda: wg.arange(3).masked_fill(wg.ones(3, dtype=wg.bool), float("inf")),
+        ARGUMENT,
+        RuntimeError,
+        "int64 has no",
+    ),
+    "a mask and a number beyond the dtype": (
+        lambda: wg.arange(3).__setitem__(wg.ones(3, dtype=wg.bool), 1e30),
+        ARGUMENT,
+        RuntimeError,
+        "does not fit int64",
+    ),
+    "pad integers with infinity": (
+        lambda: F.pad(wg.arange(3), (1, 1), value=float("inf")),
+        ARGUMENT,
+        RuntimeError,
+        "int64 has no",
+    ),
     # shapes and statistics
     "reshape of a list": (lambda: wg.reshape([1, 2], (2, 1)), ARGUMENT, TypeError, "reshape"),
     "flatten of a list": (lambda: wg.flatten([[1, 2]]), ARGUMENT, TypeError, "flatten"),

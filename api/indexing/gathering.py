@@ -20,7 +20,7 @@ from ..runtime.errors import ArgumentError, DTypeError, IndexShapeError, ShapeEr
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..shape.joining import stack
-from ..tensor_methods.argument_checks import only_tensors
+from ..tensor_methods.argument_checks import only_tensors, to_dtype_number
 from .assignment import copy_if_aliased, on_device, positions, tensor_value
 from .bounds import prepare_check
 from .subscripts import get, index_put, without_negatives
@@ -317,7 +317,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
         Tensor of the broadcast shape and the dtype of `input`.
 
     Raises:
-        ArgumentError: `input` is not a tensor.
+        ArgumentError: `input` is not a tensor, or its dtype does not hold the number `value`.
         DTypeError: `mask` is not bool.
         ShapeError: `value` is a tensor with dimensions.
 
@@ -336,6 +336,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
                 f"masked_fill: value must be a number or a 0-d tensor, not of shape {list(value.meta.shape)}"
             )
         value = on_device(value, input.meta.device)
+    else:
+        value = to_dtype_number(value, input.meta.dtype, "masked_fill")
     return call(registry["masked_fill"], (input, mask, value))
 
 
