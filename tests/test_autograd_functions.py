@@ -215,6 +215,21 @@ def test_products_with_vectors():
         functional.hvp(cube, x, wg.ones(3))
 
 
+@pytest.mark.parametrize("is_leaf", [True, False])
+def test_a_hook_keeps_the_layout_of_the_gradient(is_leaf):
+    results = (lambda g: wg.ones(3), lambda g: g.sum(), lambda g: g.double(), lambda g: [g], lambda g: 5)
+    for hook, error in zip(results, (GradientError,) * 3 + (TypeError,) * 2, strict=True):
+        x = wg.ones(2, requires_grad=True)
+        y = x if is_leaf else x * 2
+        y.register_hook(hook)
+        with pytest.raises(error, match="hook <lambda>"):
+            y.sum().backward()
+    x = wg.ones(2, 3, requires_grad=True)
+    x.register_hook(lambda g: (g * 2).t().contiguous().t())
+    x.sum().backward()
+    assert x.grad.tolist() == [[2, 2, 2]] * 2
+
+
 def test_post_accumulate_grad_hook():
     """One optimizer per parameter, stepping inside backward, gives the same weights as one step per batch."""
     nets = [wg.nn.Linear(3, 2) for _ in range(2)]

@@ -742,7 +742,8 @@ class _Methods(TensorBase):
             Handle, whose `remove()` removes the hook.
 
         Raises:
-            GradientError: If the tensor does not require grad.
+            GradientError: If the tensor does not require grad. From backward, if the result of `hook` has another
+                shape, dtype or device than the gradient.
 
         Example:
             >>> x = wg.ones(2, requires_grad=True)

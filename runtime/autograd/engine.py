@@ -18,7 +18,7 @@ from .. import tracing
 from ..context import _local, anomaly, current_stream
 from ..device import Meta
 from ..dispatch import call, call_into, refresh_views
-from ..errors import GradientError, ShapeError
+from ..errors import ArgumentError, GradientError, ShapeError
 from ..records import registry
 from ..tensor import Tensor
 from .inplace import Retained
@@ -252,8 +252,7 @@ class _Backward:
             grad = buffer.grads[0]
             if grad is not None and leaf.extra is not None and leaf.extra.hooks:
                 for hook in list(leaf.extra.hooks.values()):
-                    replaced = hook(grad)
-                    grad = grad if replaced is None else replaced
+                    grad = _call_hook(hook, grad)
                 buffer.grads[0] = grad
             if self.inputs is None and grad is not None:
                 accumulate(leaf, grad, self.create, storages_in_use)
@@ -328,9 +327,30 @@ def _run_hooks(node: Node, grads: list[Tensor | None]) -> None:
     for output, hook in hooks:
         grad = grads[output]
         if grad is not None:
-            replaced = hook(grad)
-            if replaced is not None:
-                grads[output] = replaced
+            grads[output] = _call_hook(hook, grad)
+
+
+def _call_hook(hook: Any, grad: Tensor) -> Tensor:
+    """Return the hook's result, or `grad` if that is None.
+
+    Raises:
+        ArgumentError: The result is not a tensor.
+        GradientError: Its shape, dtype or device is not that of `grad`.
+    """
+    result = hook(grad)
+    if result is None:
+        return grad
+    name = getattr(hook, "__name__", type(hook).__name__)
+    if not isinstance(result, Tensor):
+        raise ArgumentError(f"hook {name}: must return a tensor or None, not {type(result).__name__}")
+    actual, expected = result.meta, grad.meta
+    if (actual.shape, actual.dtype, actual.device) != (expected.shape, expected.dtype, expected.device):
+        raise GradientError(
+            f"hook {name}: returned a tensor of shape {list(actual.shape)} and dtype {actual.dtype.name} on "
+            f"{actual.device} for a gradient of shape {list(expected.shape)} and dtype {expected.dtype.name} on "
+            f"{expected.device}; it must keep all three"
+        )
+    return result
 
 
 def accumulate(leaf: Tensor, grad: Tensor, create: bool, storages_in_use: set[int]) -> None:
