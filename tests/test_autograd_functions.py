@@ -230,6 +230,77 @@ def test_a_hook_keeps_the_layout_of_the_gradient(is_leaf):
     assert x.grad.tolist() == [[2, 2, 2]] * 2
 
 
+def scalar():
+    return wg.tensor(1.0, requires_grad=True)
+
+
+def test_writes_to_gradients_do_not_change_later_ones():
+    """The 1 that backward starts from is shared by all calls, so no gradient may be that tensor."""
+
+    class InPlace(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad.mul_(3)
+
+    def grad_of_itself():
+        x = scalar()
+        return wg.autograd.grad(x, x)[0]
+
+    def grad_by_inputs():
+        x = scalar()
+        x.backward(inputs=[x])
+        return x.grad
+
+    def grad_from_a_hook():
+        x = scalar()
+        y = x * 1
+        y.register_hook(lambda g: g.mul_(2))
+        y.backward()
+        return x.grad
+
+    def grad_from_a_function():
+        x = scalar()
+        InPlace.apply(x).backward()
+        return x.grad
+
+    expected = {grad_of_itself: 1, grad_by_inputs: 1, grad_from_a_hook: 2, grad_from_a_function: 3}
+    for function, value in expected.items():
+        first = function()
+        assert first.item() == value
+        first.mul_(5)
+        y = scalar()
+        y.backward()
+        assert y.grad.item() == 1
+        assert function().item() == value
+
+
+@pytest.mark.parametrize("with_inputs", [True, False])
+def test_gradients_do_not_share_memory_with_what_the_caller_passed(with_inputs):
+    x, y, seed = wg.ones(2, requires_grad=True), wg.ones(2, requires_grad=True), wg.ones(2)
+    for root in (x, x + y):
+        x.grad = y.grad = None
+        root.backward(seed, inputs=[x, y] if with_inputs else None)
+        x.grad.mul_(5)
+        assert seed.tolist() == [1, 1]
+        assert y.grad is None or y.grad.tolist() == [1, 1]
+
+
+def test_backward_for_some_inputs():
+    x, y = wg.ones(2, requires_grad=True), wg.ones(2, requires_grad=True)
+    stored = []
+    x.register_post_accumulate_grad_hook(lambda leaf: stored.append(leaf.grad.tolist()))
+    wg.autograd.backward([(x * y).sum(), 2 * x.sum()], inputs=[x])
+    x.sum().backward(inputs=x)
+    assert (x.grad.tolist(), y.grad) == ([4, 4], None)
+    assert stored == [[3, 3], [4, 4]]
+    with pytest.raises(RuntimeError, match="empty"):
+        x.sum().backward(inputs=[])
+
+
 def test_post_accumulate_grad_hook():
     """One optimizer per parameter, stepping inside backward, gives the same weights as one step per batch."""
     nets = [wg.nn.Linear(3, 2) for _ in range(2)]

@@ -685,14 +685,7 @@ class _Methods(TensorBase):
             >>> x.grad
             tensor([2., 4.])
         """
-        if inputs is not None:
-            leaves: list[Any] = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-            gradients = autograd.grad(self, leaves, gradient, retain_graph, create_graph, allow_unused=True)
-            for leaf, grad in zip(leaves, gradients, strict=True):
-                if grad is not None:
-                    leaf.grad = grad if leaf.grad is None else leaf.grad + grad
-            return
-        autograd.backward(self, gradient, retain_graph, create_graph)
+        autograd.backward(self, gradient, retain_graph, create_graph, inputs)
 
     def detach(self) -> Tensor:
         """Return a tensor without history that shares this memory.

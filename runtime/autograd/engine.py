@@ -135,12 +135,15 @@ class _Backward:
                 self.requested_nodes.add(tensor.node)
         self.reaching_nodes: set[Node] | None = None
         self.zero_edges: list[tuple[Any, int]] = []  # edges whose gradient is always zero
+        self.seed_storages: set[int] = set()  # ids of the storages of the roots' gradients
 
     def run(self, roots: Sequence[Tensor], grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         if self.inputs is not None:
             self.reaching_nodes = self._nodes_reaching_inputs([r.node for r in roots if r.node is not None])
         for root, grad in zip(roots, grads, strict=True):
-            self._send((root.node, root.output) if root.node is not None else (root, 0), _seed(root, grad))
+            seed = _seed(root, grad)
+            self.seed_storages.add(id(seed.storage))
+            self._send((root.node, root.output) if root.node is not None else (root, 0), seed)
         while self.heap:
             self._step(heapq.heappop(self.heap)[1])
         return self._finish()
@@ -247,7 +250,7 @@ class _Backward:
     def _finish(self) -> list[Tensor | None]:
         if self.zero_edges:
             self._send_zeros()
-        storages_in_use = {id(seed.storage) for seed in _ones.values()}
+        storages_in_use = self.seed_storages  # a later write to `grad` must not change the caller's tensor, or `_ones`
         for leaf, buffer in self.leaves.values():
             grad = buffer.grads[0]
             if grad is not None and leaf.extra is not None and leaf.extra.hooks:
@@ -257,9 +260,7 @@ class _Backward:
             if self.inputs is None and grad is not None:
                 accumulate(leaf, grad, self.create, storages_in_use)
                 buffer.grads[0] = grad = None  # so that a hook can free the memory
-                if leaf.extra.stored:  # type: ignore[union-attr]
-                    for hook in list(leaf.extra.stored.values()):  # type: ignore[union-attr]
-                        hook(leaf)
+                _run_accumulation_hooks(leaf)
         if self.inputs is None:
             return []
         gradients: list[Tensor | None] = []
@@ -269,6 +270,9 @@ class _Backward:
                 gradients.append(None if leaf_buffer is None else leaf_buffer[1].grads[0])
             else:
                 gradients.append(self.captured.get((tensor.node, tensor.output)))
+        for i, gradient in enumerate(gradients):
+            if gradient is not None and gradient.meta.contiguous and _is_shared(gradient):
+                gradients[i] = call(registry["copy"], (gradient,), (None,))
         return gradients
 
 
@@ -296,13 +300,16 @@ def _seed(root: Tensor, grad: Tensor | None) -> Tensor:
     return grad
 
 
-_ones: dict[Meta, Tensor] = {}
+_ones: dict[Meta, tuple[Tensor, int]] = {}  # the seeds, and the versions of their storages
 
 
 def ones_like(tensor: Tensor) -> Tensor:
-    """Return a 1 in the layout of the one-element `tensor`, as the gradient of a root. It is shared and read-only."""
-    seed = _ones.get(tensor.meta)
-    if seed is None:
+    """Return a 1 in the layout of the one-element `tensor`, as the gradient of a root.
+
+    It is shared. A hook or a custom function may write to it, so the next backward compares the storage's version.
+    """
+    seed, version = _ones.get(tensor.meta, (None, 0))
+    if seed is None or seed.storage.version != version:
         state = _local.state
         outer_grad_mode, state.grad = state.grad, False
         try:
@@ -313,13 +320,42 @@ def ones_like(tensor: Tensor) -> Tensor:
         if getattr(current_stream(device), "capture", None) is not None:
             return seed  # belongs to the graph that is being captured, and has a value only when that is replayed
         device.driver.synchronize()  # other streams and threads will read it
-        seed = _ones.setdefault(tensor.meta, seed)
+        _ones[tensor.meta] = seed, seed.storage.version
     return seed
+
+
+def _is_shared(tensor: Tensor) -> bool:
+    """Return True if the memory of `tensor` is that of a seed that other calls of backward use."""
+    return any(seed.storage is tensor.storage for seed, _ in _ones.values())
 
 
 def forget_ones() -> None:
     """Drop the shared seeds, for callers in whose context launches computed nothing."""
     _ones.clear()
+
+
+def accumulate_into(
+    leaves: Sequence[Tensor], grads: Sequence[Tensor | None], seeds: Sequence[Tensor | None], create: bool
+) -> None:
+    """Add the result of `run` with `inputs` to the `grad` of these inputs.
+
+    Args:
+        leaves: The inputs.
+        grads: Their gradients, None for those that no root depends on.
+        seeds: The gradients of the roots that the caller passed; no `grad` shares their memory.
+        create: Record the additions.
+    """
+    storages_in_use = {id(seed.storage) for seed in seeds if seed is not None}
+    for leaf, grad in zip(leaves, grads, strict=True):
+        if grad is not None:
+            accumulate(leaf, grad, create, storages_in_use)
+            _run_accumulation_hooks(leaf)
+
+
+def _run_accumulation_hooks(leaf: Tensor) -> None:
+    if leaf.extra is not None and leaf.extra.stored:
+        for hook in list(leaf.extra.stored.values()):
+            hook(leaf)
 
 
 def _run_hooks(node: Node, grads: list[Tensor | None]) -> None:
