@@ -101,6 +101,9 @@ def test_arguments_that_are_no_tensors() -> None:
 
 
 def test_devices() -> None:
+    wg.set_default_device(device="cpu")
+    assert str(wg.ones(1).device) == "cpu"
+    wg.set_default_device(None)
     with raises(errors.UnknownDevice, ValueError, "gpu", "opencl:<n>"):
         wg.zeros(2, device="gpu")
     with raises(errors.UnknownDevice, ValueError, "opencl:99", "does not exist"):
@@ -283,6 +286,7 @@ ODD_ARGUMENT_CASES: dict[str, tuple[Any, type[Exception], type[Exception], str]]
     "layer_norm over None": (lambda: F.layer_norm(tensor(2, 3), None), ARGUMENT, TypeError, "None"),
     "batch_norm without statistics": (lambda: F.batch_norm(tensor(2, 3), None, None), ARGUMENT, ValueError, "running"),
     "a kernel of size 0": (lambda: nn.Conv2d(3, 4, 0), ARGUMENT, ValueError, "kernel_size"),
+    "data that is a number": (lambda: setattr(tensor(2), "data", 5), ARGUMENT, TypeError, "data"),
     "a parameter of a list": (lambda: nn.Parameter([1.0]), ARGUMENT, TypeError, "list"),
     "gradients for an int": (lambda: wg.autograd.grad(tensor(2, grad=True).sum(), 5), ARGUMENT, TypeError, "int"),
     "gradients of an int": (lambda: wg.autograd.grad(5, tensor(2, grad=True)), ARGUMENT, TypeError, "int"),

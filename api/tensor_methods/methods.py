@@ -723,6 +723,8 @@ class _Methods(TensorBase):
 
     @data.setter
     def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise ArgumentError(f"data: must be a tensor, not {type(value).__name__}; make one with tensor()")
         self.storage, self.meta, self.start = value.storage, value.meta, value.start
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Handle:
