@@ -8,6 +8,7 @@ always knows the state of a generator.
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from .arguments.out import copy_to_out
 from .arguments.types import Layout, MemoryFormat, Sizes
 from .creation.factories import empty_like
 from .creation.options import allocate_output, finalize_output, resolve_dtype_and_device
+from .indexing.bounds import check_interval
 from .runtime import dtypes, host_data
 from .runtime.device import Device, DeviceLike
 from .runtime.device import device as to_device
@@ -594,6 +596,9 @@ def bernoulli(
     Returns:
         Tensor of the shape and dtype of `input`.
 
+    Raises:
+        ArgumentError: `p`, or on `cpu` an element of `input`, is not between 0 and 1.
+
     Example:
         >>> wg.bernoulli(wg.tensor([0.0, 1.0]))
         tensor([0., 1.])
@@ -601,7 +606,8 @@ def bernoulli(
     if p is not None:
         output = _fill_random("bernoulli_fill", empty_like(input), (_probability(p, "bernoulli"),), generator, False)
     else:
-        output = draw("bernoulli_draw", (_require_floating(input, "bernoulli"),), generator)
+        check_interval(_require_floating(input, "bernoulli"), 0, 1, "bernoulli", "input")
+        output = draw("bernoulli_draw", (input,), generator)
     return output if out is None else copy_to_out(output, out, "bernoulli")
 
 
@@ -622,7 +628,7 @@ def normal(
     Args:
         mean: A number, or a tensor with the mean of each element.
         std: A number, or a tensor with the standard deviation of each element; shapes broadcast.
-        size: Shape of the result; needed if mean and std are numbers.
+        size: Shape of the result if mean and std are numbers: only then the options below are allowed, too.
         generator: Generator to use instead of the default one.
         out: Tensor to write the result to.
         dtype: Dtype of the result for numbers `mean` and `std`; None: the default dtype.
@@ -635,7 +641,8 @@ def normal(
         Tensor of shape `size`, or of the shape that `mean` and `std` broadcast to.
 
     Raises:
-        ArgumentError: `std` is negative, or `size` is missing.
+        ArgumentError: `std` is negative (elements are checked on `cpu`), `size` is missing, or an option is passed
+            with a tensor as `mean` or `std`.
 
     Example:
         >>> wg.normal(wg.tensor([1.0, 2.0]), 0.0)
@@ -644,7 +651,17 @@ def normal(
     if not isinstance(std, Tensor) and std < 0:
         raise ArgumentError(f"normal: std must not be negative, got {std}")
     if isinstance(mean, Tensor) or isinstance(std, Tensor):
-        return finalize_output(draw("normal_around", (mean, std), generator), "normal", requires_grad, out)
+        options = {"size": size, "dtype": dtype, "layout": layout, "device": device}
+        names = [name for name, value in options.items() if value is not None]
+        names += [name for name, value in (("requires_grad", requires_grad), ("pin_memory", pin_memory)) if value]
+        if names:
+            raise ArgumentError(
+                f"normal: with a tensor as mean or std, the result has its shape, dtype and device; leave out "
+                f"{', '.join(names)}, or pass numbers"
+            )
+        if isinstance(std, Tensor):
+            check_interval(std, 0, math.inf, "normal", "std")
+        return finalize_output(draw("normal_around", (mean, std), generator), "normal", False, out)
     if size is None:
         raise ArgumentError("normal: numbers mean and std need size=")
     output = _require_floating(allocate_output("normal", (tuple(size),), {}, dtype, device, out), "normal")
@@ -830,7 +847,7 @@ class _Methods(TensorBase):
             This tensor.
 
         Raises:
-            ArgumentError: If the number `p` is not between 0 and 1.
+            ArgumentError: If `p`, or on `cpu` one of its elements, is not between 0 and 1.
 
         Example:
             >>> wg.empty(2).bernoulli_(wg.tensor([0.0, 1.0]))

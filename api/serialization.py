@@ -34,7 +34,7 @@ from .runtime.device import Device, DeviceLike, Meta, meta
 from .runtime.device import device as to_device
 from .runtime.dispatch import empty
 from .runtime.dtypes import Array, DType
-from .runtime.errors import ArgumentError, DeviceError
+from .runtime.errors import ArgumentError, DeviceError, NotPicklable
 from .runtime.storage import Storage
 from .runtime.tensor import Tensor
 
@@ -51,7 +51,7 @@ _SAFE = {
     ("collections", "deque"), ("builtins", "set"), ("builtins", "frozenset"), ("builtins", "complex"),
     ("builtins", "slice"), ("builtins", "bytearray"), ("builtins", "range"), ("weftgrad.runtime.dtypes", "parse"),
     ("weftgrad.runtime.device", "device"), ("weftgrad.tensor_methods.conversion", "_unpickle"),
-    ("weftgrad.tensor_methods.methods", "Size"),
+    ("weftgrad.tensor_methods.size", "Size"), ("weftgrad.tensor_methods.methods", "Size"),  # until 0.2.0 in `methods`
     ("weftgrad.serialization", "_rebuild"), ("weftgrad.runtime.tensor", "Tensor"), ("weftgrad.random", "Generator"),
     ("weftgrad.nn.parameter", "Parameter"), ("weftgrad.nn.parameter", "Buffer"), ("numpy", "ndarray"),
     ("numpy", "dtype"), ("numpy._core.multiarray", "_reconstruct"), ("numpy._core.numeric", "_frombuffer"),
@@ -190,7 +190,7 @@ class _Writer(pickle.Pickler):
         try:
             writer.dump(value)
         except (TypeError, AttributeError, pickle.PicklingError) as error:
-            raise ArgumentError(f"save: cannot be saved: {error}") from error
+            raise NotPicklable(f"save: cannot be saved: {error}") from error
         return writer
 
     def reducer_override(self, value: Any) -> Any:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .docstrings import docstring, inplace_docstring
+from .kinds import OutputRow
 from .kinds.composite import python_body
 from .model import MISSING, Op, Param
 from .render import RecordData, default_text
@@ -37,7 +38,7 @@ def bindings(data: RecordData, callables: Mapping[str, str]) -> list[Binding]:
     op = data.op
     functions = [_composite(op, callables) if op.kind == "composite" else _function(data)]
     if op.inplace:
-        functions.append(_inplace(op))
+        functions.append(_inplace(op, data.rendered.outputs))
     return functions
 
 
@@ -110,7 +111,7 @@ def _optional_parameter(param: Param) -> str:
     return f"{param.name}: {param.annotation} | None = None"
 
 
-def _inplace(op: Op) -> Binding:
+def _inplace(op: Op, outputs: Sequence[OutputRow]) -> Binding:
     first_parameter, *other_parameters = (_parameter(p) for p in op.params if not p.keyword)
     keyword = [_parameter(p) for p in op.params if p.keyword]
     all_parameters = [
@@ -122,7 +123,9 @@ def _inplace(op: Op) -> Binding:
     operands, statics = _arguments(op)
     first = op.operands[0].name
     body = (f"return _call_into(_op_{op.name}, {operands}, {statics}, ({first},), in_place=True)",)
-    return Binding(f"{op.name}_", parameters, "Tensor", inplace_docstring(op), body, repr(op.namespace), op.method)
+    return Binding(
+        f"{op.name}_", parameters, "Tensor", inplace_docstring(op, outputs), body, repr(op.namespace), op.method
+    )
 
 
 def _composite(op: Op, callables: Mapping[str, str]) -> Binding:

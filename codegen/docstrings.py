@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from .examples import doctest_lines
+from .examples import doctest_lines, inplace_doctest_lines
 from .kinds import OutputRow
 from .model import MISSING, Op, Param
 
@@ -25,6 +25,7 @@ _RESULT_DTYPES = {
 _OUT_TEXT = "Receives the result. It must have the result's shape, or no elements: then it gets memory for them."
 _KINDS_WITH_FORMULA = ("pointwise", "composite")
 _KINDS_WITH_DTYPE_ERROR = ("pointwise", "reduction", "rowwise", "contraction")
+_FLOATING_RULE = "any dtype; integers become floating"
 _WIDTH = 110
 
 
@@ -63,15 +64,25 @@ def docstring(op: Op, outputs: Sequence[OutputRow] = (), *, takes_out: bool = Fa
     return _quoted(lines)
 
 
-def inplace_docstring(op: Op) -> str:
-    """Return the docstring of the in-place form `NAME_`."""
+def inplace_docstring(op: Op, outputs: Sequence[OutputRow] = ()) -> str:
+    """Return the docstring of the in-place form `NAME_`, whose arguments are those of `docstring`."""
     first = op.operands[0].name
     lines = [f"Compute `{op.name}` and write the result into `{first}`.", *_formula(op)]
     arguments = [f"{p.name}: {_argument(op, p)}" for p in op.params]
-    arguments[0] = arguments[0].replace("Tensor or number", "Tensor")
+    arguments[0] = arguments[0].replace("Tensor or number", "Tensor").replace(_FLOATING_RULE, "floating dtype")
     lines += _section("Args", arguments)
     lines += _section("Returns", [f"`{first}`, whose version goes up by one."])
-    lines += _section("Raises", [f"GradientError: `{first}` is a leaf that requires a gradient, and gradients are on."])
+    errors = [f"GradientError: `{first}` is a leaf that requires a gradient, and gradients are on."]
+    rule = next((o.result for o in outputs if not o.saved), "")
+    if rule == "float":
+        errors.append(f"DTypeError: `{first}` is an integer or bool tensor, which cannot hold a floating result.")
+    elif rule == "promote" and len(op.operands) > 1 and op.dtypes != "float":
+        errors.append(f"DTypeError: the result is floating, and `{first}` an integer or bool tensor.")
+    if op.dtypes != "all" and op.result != "float":
+        errors.append("UnsupportedDType: an operand has a dtype that is not allowed.")
+    lines += _section("Raises", errors)
+    if op.example and (example := inplace_doctest_lines(op)):
+        lines += ["", "Example:", *(f"    {line}" for line in example)]
     return _quoted(lines)
 
 
@@ -112,7 +123,7 @@ def _meaning(op: Op, param: Param) -> str:
 
 def _tensor(op: Op, param: Param) -> str:
     dtype = {"mask": "bool, or any dtype whose nonzero elements are true", "index": "int64"}.get(
-        param.type, f"{_DTYPES[op.dtypes]} dtype" if op.result != "float" else "any dtype; integers become floating"
+        param.type, f"{_DTYPES[op.dtypes]} dtype" if op.result != "float" else _FLOATING_RULE
     )
     shape = {
         "column": ", one element for each position in a row", "row": ", one element for each row",

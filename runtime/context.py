@@ -1,4 +1,4 @@
-"""The state of a thread: gradient mode, the stack of modes, current streams, and cached plans."""
+"""The state of a thread: gradient mode, the stack of modes, current streams, cached plans. Anomaly mode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,25 @@ if TYPE_CHECKING:
     from .device import Device
     from .modes import Mode
 
-__all__ = ["State", "current_stream", "entered_device", "forget_plans", "set_stream", "state"]
+__all__ = ["Anomaly", "State", "anomaly", "current_stream", "entered_device", "forget_plans", "set_stream", "state"]
+
+
+class Anomaly:
+    """Anomaly mode, which belongs to the process, as in PyTorch: backward may run in another thread than forward.
+
+    Attributes:
+        is_enabled: True if nodes store the Python stack of their forward call.
+        checks_nan: True if backward checks gradients for NaN while the mode is enabled.
+    """
+
+    __slots__ = ("checks_nan", "is_enabled")
+
+    def __init__(self) -> None:
+        self.is_enabled = False
+        self.checks_nan = True
+
+
+anomaly = Anomaly()
 
 
 class State:
@@ -20,19 +38,17 @@ class State:
     Attributes:
         grad: True if gradients are recorded.
         inference: True in inference mode.
-        anomaly: True in anomaly mode.
         mode: The innermost mode, or None.
         autocast: The innermost autocast region, or None.
         streams: Current streams by device; devices that are missing use their default stream.
         plans: The plans of `dispatch`, by key.
     """
 
-    __slots__ = ("__weakref__", "anomaly", "autocast", "grad", "inference", "mode", "plans", "streams")
+    __slots__ = ("__weakref__", "autocast", "grad", "inference", "mode", "plans", "streams")
 
     def __init__(self) -> None:
         self.grad = True
         self.inference = False
-        self.anomaly = False
         self.mode: Mode | None = None
         self.autocast: Region | None = None
         self.streams: dict[Device, Any] | None = None

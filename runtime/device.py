@@ -223,11 +223,14 @@ def default_device() -> Device:
     return _default
 
 
-def set_default_device(spec: DeviceLike | None) -> None:
-    """Make `spec` the device of tensors created without a device.
+_parse = device  # for functions that have a parameter `device`
+
+
+def set_default_device(device: DeviceLike | None) -> None:
+    """Make `device` the device of tensors created without a device.
 
     Args:
-        spec: A name, a `Device`, or the number of a CUDA device; None returns to the best available one.
+        device: A name, a `Device`, or the number of a CUDA device; None returns to the best available one.
 
     Raises:
         UnknownDevice: There is no device of that name.
@@ -239,7 +242,7 @@ def set_default_device(spec: DeviceLike | None) -> None:
         >>> wg.set_default_device(None)
     """
     global _default
-    _default = None if spec is None else device(spec)
+    _default = None if device is None else _parse(device)
 
 
 _MAX_BYTES = (1 << 63) - 1  # kernels use signed 64-bit sizes

@@ -1,4 +1,4 @@
-"""Modes intercept every call of `dispatch`: anomaly detection, autocast, the profiler, recording.
+"""Modes intercept every call of `dispatch`: autocast, the profiler, recording.
 
     class Count(Mode):
         def call(self, record, operands, statics, outs, in_place):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import pytest
 import weftgrad as wg
 from weftgrad.autograd import Function, functional
 from weftgrad.autograd.function import once_differentiable
-from weftgrad.runtime.context import state
-from weftgrad.runtime.errors import GradientError
+from weftgrad.runtime.context import anomaly
+from weftgrad.runtime.errors import AnomalyError, GradientError
 
 A = np.array([1.0, 2.0])
 
@@ -112,9 +113,47 @@ def test_anomaly_detection_for_a_block():
     for is_enabled in (False, True):
         wg.autograd.set_detect_anomaly(is_enabled)
         with wg.autograd.set_detect_anomaly(not is_enabled):
-            assert state().anomaly is not is_enabled
-        assert state().anomaly is is_enabled
+            assert anomaly.is_enabled is not is_enabled
+        assert anomaly.is_enabled is is_enabled
     wg.autograd.set_detect_anomaly(False)
+
+
+def test_nested_anomaly_modes_restore_check_nan():
+    def settings():
+        return anomaly.is_enabled, anomaly.checks_nan
+
+    detect_anomaly, set_detect_anomaly = wg.autograd.detect_anomaly, wg.autograd.set_detect_anomaly
+    for outer in (detect_anomaly, lambda check_nan: set_detect_anomaly(True, check_nan)):
+        with outer(check_nan=False):
+            for inner in (detect_anomaly, lambda: set_detect_anomaly(True)):
+                with inner():
+                    assert settings() == (True, True)
+                assert settings() == (True, False)
+            x = wg.zeros(1, requires_grad=True)
+            (x / x).sum().backward()
+            assert x.grad.isnan().all()
+        assert not anomaly.is_enabled
+
+
+def test_anomaly_mode_belongs_to_the_process():
+    """As in PyTorch: a thread sees the mode that another thread switched on, and can switch it off."""
+    errors = []
+
+    def train():
+        x = wg.zeros(1, requires_grad=True)
+        try:
+            (x / x).sum().backward()
+        except AnomalyError as error:
+            errors.append(str(error))
+        wg.autograd.set_detect_anomaly(False)
+
+    wg.autograd.set_detect_anomaly(True)
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert not anomaly.is_enabled
+    assert "in train" in errors[0]
+    assert "runtime" not in errors[0]
 
 
 def test_once_differentiable_refuses_the_second_derivative():
@@ -174,6 +213,92 @@ def test_products_with_vectors():
         functional.jvp(cube, x, wg.ones(3))
     with pytest.raises(GradientError, match="hvp: v has the shapes"):
         functional.hvp(cube, x, wg.ones(3))
+
+
+@pytest.mark.parametrize("is_leaf", [True, False])
+def test_a_hook_keeps_the_layout_of_the_gradient(is_leaf):
+    results = (lambda g: wg.ones(3), lambda g: g.sum(), lambda g: g.double(), lambda g: [g], lambda g: 5)
+    for hook, error in zip(results, (GradientError,) * 3 + (TypeError,) * 2, strict=True):
+        x = wg.ones(2, requires_grad=True)
+        y = x if is_leaf else x * 2
+        y.register_hook(hook)
+        with pytest.raises(error, match="hook <lambda>"):
+            y.sum().backward()
+    x = wg.ones(2, 3, requires_grad=True)
+    x.register_hook(lambda g: (g * 2).t().contiguous().t())
+    x.sum().backward()
+    assert x.grad.tolist() == [[2, 2, 2]] * 2
+
+
+def scalar():
+    return wg.tensor(1.0, requires_grad=True)
+
+
+def test_writes_to_gradients_do_not_change_later_ones():
+    """The 1 that backward starts from is shared by all calls, so no gradient may be that tensor."""
+
+    class InPlace(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad.mul_(3)
+
+    def grad_of_itself():
+        x = scalar()
+        return wg.autograd.grad(x, x)[0]
+
+    def grad_by_inputs():
+        x = scalar()
+        x.backward(inputs=[x])
+        return x.grad
+
+    def grad_from_a_hook():
+        x = scalar()
+        y = x * 1
+        y.register_hook(lambda g: g.mul_(2))
+        y.backward()
+        return x.grad
+
+    def grad_from_a_function():
+        x = scalar()
+        InPlace.apply(x).backward()
+        return x.grad
+
+    expected = {grad_of_itself: 1, grad_by_inputs: 1, grad_from_a_hook: 2, grad_from_a_function: 3}
+    for function, value in expected.items():
+        first = function()
+        assert first.item() == value
+        first.mul_(5)
+        y = scalar()
+        y.backward()
+        assert y.grad.item() == 1
+        assert function().item() == value
+
+
+@pytest.mark.parametrize("with_inputs", [True, False])
+def test_gradients_do_not_share_memory_with_what_the_caller_passed(with_inputs):
+    x, y, seed = wg.ones(2, requires_grad=True), wg.ones(2, requires_grad=True), wg.ones(2)
+    for root in (x, x + y):
+        x.grad = y.grad = None
+        root.backward(seed, inputs=[x, y] if with_inputs else None)
+        x.grad.mul_(5)
+        assert seed.tolist() == [1, 1]
+        assert y.grad is None or y.grad.tolist() == [1, 1]
+
+
+def test_backward_for_some_inputs():
+    x, y = wg.ones(2, requires_grad=True), wg.ones(2, requires_grad=True)
+    stored = []
+    x.register_post_accumulate_grad_hook(lambda leaf: stored.append(leaf.grad.tolist()))
+    wg.autograd.backward([(x * y).sum(), 2 * x.sum()], inputs=[x])
+    x.sum().backward(inputs=x)
+    assert (x.grad.tolist(), y.grad) == ([4, 4], None)
+    assert stored == [[3, 3], [4, 4]]
+    with pytest.raises(RuntimeError, match="empty"):
+        x.sum().backward(inputs=[])
 
 
 def test_post_accumulate_grad_hook():

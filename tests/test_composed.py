@@ -34,6 +34,34 @@ def test_covariances_and_correlations():
         wg.cov(tensor(), fweights=wg.ones(2, dtype=wg.int64))
 
 
+def test_the_gradient_of_a_standard_deviation_is_0_where_all_elements_are_equal():
+    x = wg.tensor([[3.0, 3.0, 3.0], [1.0, 2.0, 4.0]], dtype=wg.float64, requires_grad=True)
+    for function in (lambda: x.std(1), lambda: wg.std_mean(x, 1)[0], lambda: x.std(1, correction=0) * 1.5**0.5):
+        x.grad = None
+        function().sum().backward()
+        rows = x.grad.numpy()
+        assert_close(wg.tensor(rows[0]), np.zeros(3))
+        assert_close(wg.tensor(rows[1]), (np.array([1.0, 2.0, 4.0]) - 7 / 3) / (2 * np.std([1.0, 2.0, 4.0], ddof=1)))
+    empty_deviations = wg.ones(3).std(correction=3), wg.ones(1).std(), wg.ones(0).std()
+    assert all(d.isnan() for d in empty_deviations)
+
+
+@pytest.mark.parametrize("p", [0.5, 1.5, 2, 3])
+def test_the_gradient_of_a_norm_is_0_at_zeros(p):
+    x = wg.tensor([[0.0, 0.0], [0.0, 2.0]], dtype=wg.float64, requires_grad=True)
+    norms = x.norm(p, 1)
+    norms.sum().backward()
+    assert_close(norms.detach(), np.array([0.0, 2.0]))
+    assert_close(x.grad, np.array([[0.0, 0.0], [0.0, 1.0]]))
+
+
+def test_the_gradient_of_atan2_is_0_at_the_origin():
+    x, y = (wg.tensor([0.0, n], dtype=wg.float64, requires_grad=True) for n in (1.0, -2.0))
+    wg.atan2(x, y).sum().backward()
+    assert_close(x.grad, np.array([0.0, -0.4]))
+    assert_close(y.grad, np.array([0.0, -0.2]))
+
+
 def test_functions_of_elements():
     probabilities = np.array([[0.25, 0.5, 0.999]])
     assert_close(wg.logit(tensor(probabilities)), np.log(probabilities / (1 - probabilities)))

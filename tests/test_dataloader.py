@@ -521,12 +521,13 @@ def test_workers_that_are_starting_do_not_heed_ctrl_c(main, tmp_path):
 
 
 SCRIPT = """
-    import sys, time
+    import signal, sys, time
     sys.path.insert(0, {tests!r})
     from loader_data import Images
     from weftgrad.utils.data import DataLoader
 
     def main():
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores Ctrl-C
         loader = DataLoader(Images(100, {{i: "slow" for i in range(2, 100)}}), 1, num_workers=2)
         try:
             batches = iter(loader)

@@ -15,7 +15,7 @@ import weftgrad as wg
 from weftgrad._generated import ops as generated
 from weftgrad.codegen.generate import own_specs
 from weftgrad.codegen.loader import load_file
-from weftgrad.runtime.errors import GradientError, UnsupportedDType
+from weftgrad.runtime.errors import DTypeError, GradientError, UnsupportedDType
 
 PUBLIC = sorted(n for n, (_, namespace, _) in generated.FUNCTIONS.items() if namespace != "hidden")
 
@@ -76,10 +76,21 @@ def test_examples_of_specs_print_what_they_say(name):
 
 
 def test_every_public_op_has_an_example():
-    """In-place twins and aliases have none of their own."""
+    """Aliases have none of their own. In-place forms have one that is derived from the op's."""
     ops = [op for path in own_specs() for op in load_file(path, trust=True)]
     public = {op.name for op in ops if op.namespace in ("torch", "nn.functional")}
+    public |= {f"{op.name}_" for op in ops if op.inplace and op.namespace == "torch"}
     assert public <= set(EXAMPLES), sorted(public - set(EXAMPLES))
+
+
+def test_in_place_forms_say_that_integers_cannot_hold_floats():
+    text = inspect.getdoc(generated.exp_)
+    assert "integers become floating" not in text
+    assert "DTypeError: `input` is an integer or bool tensor" in text
+    with pytest.raises(DTypeError):
+        wg.tensor([1]).exp_()
+    assert ">>> wg.tensor([1, 2, 3]).lt_(2)\n    tensor([1, 0, 0])" in inspect.getdoc(generated.lt_)
+    assert ">>> wg.tensor([1.0, 2.0]).true_divide_(4)" in inspect.getdoc(generated.true_divide_)
 
 
 def _modules_with_examples() -> list[str]:

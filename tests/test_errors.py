@@ -101,6 +101,9 @@ def test_arguments_that_are_no_tensors() -> None:
 
 
 def test_devices() -> None:
+    wg.set_default_device(device="cpu")
+    assert str(wg.ones(1).device) == "cpu"
+    wg.set_default_device(None)
     with raises(errors.UnknownDevice, ValueError, "gpu", "opencl:<n>"):
         wg.zeros(2, device="gpu")
     with raises(errors.UnknownDevice, ValueError, "opencl:99", "does not exist"):
@@ -241,12 +244,38 @@ ODD_ARGUMENT_CASES: dict[str, tuple[Any, type[Exception], type[Exception], str]]
     # indexing
     "gather with a list": (lambda: wg.gather(tensor(2, 3), 1, [[1]]), ARGUMENT, TypeError, "gather"),
     "index_select with an int": (lambda: wg.index_select(tensor(2, 3), 0, 1), ARGUMENT, TypeError, "index_select"),
+    "index_select with a matrix": (lambda: wg.index_select(tensor(2), 0, wg.tensor([[0]])), SHAPE, IndexError, "1]"),
     "index_add with a list": (lambda: tensor(3).index_add_(0, [0], tensor(1)), ARGUMENT, TypeError, "index_add"),
     "scatter with a list": (lambda: tensor(3).scatter_(0, [0], 1.0), ARGUMENT, TypeError, "scatter"),
     "take with a list": (lambda: wg.take(tensor(3), [0]), ARGUMENT, TypeError, "take"),
     "nonzero of an int": (lambda: wg.nonzero(5), ARGUMENT, TypeError, "nonzero"),
     "where with a list": (lambda: wg.where([True], 1, 2), ARGUMENT, TypeError, "where"),
     "masked_select with a list": (lambda: wg.masked_select(tensor(2), [True] * 2), ARGUMENT, TypeError, "masked"),
+    "masked_fill of integers with infinity": (
+        lambda: wg.arange(3).masked_fill(wg.ones(3, dtype=wg.bool), float("inf")),
+        ARGUMENT,
+        RuntimeError,
+        "int64 has no",
+    ),
+    "a mask and a number beyond the dtype": (
+        lambda: wg.arange(3).__setitem__(wg.ones(3, dtype=wg.bool), 1e30),
+        ARGUMENT,
+        RuntimeError,
+        "does not fit int64",
+    ),
+    "pad integers with infinity": (
+        lambda: F.pad(wg.arange(3), (1, 1), value=float("inf")),
+        ARGUMENT,
+        RuntimeError,
+        "int64 has no",
+    ),
+    # shapes and statistics
+    "reshape of a list": (lambda: wg.reshape([1, 2], (2, 1)), ARGUMENT, TypeError, "reshape"),
+    "flatten of a list": (lambda: wg.flatten([[1, 2]]), ARGUMENT, TypeError, "flatten"),
+    "unbind of a list": (lambda: wg.unbind([1, 2]), ARGUMENT, TypeError, "unbind"),
+    "std of a list": (lambda: wg.std([1.0, 2.0]), ARGUMENT, TypeError, "std"),
+    "numel of a list": (lambda: wg.numel([1, 2]), ARGUMENT, TypeError, "numel"),
+    "is_floating_point of a number": (lambda: wg.is_floating_point(1.0), ARGUMENT, TypeError, "is_floating_point"),
     # nn
     "embedding of a list": (lambda: F.embedding([1], tensor(2, 2)), ARGUMENT, TypeError, "embedding"),
     "one_hot of a list": (lambda: F.one_hot([1], 2), ARGUMENT, TypeError, "one_hot"),
@@ -257,6 +286,7 @@ ODD_ARGUMENT_CASES: dict[str, tuple[Any, type[Exception], type[Exception], str]]
     "layer_norm over None": (lambda: F.layer_norm(tensor(2, 3), None), ARGUMENT, TypeError, "None"),
     "batch_norm without statistics": (lambda: F.batch_norm(tensor(2, 3), None, None), ARGUMENT, ValueError, "running"),
     "a kernel of size 0": (lambda: nn.Conv2d(3, 4, 0), ARGUMENT, ValueError, "kernel_size"),
+    "data that is a number": (lambda: setattr(tensor(2), "data", 5), ARGUMENT, TypeError, "data"),
     "a parameter of a list": (lambda: nn.Parameter([1.0]), ARGUMENT, TypeError, "list"),
     "gradients for an int": (lambda: wg.autograd.grad(tensor(2, grad=True).sum(), 5), ARGUMENT, TypeError, "int"),
     "gradients of an int": (lambda: wg.autograd.grad(5, tensor(2, grad=True)), ARGUMENT, TypeError, "int"),

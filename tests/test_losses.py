@@ -131,6 +131,19 @@ def test_what_losses_refuse():
         nn.NLLLoss2d()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_binary_cross_entropy_takes_probabilities(dtype):
+    half, zeros = (wg.full((2, 2), v, dtype=getattr(wg, dtype), device="cpu") for v in (0.5, 0))
+    assert F.binary_cross_entropy(half.t(), zeros).dtype is getattr(wg, dtype)
+    for wrong in (1.5, -0.25, float("nan")):
+        x = half.clone()
+        x[1, 0] = wrong
+        with pytest.raises(RuntimeError, match=f"all elements of input must be between 0 and 1, not {wrong}"):
+            F.binary_cross_entropy(x.t(), zeros)
+        with pytest.raises(RuntimeError, match="of target"):
+            F.binary_cross_entropy(half, x)
+
+
 def test_losses_as_modules_keep_their_weights():
     loss = nn.BCEWithLogitsLoss(wg.ones(5), pos_weight=wg.full((5,), 2.0))
     assert list(loss.state_dict()) == ["weight", "pos_weight"]

@@ -6,10 +6,12 @@ import gc
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -279,7 +281,16 @@ def test_a_process_may_end_with_work_queued(device_name: str) -> None:
     assert process.returncode == 0, (process.returncode, process.stderr)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt: a process that a shell started in the background ignores it."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
 @needs_c
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_in_a_finalizer_reaches_the_program(monkeypatch):
     """Python drops exceptions of finalizers; Ctrl-C while a storage is deleted must stop the program all the same."""
     tensors = [wg.from_numpy(np.zeros(4))]

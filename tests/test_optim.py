@@ -365,7 +365,7 @@ def test_the_layout_of_saved_state():
         assert restored.param_groups[0]["param_names"] == ["weight"]
     clone = copy.deepcopy(optimizer)
     (clone_param,) = clone.param_groups[0]["params"]
-    clone_param.grad = wg.ones(37)
+    clone_param.grad = wg.ones(37, dtype=wg.float64)
     clone.step()
     assert clone.state[clone_param]["step"] == 3
     assert optimizer.state[param]["step"] == 2

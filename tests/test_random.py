@@ -126,6 +126,24 @@ def test_random_dtypes_and_errors():
         wg.empty(3, requires_grad=True).uniform_()
 
 
+def test_parameters_in_tensors_are_checked():
+    zeros, ones = wg.zeros(2, device="cpu"), wg.ones(2, device="cpu")
+    options = ({"size": (3,)}, {"dtype": wg.float64}, {"device": "cpu"}, {"requires_grad": True}, {"pin_memory": True})
+    for parameters in ((zeros, 1.0), (0.0, ones), (zeros, ones)):
+        assert wg.normal(*parameters).shape == (2,)
+        for option in options:
+            with pytest.raises(TypeError, match=f"leave out {next(iter(option))}"):
+                wg.normal(*parameters, **option)
+    for wrong in (-ones, ones * float("nan")):
+        with pytest.raises(RuntimeError, match="all elements of std must be at least 0"):
+            wg.normal(zeros, wrong)
+    for wrong in (ones * 2, -ones, ones * float("nan")):
+        with pytest.raises(RuntimeError, match="between 0 and 1"):
+            wg.bernoulli(wrong)
+        with pytest.raises(RuntimeError, match="between 0 and 1"):
+            wg.zeros(3, 2, device="cpu").bernoulli_(wrong)
+
+
 def test_permutations_and_multinomial():
     wg.manual_seed(1)
     assert sorted(wg.randperm(1000).tolist()) == list(range(1000))

@@ -42,6 +42,7 @@ def test_saved_values_are_restored(tmp_path):
         "device": wg.device("opencl:0"), "count": collections.Counter("aab"), "queue": collections.deque([1]),
         "array": np.arange(3), "number": np.float32(2), "generator": wg.Generator().manual_seed(5),
         "empty": wg.empty(0, 3, device="cpu"), "slice": slice(1, 2), "bytes": b"\0\1", "complex": 1j,
+        "shape": wg.ones(2, 3).shape,
     }  # fmt: skip
     path = tmp_path / "all.pt"
     wg.save(value, path)
@@ -55,8 +56,11 @@ def test_saved_values_are_restored(tmp_path):
     assert actual["array"].tolist() == [0, 1, 2]
     assert actual["generator"].initial_seed() == 5
     assert actual["empty"].shape == (0, 3)
-    for name in ("nested", "dtype", "device", "count", "queue", "number", "slice", "bytes", "complex"):
+    for name in ("nested", "dtype", "device", "count", "queue", "number", "slice", "bytes", "complex", "shape"):
         assert actual[name] == value[name], name
+    assert type(actual["shape"]) is wg.Size
+    with pytest.raises(pickle.PicklingError):
+        wg.save(lambda: 1, path)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float64"])

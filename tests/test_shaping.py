@@ -44,6 +44,17 @@ def assert_equal(actual: Any, expected: Any) -> None:
 MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
+def test_shapes_are_passed_by_name():
+    x = wg.arange(6).reshape(shape=(2, 3))
+    assert x.permute(dims=(1, 0)).shape == x.view(size=(3, 2)).shape == (3, 2)
+    assert x.view(dtype=wg.int32).shape == (2, 6)
+    assert x.expand(size=(4, -1, 3)).shape == (4, 2, 3)
+    assert x.tile(dims=(2, 1)).shape == wg.tile(x, dims=(2, 1)).shape == (4, 3)
+    for call in (lambda: x.view(3, 2, size=(3, 2)), lambda: x.permute(1, 0, dims=(1, 0)), lambda: x.tile(2, dims=(2,))):
+        with pytest.raises(TypeError):
+            call()
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_padding_starts_at_the_last_dimension(mode: str) -> None:
     x = random_integers(2, 3, 4, 5)

@@ -348,6 +348,64 @@ def test_channels_last_is_detected_from_strides():
     assert x.to(memory_format=wg.channels_last).contiguous(memory_format=wg.channels_last).is_contiguous()
 
 
+def test_to_reads_positional_flags_and_rejects_what_it_cannot_use():
+    x = wg.ones(2)
+    assert x.to(wg.float32, False) is x.to(x) is x.to(None) is x
+    for args in ((wg.float32, False, True), (x, False, True), (x.device, None, False, True)):
+        result = x.to(*args)
+        assert result is not x
+        assert result.dtype is wg.float32
+    for dtype in (np.float64, np.dtype("float64"), float):
+        assert x.to(dtype).dtype is x.to(str(x.device), dtype).dtype is wg.float64
+        assert nn.Linear(1, 1).to(dtype).weight.dtype is wg.float64
+    wrong_args = ([1], 2.5, complex, np.complex64, object)
+    for args in (*((arg,) for arg in wrong_args), (wg.int32, wg.int64), (x, wg.int32), (wg.int32, *[True] * 3)):
+        with pytest.raises(TypeError):
+            x.to(*args)
+    with pytest.raises(ArgumentError, match="not \\[1\\]; write for example to"):
+        x.to([1])
+    for names in ({"dtype": wg.int64}, {"copy": True}):
+        with pytest.raises(TypeError):
+            x.to(wg.float32, False, True, **names)
+    with pytest.raises(ArgumentError, match="no copy"):
+        nn.Linear(1, 1).to(wg.float64, False, True)
+
+
+def test_tensors_of_one_element_in_a_list_are_numbers():
+    one = wg.tensor([1.0])
+    assert wg.tensor([one, one[0], 2]).tolist() == [1.0, 1.0, 2.0]
+    assert wg.tensor([[wg.ones(1, 1)], [3.0]]).tolist() == [[1.0], [3.0]]
+    for name in ("float64", "float16", "bfloat16", "int32"):
+        assert wg.tensor([one[0].to(getattr(wg, name))]).dtype.name == name
+    assert wg.tensor([one.half(), 1.0]).dtype is wg.float32
+    with pytest.raises(ValueError, match="stack"):
+        wg.tensor([wg.ones(2), wg.ones(2)])
+
+
+def test_a_gradient_has_the_shape_dtype_and_device_of_its_tensor():
+    x = wg.ones(2, device="cpu", requires_grad=True)
+    for wrong in (wg.ones(3, device="cpu"), x.detach().double(), x.detach().to("opencl:0")):
+        with pytest.raises(RuntimeError, match="grad: "):
+            x.grad = wrong
+    x.grad = wg.ones(2, device="cpu")
+    assert nn.Linear(1, 1).to(wg.float64).weight.grad is None
+
+
+def test_sizes_join_to_sizes():
+    size = wg.Size([1, 2])
+    sums = (size + (3,), (0,) + size, size + size, size * 2, 2 * size, size[1:])
+    assert [tuple(s) for s in sums] == [(1, 2, 3), (0, 1, 2), (1, 2, 1, 2), (1, 2, 1, 2), (1, 2, 1, 2), (2,)]
+    assert all(type(s) is wg.Size for s in sums)
+    with pytest.raises(TypeError):
+        size + [3]
+
+
+def test_type_as_moves_to_the_device_of_the_other_tensor():
+    other = wg.ones(1, dtype=wg.float64, device="opencl:0")
+    result = wg.ones(2, device="cpu").type_as(other)
+    assert (result.dtype, result.device) == (wg.float64, other.device)
+
+
 def test_repr_uses_one_number_of_digits():
     """As in PyTorch, integral values have no digits, others have four, and large ranges have exponents."""
     nan, inf = float("nan"), float("inf")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import traceback
-from typing import Any, Self
+from typing import Self
 
-from ..runtime.context import state
-from ..runtime.modes import Mode
-from ..runtime.records import OpRecord
+from ..runtime.context import anomaly
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 
-class detect_anomaly(Mode):
-    """A context that reports where a NaN gradient comes from.
+class detect_anomaly:
+    """A context that reports where a NaN gradient comes from, in all threads of the process.
 
     Inside, every node stores the Python stack of its forward call. A NaN in a gradient raises `AnomalyError`, which
-    names the backward function and that call.
+    names the backward function and that call. At the end, the previous setting returns.
 
     Args:
         check_nan: Check gradients for NaN; False only stores the stacks.
@@ -37,33 +34,18 @@ class detect_anomaly(Mode):
 
     def __init__(self, check_nan: bool = True):
         self._checks_nan = check_nan
-        self._previous = False
+        self._previous_settings: list[tuple[bool, bool]] = []
 
     def __enter__(self) -> Self:
-        thread_state = state()
-        self._previous = thread_state.anomaly
-        thread_state.anomaly = self._checks_nan
-        return super().__enter__()
+        self._previous_settings.append(_set_anomaly(True, self._checks_nan))
+        return self
 
     def __exit__(self, *_: object) -> None:
-        super().__exit__()
-        state().anomaly = self._previous
-
-    def call(self, record: OpRecord, operands: Any, statics: Any, outs: Any, in_place: bool) -> Any:
-        """Run the op and store the stack in its node."""
-        outputs = self.proceed(record, operands, statics, outs, in_place)
-        for result in outputs if isinstance(outputs, tuple) else (outputs,):
-            if result.node is not None and result.node.trace is None:
-                result.node.trace = "".join(traceback.format_stack(limit=_TRACE_FRAMES)[:-2])
-        return outputs
-
-
-_TRACE_FRAMES = 12  # stack frames in an error message
-_active_detectors: list[detect_anomaly] = []
+        _set_anomaly(*self._previous_settings.pop())
 
 
 class set_detect_anomaly:
-    """Switch anomaly detection on or off for this thread.
+    """Switch anomaly detection on or off for all threads of the process.
 
     As a context manager, restore the previous setting at the end.
 
@@ -78,18 +60,17 @@ class set_detect_anomaly:
     """
 
     def __init__(self, mode: bool, check_nan: bool = True):
-        self._previous = bool(_active_detectors)
-        self._switch(mode, check_nan)
-
-    @staticmethod
-    def _switch(mode: bool, check_nan: bool = True) -> None:
-        if mode and not _active_detectors:
-            _active_detectors.append(detect_anomaly(check_nan).__enter__())
-        elif not mode and _active_detectors:
-            _active_detectors.pop().__exit__()
+        self._previous = _set_anomaly(mode, check_nan)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_: object) -> None:
-        self._switch(self._previous)
+        _set_anomaly(*self._previous)
+
+
+def _set_anomaly(is_enabled: bool, checks_nan: bool) -> tuple[bool, bool]:
+    """Set the process's anomaly mode, and return the previous setting."""
+    previous = anomaly.is_enabled, anomaly.checks_nan
+    anomaly.is_enabled, anomaly.checks_nan = bool(is_enabled), bool(checks_nan)
+    return previous

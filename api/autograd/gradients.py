@@ -20,6 +20,7 @@ def backward(
     grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    inputs: Tensor | Sequence[Tensor] | None = None,
 ) -> None:
     """Accumulate into every leaf's `grad` the gradient of the sum of `tensors`, weighted by `grad_tensors`.
 
@@ -28,10 +29,12 @@ def backward(
         grad_tensors: Gradient of each root; None means 1 and is allowed for one-element roots.
         retain_graph: Keep saved tensors for another backward. None means `create_graph`.
         create_graph: Record the backward itself, for higher derivatives.
+        inputs: Tensors to compute gradients for, instead of all leaves.
 
     Raises:
-        GradientError: If no root requires grad, a root with several elements has no gradient, or the graph was freed by
-            an earlier backward.
+        ArgumentError: If `inputs` is empty.
+        GradientError: If no root requires grad, an input does not, a root with several elements has no gradient, or the
+            graph was freed by an earlier backward.
 
     Example:
         >>> x = wg.tensor([1.0, 2.0], requires_grad=True)
@@ -40,12 +43,16 @@ def backward(
         tensor([2., 4.])
     """
     roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-    engine.run(
-        roots,
-        _as_seed_list(grad_tensors, len(roots)),
-        retain=create_graph if retain_graph is None else retain_graph,
-        create=create_graph,
-    )
+    seeds = _as_seed_list(grad_tensors, len(roots))
+    if inputs is None:
+        retain = create_graph if retain_graph is None else retain_graph
+        engine.run(roots, seeds, retain=retain, create=create_graph)
+        return
+    leaves = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    if not leaves:
+        raise ArgumentError("backward: inputs is empty; leave it out for all leaves")
+    gradients = grad(roots, leaves, seeds, retain_graph, create_graph, allow_unused=True)
+    engine.accumulate_into(leaves, gradients, seeds, create_graph)
 
 
 @overload

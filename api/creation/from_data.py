@@ -27,7 +27,7 @@ def tensor(
     """Create a leaf tensor with a copy of `data`.
 
     Args:
-        data: A number, nested sequences, a NumPy array, or a tensor.
+        data: A number, nested sequences, a NumPy array, or a tensor. Tensors of one element in a sequence are numbers.
         dtype: Dtype of the result. By default Python floats get the default dtype, ints int64; arrays and NumPy scalars
             keep theirs.
         device: Device of the result.
@@ -38,7 +38,8 @@ def tensor(
         Tensor of the shape of `data`.
 
     Raises:
-        ArgumentError: The data is ragged, or a Python number does not fit the integer dtype (array elements wrap).
+        ArgumentError: The data is ragged, has a tensor of several elements in a list, or a Python number does not fit
+            the integer dtype (array elements wrap).
 
     Example:
         >>> wg.tensor([[1, 2], [3, 4]])
@@ -80,7 +81,12 @@ def _has_tensor(data: Any) -> bool:
 
 def _host_lists(data: Any) -> Any:
     if isinstance(data, Tensor):
-        return host_data.host_array(data)
+        if data.meta.numel != 1:
+            raise ArgumentError(
+                f"tensor: takes only tensors of one element in a list, as numbers; this one has shape "
+                f"{list(data.shape)}: join it with the others by stack() or cat()"
+            )
+        return host_data.host_array(data.detach()).reshape(())
     return [_host_lists(x) for x in data] if isinstance(data, (list, tuple)) else data
 
 
@@ -89,14 +95,15 @@ def _dtype_of(array: Array, data: Any) -> DType:
         return dtypes.from_numpy(array.dtype)
     if array.dtype.kind == "f":
         float_dtypes = {
-            dtypes.from_numpy(t) if isinstance(t, np.dtype) else dtypes.default_dtype() for t in _float_types(data)
+            t if isinstance(t, DType) else dtypes.from_numpy(t) if isinstance(t, np.dtype) else dtypes.default_dtype()
+            for t in _float_types(data)
         }
         return reduce(dtypes.promote, float_dtypes) if float_dtypes else dtypes.default_dtype()
     return dtypes.from_numpy(array.dtype) if array.size else dtypes.default_dtype()
 
 
 def _float_types(data: Any) -> set[Any]:
-    """Return the types of the floating numbers in nested sequences: `float`, and dtypes of NumPy scalars and arrays."""
+    """Return the types of the floating numbers in nested sequences: `float`, and dtypes of tensors and NumPy data."""
     if not isinstance(data, (list, tuple)):
         return {getattr(data, "dtype", float)}
     float_types: set[Any] = set()
@@ -105,6 +112,8 @@ def _float_types(data: Any) -> set[Any]:
             float_types.update(*(_float_types(x) for x in data if isinstance(x, value_type)))
         elif issubclass(value_type, (np.generic, np.ndarray)):
             float_types.update(x.dtype for x in data if isinstance(x, value_type) and x.dtype.kind == "f")
+        elif issubclass(value_type, Tensor):
+            float_types.update(x.meta.dtype for x in data if isinstance(x, value_type) and x.meta.dtype.kind == "f")
         elif issubclass(value_type, float):
             float_types.add(float)
     return float_types

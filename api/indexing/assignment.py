@@ -15,6 +15,7 @@ from ..runtime.dtypes import Array, bool_, int64
 from ..runtime.errors import DTypeError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import to_dtype_number
 
 __all__ = [
     "assignment_value",
@@ -113,6 +114,7 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Operand) -> Tensor:
 
     Raises:
         DTypeError: If `mask` is not bool.
+        ArgumentError: If the dtype does not hold the number `value`, such as infinity in an integer tensor.
         ShapeError: If `value` is a tensor with dimensions.
 
     Example:
@@ -127,8 +129,8 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Operand) -> Tensor:
                 f"masked_fill: value must be a number or a 0-d tensor, not of shape {list(value.meta.shape)}"
             )
         value = copy_if_aliased(on_device(value, self.meta.device), self)
-    elif isinstance(value, np.generic):
-        value = value.item()
+    else:
+        value = to_dtype_number(value, self.meta.dtype, "masked_fill_")
     if self.meta.numel:
         call_into(registry["masked_fill"], (self, on_device(mask, self.meta.device), value), (), (self,), in_place=True)
     return self

@@ -12,12 +12,12 @@ from ..runtime import deferred, dtypes, host_data
 from ..runtime.device import Device
 from ..runtime.dispatch import call
 from ..runtime.dtypes import Array
-from ..runtime.errors import DTypeError, IndexOutOfRange
+from ..runtime.errors import DomainError, DTypeError, IndexOutOfRange
 from ..runtime.records import OpRecord, registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 
-__all__ = ["Check", "check_bounds", "check_classes", "check_range", "prepare_check", "unchecked"]
+__all__ = ["Check", "check_bounds", "check_classes", "check_interval", "check_range", "prepare_check", "unchecked"]
 
 _unchecked: set[Device] = set()
 _OVERLAP_MIN_INDICES = 1 << 16  # from this many indices on, the check overlaps with the kernel
@@ -154,6 +154,31 @@ def check_classes(target: Tensor, classes: int, ignore_index: int, where: str) -
     if wrong.size:
         raise _wrong_class(int(wrong[0]), classes, ignore_index, where)
     return False
+
+
+def check_interval(values: Tensor, low: float, high: float, where: str, name: str) -> None:
+    """Check that all values are numbers in [low, high]. On devices other than `cpu` this does nothing: nothing waits.
+
+    Args:
+        values: Tensor of any dtype.
+        low: Lowest value that is allowed.
+        high: Highest value that is allowed; may be infinite.
+        where: Name of the calling function, for the message.
+        name: Name of its argument, for the message.
+
+    Raises:
+        DomainError: A value is outside, or is NaN.
+    """
+    layout = values.meta
+    if layout.device.type != "cpu" or layout.device in _unchecked or not layout.numel:
+        return
+    is_readable = layout.contiguous and layout.dtype is not dtypes.bfloat16
+    array = _host_values(values) if is_readable else host_data.host_array(values.detach())
+    lowest, highest = array.min(), array.max()
+    if not (lowest >= low and highest <= high):  # false for NaN, too
+        wrong = highest if lowest >= low else lowest
+        interval = f"at least {low:g}" if high == float("inf") else f"between {low:g} and {high:g}"
+        raise DomainError(f"{where}: all elements of {name} must be {interval}, not {wrong:g}")
 
 
 def _wrong_class(target: int, classes: int, ignore_index: int, where: str) -> IndexOutOfRange:

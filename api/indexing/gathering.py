@@ -17,11 +17,11 @@ from ..layer_functions.embeddings import embedding_renorm_
 from ..runtime import dtypes, layout, views
 from ..runtime.device import meta
 from ..runtime.dispatch import call, call_into, empty
-from ..runtime.errors import ArgumentError, DTypeError, ShapeError
+from ..runtime.errors import ArgumentError, DTypeError, IndexShapeError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..shape.joining import stack
-from ..tensor_methods.argument_checks import only_tensors
+from ..tensor_methods.argument_checks import only_tensors, to_dtype_number
 from .assignment import copy_if_aliased, on_device, positions, tensor_value
 from .bounds import prepare_check
 from .subscripts import get, index_put, without_negatives
@@ -145,7 +145,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     only_tensors("index_select", input, index)
     axis_index = layout.normalize_dim(dim, input.meta.ndim, "index_select")
     if index.meta.ndim > 1:
-        raise ShapeError(f"index_select: index must be a vector, not of shape {list(index.meta.shape)}")
+        raise IndexShapeError(f"index_select: index must be a vector, not of shape {list(index.meta.shape)}")
     source, index_vector = _at_least_1d(input), _at_least_1d(index)
     if not input.meta.ndim and index_vector.meta.numel != 1:
         raise ShapeError(f"index_select: a 0-d tensor has one element, and index asks for {index_vector.meta.numel}")
@@ -316,7 +316,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
         Tensor of the broadcast shape and the dtype of `input`.
 
     Raises:
-        ArgumentError: `input` is not a tensor.
+        ArgumentError: `input` is not a tensor, or its dtype does not hold the number `value`.
         DTypeError: `mask` is not bool.
         ShapeError: `value` is a tensor with dimensions.
 
@@ -335,6 +335,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
                 f"masked_fill: value must be a number or a 0-d tensor, not of shape {list(value.meta.shape)}"
             )
         value = on_device(value, input.meta.device)
+    else:
+        value = to_dtype_number(value, input.meta.dtype, "masked_fill")
     return call(registry["masked_fill"], (input, mask, value))
 
 

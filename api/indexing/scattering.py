@@ -20,7 +20,14 @@ from ..runtime import dtypes, layout, views
 from ..runtime.autocast import autocast_operands
 from ..runtime.dispatch import call, call_into
 from ..runtime.dtypes import DType
-from ..runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, NotSupported, ShapeError
+from ..runtime.errors import (
+    ArgumentError,
+    DTypeError,
+    IndexOutOfRange,
+    IndexShapeError,
+    NotSupported,
+    ShapeError,
+)
 from ..runtime.records import OpRecord, registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
@@ -221,7 +228,7 @@ def _check_slices(input: Tensor, dim: int, index: Tensor, source: Any, where: st
     only_tensors(where, input, index)
     axis = layout.normalize_dim(dim, input.meta.ndim, where)
     if index.meta.ndim > 1:
-        raise ShapeError(f"{where}: index must be a vector, not of shape {list(index.meta.shape)}")
+        raise IndexShapeError(f"{where}: index must be a vector, not of shape {list(index.meta.shape)}")
     positions, shape = _at_least_1d(index), input.meta.shape or (1,)
     check = prepare_check(positions, shape[axis], where)
     expected_shape = shape[:axis] + positions.meta.shape + shape[axis + 1 :]

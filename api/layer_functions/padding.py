@@ -110,5 +110,4 @@ def _fill_value(
     if not value or max((*pad_before, *pad_after), default=0) <= 0:
         return None
     dtype = input.meta.dtype
-    number = int(value) if dtype.kind in "ui" and not isinstance(value, bool) else value
-    return full((1,), to_dtype_number(number, dtype, "pad"), dtype=dtype, device=input.meta.device)
+    return full((1,), to_dtype_number(value, dtype, "pad"), dtype=dtype, device=input.meta.device)

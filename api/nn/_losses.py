@@ -11,6 +11,7 @@ import warnings
 
 from .._generated import ops as _ops
 from ..creation import factories
+from ..indexing.bounds import check_interval
 from ..runtime import views
 from ..runtime.autocast import autocast_operands
 from ..runtime.errors import ArgumentError, DomainError, ShapeError
@@ -161,8 +162,8 @@ def binary_cross_entropy(
     """Compute -(target log(input) + (1 - target) log(1 - input)) of probabilities; logarithms are at least -100.
 
     Args:
-        input: Probabilities.
-        target: Tensor of the same shape.
+        input: Probabilities. Only on `cpu` they are checked; elsewhere the loss of another number is NaN.
+        target: Probabilities, in a tensor of the same shape.
         weight: Factor of each loss, broadcastable to the input.
         size_average: Deprecated.
         reduce: Deprecated.
@@ -172,6 +173,7 @@ def binary_cross_entropy(
         Tensor of shape `()`; for `reduction="none"`, the loss of each element.
 
     Raises:
+        DomainError: On `cpu`, an element of `input` or `target` is not between 0 and 1. It is also a `RuntimeError`.
         ShapeError: If the shapes differ. It is also a `ValueError`.
 
     Example:
@@ -180,6 +182,8 @@ def binary_cross_entropy(
     """
     reduction = resolve_reduction(size_average, reduce, reduction)
     check_tensors_of_equal_shape(input, target, "binary_cross_entropy")
+    check_interval(input, 0, 1, "binary_cross_entropy", "input")
+    check_interval(target, 0, 1, "binary_cross_entropy", "target")
     losses = _ops.probability_error(input, target)
     if weight is not None:
         losses = _ops.mul(losses, weight)

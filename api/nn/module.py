@@ -16,6 +16,7 @@ from ..runtime.device import Device, DeviceLike
 from ..runtime.dtypes import DType, DTypeLike
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.tensor import Tensor
+from ..tensor_methods.conversion_arguments import parse_conversion
 from ._errors import NameConflict, NoSuchMember
 from ._hooks import (
     Hooks,
@@ -815,23 +816,15 @@ def _require_none(value: Any, member: str, remedy: str) -> None:
         raise ArgumentError(f"cannot assign {value.__class__.__name__} as {member}; {remedy}, or assign None")
 
 
-def _parse_to_args(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, DType | None]:
+def _parse_to_args(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Device | None, DType | None]:
     """Return the device and dtype from the arguments of `Module.to`, None for those not passed."""
-    device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
     if "tensor" in kwargs:
         args = (kwargs.pop("tensor"), *args)
-    if kwargs.keys() - {"non_blocking", "memory_format"}:
-        raise ArgumentError(f"Module.to: got unexpected arguments {sorted(kwargs)}")
-    for arg in args:
-        if isinstance(arg, Tensor):
-            device, dtype = arg.meta.device, arg.meta.dtype
-        elif isinstance(arg, DType) or arg is float:
-            dtype = arg
-        elif isinstance(arg, (Device, str)) or (isinstance(arg, int) and not isinstance(arg, bool)):
-            device = arg
-        elif arg is not None and not isinstance(arg, bool):  # a bool is non_blocking
-            raise ArgumentError(f"Module.to: takes a device, a dtype or a tensor, not {type(arg).__name__}")
-    parsed_dtype = None if dtype is None else dtypes.parse(dtype)
-    if parsed_dtype is not None and parsed_dtype.kind != "f":
-        raise ArgumentError(f"Module.to: takes a floating dtype, not {parsed_dtype.name}")
-    return device, parsed_dtype
+    if unknown := kwargs.keys() - {"device", "dtype", "non_blocking", "memory_format"}:
+        raise ArgumentError(f"Module.to: got unexpected arguments {sorted(unknown)}")
+    device, dtype, should_copy = parse_conversion("Module.to", args, kwargs.get("device"), kwargs.get("dtype"))
+    if should_copy:
+        raise ArgumentError("Module.to: converts in place and takes no copy; use copy.deepcopy(module).to(...)")
+    if dtype is not None and dtype.kind != "f":
+        raise ArgumentError(f"Module.to: takes a floating dtype, not {dtype.name}")
+    return device, dtype

@@ -323,6 +323,7 @@ def detach(input: Tensor) -> Tensor:
         >>> wg.detach(x).requires_grad
         False
     """
+    only_tensors("detach", input)
     return input.detach()
 
 

@@ -530,6 +530,7 @@ def numel(input: Tensor) -> int:
         >>> wg.numel(wg.ones(2, 3))
         6
     """
+    only_tensors("numel", input)
     return input.meta.numel
 
 
@@ -562,6 +563,7 @@ def is_floating_point(input: Tensor) -> bool:
         >>> wg.is_floating_point(wg.tensor([1]))
         False
     """
+    only_tensors("is_floating_point", input)
     return input.meta.dtype.is_floating_point
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, overload
@@ -17,6 +18,7 @@ from ..runtime import dtypes, layout, views
 from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, DTypeError
 from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
 
 __all__ = [
     "MaxResult",
@@ -266,7 +268,7 @@ def std(
     """
     if axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("std", dim, None, axis, keepdim, keepdims)
-    output = ops.sqrt(_moments(input, dim, unbiased, keepdim, correction, "std")[0])
+    output = _root_moments(input, dim, unbiased, keepdim, correction, "std")[0]
     return output if out is None else copy_to_out(output, out, "std")
 
 
@@ -321,13 +323,38 @@ def std_mean(
     """
     if axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("std_mean", dim, None, axis, keepdim, keepdims)
-    variance, mean = _moments(input, dim, unbiased, keepdim, correction, "std_mean")
-    return ops.sqrt(variance), mean
+    return _root_moments(input, dim, unbiased, keepdim, correction, "std_mean")
 
 
 def _moments(
     input: Tensor, dim: Dims, unbiased: bool | None, keepdim: bool, correction: float | None, where: str
 ) -> tuple[Tensor, Tensor]:
+    """Return the variance and the mean."""
+    deviation, mean, dims, degrees_of_freedom = _deviation(input, dim, unbiased, correction, where)
+    total = ops.sum(ops.square(deviation), dims, keepdim)
+    result_mean = mean if keepdim else views.reshape(mean, total.meta.shape)
+    return ops.true_divide(total, degrees_of_freedom), result_mean
+
+
+def _root_moments(
+    input: Tensor, dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None, where: str
+) -> tuple[Tensor, Tensor]:
+    """Return the standard deviation and the mean.
+
+    The deviation is a norm, whose gradient is 0 where all elements are equal, as in PyTorch. That of the square root of
+    the variance would be NaN there.
+    """
+    deviation, mean, dims, degrees_of_freedom = _deviation(input, dim, unbiased, correction, where)
+    norm_of_deviation = ops.euclidean_norm(deviation, dims, keepdim)
+    result_mean = mean if keepdim else views.reshape(mean, norm_of_deviation.meta.shape)
+    return ops.true_divide(norm_of_deviation, math.sqrt(degrees_of_freedom)), result_mean
+
+
+def _deviation(
+    input: Tensor, dim: Any, unbiased: bool | None, correction: float | None, where: str
+) -> tuple[Tensor, Tensor, tuple[int, ...], float]:
+    """Return the deviation from the mean, the mean with all dimensions, the reduced dimensions, and n - correction."""
+    only_tensors(where, input)
     if isinstance(dim, bool):  # var(input, unbiased)
         dim, unbiased = None, dim
     if input.meta.dtype.kind != "f":
@@ -339,11 +366,7 @@ def _moments(
     for d in dims:
         count *= input.meta.shape[d]
     mean = ops.mean(input, dims, True)
-    deviation = ops.sub(input, mean)
-    total = ops.sum(ops.square(deviation), dims, keepdim)
-    result_mean = mean if keepdim else views.reshape(mean, total.meta.shape)
-    degrees_of_freedom = count - correction
-    return ops.true_divide(total, float(degrees_of_freedom) if degrees_of_freedom > 0 else 0.0), result_mean
+    return ops.sub(input, mean), mean, dims, float(builtins.max(count - correction, 0))
 
 
 def logsumexp(
@@ -434,7 +457,16 @@ def _norm(input: Tensor, p: Any, dim: Any, keepdim: bool) -> Tensor:
         return ops.sum(magnitude, dim, keepdim)
     if p == 0:
         return ops.sum(ops.ne(input, 0).to(input.meta.dtype), dim, keepdim)
-    return ops.pow(ops.sum(ops.pow(magnitude, p), dim, keepdim), 1.0 / p)
+    if p < 0:
+        return ops.pow(ops.sum(ops.pow(magnitude, p), dim, keepdim), 1.0 / p)
+    powers = _power_of_positive(magnitude, p) if p < 1 else ops.pow(magnitude, p)
+    return _power_of_positive(ops.sum(powers, dim, keepdim), 1.0 / p)
+
+
+def _power_of_positive(base: Tensor, exponent: float) -> Tensor:
+    """Return `base ** exponent` with the gradient 0 where `base` is 0; a root's derivative is infinite there."""
+    is_zero = ops.eq(base, 0)
+    return ops.masked_fill(ops.pow(ops.masked_fill(base, is_zero, 1), exponent), is_zero, 0)
 
 
 METHODS = {

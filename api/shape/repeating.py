@@ -61,12 +61,13 @@ def repeat(self: Tensor, *sizes: Sizes, repeats: Sequence[int] | None = None) ->
     return ops.contiguous_copy(output) if output.storage is self.storage else output
 
 
-def tile(input: Tensor, *dims: Sizes) -> Tensor:
+def tile(input: Tensor, *repeats: Sizes, dims: Sequence[int] | None = None) -> Tensor:
     """Repeat the tensor as `Tensor.repeat` does, with 1 for missing leading sizes.
 
     Args:
         input: Tensor of any dtype.
-        *dims: Number of repetitions of each dimension, as ints or as one sequence.
+        *repeats: Number of repetitions of each dimension, as ints or as one sequence.
+        dims: The numbers by name.
 
     Returns:
         A copy.
@@ -77,7 +78,7 @@ def tile(input: Tensor, *dims: Sizes) -> Tensor:
                 [3, 4, 3, 4]])
     """
     only_tensors("tile", input)
-    times = _ints(dims, "tile")
+    times = _ints(repeats if dims is None else (*repeats, dims), "tile")
     return repeat(input, (1,) * (input.meta.ndim - len(times)) + times)
 
 

@@ -56,6 +56,7 @@ def reshape(input: Tensor, shape: Sequence[int]) -> Tensor:
         tensor([[0, 1, 2],
                 [3, 4, 5]])
     """
+    only_tensors("reshape", input)
     return views.reshape(input, tuple(shape))
 
 
@@ -74,6 +75,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         >>> wg.ones(2, 3, 4).flatten(1).shape
         weftgrad.Size([2, 12])
     """
+    only_tensors("flatten", input)
     return input.flatten(start_dim, end_dim)
 
 
@@ -92,6 +94,7 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
         >>> wg.ones(2, 12).unflatten(1, (3, -1)).shape
         weftgrad.Size([2, 3, 4])
     """
+    only_tensors("unflatten", input)
     return input.unflatten(dim, sizes)
 
 
@@ -108,6 +111,7 @@ def ravel(input: Tensor) -> Tensor:
         >>> wg.tensor([[1, 2], [3, 4]]).ravel()
         tensor([1, 2, 3, 4])
     """
+    only_tensors("ravel", input)
     return views.reshape(input, (-1,))
 
 
@@ -145,6 +149,7 @@ def t(input: Tensor) -> Tensor:
         tensor([[1, 3],
                 [2, 4]])
     """
+    only_tensors("t", input)
     return input.t()
 
 
@@ -378,6 +383,7 @@ def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Ten
         >>> wg.tensor([[1, 2], [3, 4]]).unbind(1)
         (tensor([1, 3]), tensor([2, 4]))
     """
+    only_tensors("unbind", input)
     return input.unbind(dim, axis=axis)
 
 

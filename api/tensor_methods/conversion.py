@@ -25,6 +25,7 @@ from ..runtime.tensor import Tensor
 from ..runtime.views import contiguous
 from . import printing
 from .argument_checks import to_dtype_number
+from .conversion_arguments import parse_conversion
 
 __all__ = ["Conversions"]
 
@@ -147,12 +148,16 @@ class Conversions(TensorBase):
     ) -> Tensor: ...  # fmt: skip
     def to(
         self, *args: Any, device: DeviceLike | None = None, dtype: DTypeLike | None = None,
-        copy: builtins.bool = False, non_blocking: builtins.bool = False, memory_format: MemoryFormat | None = None,
+        copy: builtins.bool | None = None, non_blocking: builtins.bool = False,
+        memory_format: MemoryFormat | None = None,
     ) -> Tensor:  # fmt: skip
         """Convert to another device, another dtype, or both.
 
+        `to(device, dtype, non_blocking, copy)`, `to(dtype, non_blocking, copy)` or `to(tensor, non_blocking, copy)`.
+
         Args:
-            *args: A device, a dtype, or a tensor that has both.
+            *args: A device, a dtype (also NumPy's, or `float`, `int`, `bool`), or a tensor that has both; then the
+                bools `non_blocking` and `copy`. A text is a device.
             device: Target device.
             dtype: Target dtype.
             copy: Whether to copy even if nothing changes; otherwise the tensor itself is returned.
@@ -162,27 +167,21 @@ class Conversions(TensorBase):
         Returns:
             This tensor if nothing changes and `copy` is False, else a converted copy.
 
+        Raises:
+            ArgumentError: An argument is none of these, or a device, a dtype or `copy` is passed twice.
+            UnknownDevice: There is no device of that name.
+
         Example:
             >>> wg.tensor([1, 2]).to(wg.float32)
             tensor([1., 2.])
         """
-        flags = [arg for arg in args if isinstance(arg, bool)]  # non_blocking, copy
-        for arg in args:
-            if isinstance(arg, Tensor):
-                device, dtype = arg.meta.device, arg.meta.dtype
-            elif isinstance(arg, (Device, str, int)) and not isinstance(arg, bool) and device is None:
-                device = arg
-            elif arg is not None and not isinstance(arg, bool):
-                dtype = arg
-        copy = copy or flags[1:2] == [True]
-        target_dtype = self.meta.dtype if dtype is None else dtypes.parse(dtype)
-        target_device = self.meta.device if device is None else to_device(device)
-        result = self
-        if target_dtype is not self.meta.dtype:
+        target_device, target_dtype, should_copy = parse_conversion("to", args, device, dtype, copy)
+        result: Any = self
+        if target_dtype is not None and target_dtype is not self.meta.dtype:
             result = call(registry["copy"], (result,), (target_dtype,))
-        if target_device is not self.meta.device:
+        if target_device is not None and target_device is not self.meta.device:
             return _transfer(result, target_device)
-        return result.clone() if copy and result is self else result
+        return result.clone() if should_copy and result is self else result
 
     @overload
     def type(self, dtype: None = None, non_blocking: builtins.bool = False) -> str: ...
@@ -215,19 +214,19 @@ class Conversions(TensorBase):
         return self.to(dtype=legacy_constructors.dtype_of(dtype), non_blocking=non_blocking)
 
     def type_as(self, other: Tensor) -> Tensor:
-        """Convert to the dtype of `other`.
+        """Convert to the dtype and the device of `other`.
 
         Args:
-            other: Tensor whose dtype the result has.
+            other: Tensor whose dtype and device the result has.
 
         Returns:
-            This tensor if it has the dtype already, else a converted copy on the same device.
+            This tensor if it has both already, else a converted copy.
 
         Example:
             >>> wg.tensor([1]).type_as(wg.tensor([0.5]))
             tensor([1.])
         """
-        return self.to(dtype=other.meta.dtype)
+        return self.to(other)
 
     def cpu(self) -> Tensor:
         """Copy to the host, or return the tensor itself if it is there.

@@ -18,7 +18,7 @@ from ..runtime.autograd.node import Node
 from ..runtime.autograd.rules import sum_to
 from ..runtime.dispatch import call, refresh_views
 from ..runtime.dtypes import DType
-from ..runtime.errors import ArgumentError, GradientError, IndexOutOfRange, ShapeError
+from ..runtime.errors import ArgumentError, DeviceError, DTypeError, GradientError, IndexOutOfRange, ShapeError
 from ..runtime.layout import infer_shape, normalize_dim
 from ..runtime.records import registry
 from ..runtime.storage import Hold
@@ -304,15 +304,17 @@ class _Methods(TensorBase):
         return call(registry["permute"], (self,), ((1, 0)[2 - self.meta.ndim :],))
 
     @overload
-    def view(self, dtype: DType, /) -> Tensor: ...
+    def view(self, dtype: DType) -> Tensor: ...
     @overload
-    def view(self, *shape: Sizes) -> Tensor: ...
-    def view(self, *shape: Any) -> Tensor:
+    def view(self, *shape: Sizes, size: Sequence[int] | None = None) -> Tensor: ...
+    def view(self, *shape: Any, size: Sequence[int] | None = None, dtype: DType | None = None) -> Tensor:
         """Return a view in another shape, or with the bits read as another dtype.
 
         Args:
             *shape: The shape as ints or one sequence, with at most one -1; or a single dtype. If that has another
                 element size, the last dimension grows or shrinks.
+            size: The shape by name.
+            dtype: The dtype by name.
 
         Returns:
             A view of this tensor.
@@ -326,6 +328,8 @@ class _Methods(TensorBase):
             tensor([[0, 1, 2],
                     [3, 4, 5]])
         """
+        if dtype is not None or size is not None:
+            shape = (*shape, *(named for named in (size, dtype) if named is not None))
         if len(shape) == 1 and isinstance(shape[0], DType):
             return views.view_as_dtype(self, shape[0])
         return call(registry["view"], (self,), (_sizes(shape),))
@@ -369,11 +373,12 @@ class _Methods(TensorBase):
             raise ShapeError(f"sum_to_size: {list(target_shape)} does not broadcast to {list(self.meta.shape)}")
         return sum_to(self, target_shape)
 
-    def reshape(self, *shape: Sizes) -> Tensor:
+    def reshape(self, *sizes: Sizes, shape: Sequence[int] | None = None) -> Tensor:
         """Return the elements in another shape: a view where strides allow it, else a copy.
 
         Args:
-            *shape: New shape, as ints or as one sequence; one -1 stands for the size that the others leave.
+            *sizes: New shape, as ints or as one sequence; one -1 stands for the size that the others leave.
+            shape: The new shape by name.
 
         Returns:
             A view where strides allow it, else a copy.
@@ -383,7 +388,7 @@ class _Methods(TensorBase):
             tensor([[0, 1, 2],
                     [3, 4, 5]])
         """
-        return views.reshape(self, _sizes(shape))
+        return views.reshape(self, _sizes(sizes if shape is None else (*sizes, shape)))
 
     def reshape_as(self, other: Tensor) -> Tensor:
         """Reshape to the shape of `other`.
@@ -449,11 +454,12 @@ class _Methods(TensorBase):
         split_sizes = infer_shape(tuple(sizes), shape[axis], "unflatten")
         return call(registry["view"], (self,), ((*shape[:axis], *split_sizes, *shape[axis + 1 :]),))
 
-    def permute(self, *dims: Sizes) -> Tensor:
+    def permute(self, *axes: Sizes, dims: Sequence[int] | None = None) -> Tensor:
         """Return a view with the dimensions in another order.
 
         Args:
-            *dims: Dimension of this tensor for each dimension of the result, as ints or as one sequence.
+            *axes: Dimension of this tensor for each dimension of the result, as ints or as one sequence.
+            dims: The dimensions by name.
 
         Returns:
             A view of this tensor.
@@ -462,13 +468,14 @@ class _Methods(TensorBase):
             >>> wg.ones(2, 3, 4).permute(2, 0, 1).shape
             weftgrad.Size([4, 2, 3])
         """
-        return call(registry["permute"], (self,), (_sizes(dims),))
+        return call(registry["permute"], (self,), (_sizes(axes if dims is None else (*axes, dims)),))
 
-    def expand(self, *sizes: Sizes) -> Tensor:
+    def expand(self, *sizes: Sizes, size: Sequence[int] | None = None) -> Tensor:
         """Return a view with dimensions of size 1 expanded; -1 keeps a size.
 
         Args:
             *sizes: The shape, as ints or as one sequence; -1 keeps a size.
+            size: The shape by name.
 
         Returns:
             A view, in which repeated elements share memory.
@@ -478,7 +485,7 @@ class _Methods(TensorBase):
             tensor([[1, 1],
                     [2, 2]])
         """
-        return call(registry["expand"], (self,), (_sizes(sizes),))
+        return call(registry["expand"], (self,), (_sizes(sizes if size is None else (*sizes, size)),))
 
     def expand_as(self, other: Tensor) -> Tensor:
         """Return a view expanded to the shape of `other`.
@@ -625,6 +632,14 @@ class _Methods(TensorBase):
                 raise ArgumentError(f"grad: must be a tensor or None, not {type(value).__name__}")
             if value.meta.shape != self.meta.shape:
                 raise ShapeError(f"grad: has shape {list(value.meta.shape)}, the tensor {list(self.meta.shape)}")
+            if value.meta.dtype is not self.meta.dtype:
+                raise DTypeError(
+                    f"grad: is {value.meta.dtype.name}, the tensor {self.meta.dtype.name}; convert it with .to(tensor)"
+                )
+            if value.meta.device is not self.meta.device:
+                raise DeviceError(
+                    f"grad: is on {value.meta.device}, the tensor on {self.meta.device}; move it with .to(tensor)"
+                )
         self.more().grad = value
 
     @grad.deleter
@@ -675,14 +690,7 @@ class _Methods(TensorBase):
             >>> x.grad
             tensor([2., 4.])
         """
-        if inputs is not None:
-            leaves = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-            gradients = autograd.grad(self, leaves, gradient, retain_graph, create_graph, allow_unused=True)
-            for leaf, grad in zip(leaves, gradients, strict=True):
-                if grad is not None:
-                    leaf.grad = grad if leaf.grad is None else leaf.grad + grad
-            return
-        autograd.backward(self, gradient, retain_graph, create_graph)
+        autograd.backward(self, gradient, retain_graph, create_graph, inputs)
 
     def detach(self) -> Tensor:
         """Return a tensor without history that shares this memory.
@@ -720,6 +728,8 @@ class _Methods(TensorBase):
 
     @data.setter
     def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise ArgumentError(f"data: must be a tensor, not {type(value).__name__}; make one with tensor()")
         self.storage, self.meta, self.start = value.storage, value.meta, value.start
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Handle:
@@ -732,7 +742,8 @@ class _Methods(TensorBase):
             Handle, whose `remove()` removes the hook.
 
         Raises:
-            GradientError: If the tensor does not require grad.
+            GradientError: If the tensor does not require grad. From backward, if the result of `hook` has another
+                shape, dtype or device than the gradient.
 
         Example:
             >>> x = wg.ones(2, requires_grad=True)

@@ -35,6 +35,17 @@ class Size(tuple[int, ...]):
             count *= n
         return count
 
+    def __add__(self, other: Any) -> Any:
+        return Size(super().__add__(other)) if isinstance(other, tuple) else NotImplemented
+
+    def __radd__(self, other: Any) -> Any:
+        return Size(other + tuple(self)) if isinstance(other, tuple) else NotImplemented
+
+    def __mul__(self, count: Any) -> Any:
+        return Size(super().__mul__(count))
+
+    __rmul__ = __mul__
+
     def __repr__(self) -> str:
         return f"weftgrad.Size({list(self)})"
 

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import tracing
-from ..context import State, _local, current_stream
+from ..context import _local, anomaly, current_stream
 from ..device import Meta
 from ..dispatch import call, call_into, refresh_views
-from ..errors import GradientError, ShapeError
+from ..errors import ArgumentError, GradientError, ShapeError
 from ..records import registry
 from ..tensor import Tensor
 from .inplace import Retained
@@ -109,7 +109,7 @@ def run(
     outer_grad_mode = state.grad
     state.grad = create
     try:
-        backward = _Backward(state, retain, create, inputs)
+        backward = _Backward(retain, create, inputs)
         if (recording := tracing.current) is not None:
             backward._step = recording.backward(backward._step)  # type: ignore[method-assign]
         return backward.run(roots, grads)
@@ -118,8 +118,7 @@ def run(
 
 
 class _Backward:
-    def __init__(self, state: State, retain: bool, create: bool, inputs: Sequence[Tensor] | None):
-        self.state = state
+    def __init__(self, retain: bool, create: bool, inputs: Sequence[Tensor] | None):
         self.retain = retain
         self.create = create
         self.inputs = inputs
@@ -136,12 +135,15 @@ class _Backward:
                 self.requested_nodes.add(tensor.node)
         self.reaching_nodes: set[Node] | None = None
         self.zero_edges: list[tuple[Any, int]] = []  # edges whose gradient is always zero
+        self.seed_storages: set[int] = set()  # ids of the storages of the roots' gradients
 
     def run(self, roots: Sequence[Tensor], grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         if self.inputs is not None:
             self.reaching_nodes = self._nodes_reaching_inputs([r.node for r in roots if r.node is not None])
         for root, grad in zip(roots, grads, strict=True):
-            self._send((root.node, root.output) if root.node is not None else (root, 0), _seed(root, grad))
+            seed = _seed(root, grad)
+            self.seed_storages.add(id(seed.storage))
+            self._send((root.node, root.output) if root.node is not None else (root, 0), seed)
         while self.heap:
             self._step(heapq.heappop(self.heap)[1])
         return self._finish()
@@ -208,14 +210,14 @@ class _Backward:
                     self.captured[node, output] = grad
         if self.reaching_nodes is not None and node not in self.reaching_nodes:
             return
-        if node.recipe.is_partial_view and not (node.function or node.freed or self.create or self.state.anomaly):
+        if node.recipe.is_partial_view and not (node.function or node.freed or self.create or anomaly.is_enabled):
             slot = self._buffer_of(node.edges[0])
             if slot is not None:
                 slot[0].add_cut(slot[1], node, grads[0])  # type: ignore[arg-type]
             if not self.retain:
                 node.release()
             return
-        results = gradients_of(node, grads, self.state)
+        results = gradients_of(node, grads)
         for edge, result in zip(node.edges, results, strict=True):
             if result is not None:
                 self._send(edge, result)
@@ -248,20 +250,17 @@ class _Backward:
     def _finish(self) -> list[Tensor | None]:
         if self.zero_edges:
             self._send_zeros()
-        storages_in_use = {id(seed.storage) for seed in _ones.values()}
+        storages_in_use = self.seed_storages  # a later write to `grad` must not change the caller's tensor, or `_ones`
         for leaf, buffer in self.leaves.values():
             grad = buffer.grads[0]
             if grad is not None and leaf.extra is not None and leaf.extra.hooks:
                 for hook in list(leaf.extra.hooks.values()):
-                    replaced = hook(grad)
-                    grad = grad if replaced is None else replaced
+                    grad = _call_hook(hook, grad)
                 buffer.grads[0] = grad
             if self.inputs is None and grad is not None:
                 accumulate(leaf, grad, self.create, storages_in_use)
                 buffer.grads[0] = grad = None  # so that a hook can free the memory
-                if leaf.extra.stored:  # type: ignore[union-attr]
-                    for hook in list(leaf.extra.stored.values()):  # type: ignore[union-attr]
-                        hook(leaf)
+                _run_accumulation_hooks(leaf)
         if self.inputs is None:
             return []
         gradients: list[Tensor | None] = []
@@ -271,6 +270,9 @@ class _Backward:
                 gradients.append(None if leaf_buffer is None else leaf_buffer[1].grads[0])
             else:
                 gradients.append(self.captured.get((tensor.node, tensor.output)))
+        for i, gradient in enumerate(gradients):
+            if gradient is not None and gradient.meta.contiguous and _is_shared(gradient):
+                gradients[i] = call(registry["copy"], (gradient,), (None,))
         return gradients
 
 
@@ -298,13 +300,16 @@ def _seed(root: Tensor, grad: Tensor | None) -> Tensor:
     return grad
 
 
-_ones: dict[Meta, Tensor] = {}
+_ones: dict[Meta, tuple[Tensor, int]] = {}  # the seeds, and the versions of their storages
 
 
 def ones_like(tensor: Tensor) -> Tensor:
-    """Return a 1 in the layout of the one-element `tensor`, as the gradient of a root. It is shared and read-only."""
-    seed = _ones.get(tensor.meta)
-    if seed is None:
+    """Return a 1 in the layout of the one-element `tensor`, as the gradient of a root.
+
+    It is shared. A hook or a custom function may write to it, so the next backward compares the storage's version.
+    """
+    seed, version = _ones.get(tensor.meta, (None, 0))
+    if seed is None or seed.storage.version != version:
         state = _local.state
         outer_grad_mode, state.grad = state.grad, False
         try:
@@ -315,8 +320,13 @@ def ones_like(tensor: Tensor) -> Tensor:
         if getattr(current_stream(device), "capture", None) is not None:
             return seed  # belongs to the graph that is being captured, and has a value only when that is replayed
         device.driver.synchronize()  # other streams and threads will read it
-        seed = _ones.setdefault(tensor.meta, seed)
+        _ones[tensor.meta] = seed, seed.storage.version
     return seed
+
+
+def _is_shared(tensor: Tensor) -> bool:
+    """Return True if the memory of `tensor` is that of a seed that other calls of backward use."""
+    return any(seed.storage is tensor.storage for seed, _ in _ones.values())
 
 
 def forget_ones() -> None:
@@ -324,14 +334,59 @@ def forget_ones() -> None:
     _ones.clear()
 
 
+def accumulate_into(
+    leaves: Sequence[Tensor], grads: Sequence[Tensor | None], seeds: Sequence[Tensor | None], create: bool
+) -> None:
+    """Add the result of `run` with `inputs` to the `grad` of these inputs.
+
+    Args:
+        leaves: The inputs.
+        grads: Their gradients, None for those that no root depends on.
+        seeds: The gradients of the roots that the caller passed; no `grad` shares their memory.
+        create: Record the additions.
+    """
+    storages_in_use = {id(seed.storage) for seed in seeds if seed is not None}
+    for leaf, grad in zip(leaves, grads, strict=True):
+        if grad is not None:
+            accumulate(leaf, grad, create, storages_in_use)
+            _run_accumulation_hooks(leaf)
+
+
+def _run_accumulation_hooks(leaf: Tensor) -> None:
+    if leaf.extra is not None and leaf.extra.stored:
+        for hook in list(leaf.extra.stored.values()):
+            hook(leaf)
+
+
 def _run_hooks(node: Node, grads: list[Tensor | None]) -> None:
     hooks = sorted(node.hooks.values(), key=lambda entry: isinstance(entry[1], Retained))  # type: ignore[union-attr]
     for output, hook in hooks:
         grad = grads[output]
         if grad is not None:
-            replaced = hook(grad)
-            if replaced is not None:
-                grads[output] = replaced
+            grads[output] = _call_hook(hook, grad)
+
+
+def _call_hook(hook: Any, grad: Tensor) -> Tensor:
+    """Return the hook's result, or `grad` if that is None.
+
+    Raises:
+        ArgumentError: The result is not a tensor.
+        GradientError: Its shape, dtype or device is not that of `grad`.
+    """
+    result = hook(grad)
+    if result is None:
+        return grad
+    name = getattr(hook, "__name__", type(hook).__name__)
+    if not isinstance(result, Tensor):
+        raise ArgumentError(f"hook {name}: must return a tensor or None, not {type(result).__name__}")
+    actual, expected = result.meta, grad.meta
+    if (actual.shape, actual.dtype, actual.device) != (expected.shape, expected.dtype, expected.device):
+        raise GradientError(
+            f"hook {name}: returned a tensor of shape {list(actual.shape)} and dtype {actual.dtype.name} on "
+            f"{actual.device} for a gradient of shape {list(expected.shape)} and dtype {expected.dtype.name} on "
+            f"{expected.device}; it must keep all three"
+        )
+    return result
 
 
 def accumulate(leaf: Tensor, grad: Tensor, create: bool, storages_in_use: set[int]) -> None:

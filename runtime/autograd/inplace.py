@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..context import state
 from ..device import Meta, meta
 from ..dispatch import call, call_into, empty
 from ..errors import GradientError
@@ -142,7 +141,7 @@ def _overwrite_node(out: Tensor, source: Node | None) -> Node:
     node.edges = ((out.node, out.output), *(() if source is None else source.edges))
 
     def backward(_: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-        copied = () if source is None else gradients_of(source, grads, state())
+        copied = () if source is None else gradients_of(source, grads)
         return [call(registry["zero_like"], (grads[0],)), *copied]
 
     node.function = _InplaceBackward(backward, source)
@@ -187,7 +186,7 @@ def _slice_node(base: Tensor, view: Tensor, inner: Node | None) -> Node:
         assert grad is not None
         gradients: list[Tensor | None] = []
         grad_slice = call(registry["as_strided"], (_with_strides(grad, base_layout),), geometry)
-        inner_grads = list(gradients_of(inner, [grad_slice], state())) if inner is not None else []
+        inner_grads = list(gradients_of(inner, [grad_slice])) if inner is not None else []
         if wants_base:
             grad_base = _with_strides(grad, base_layout, copy=True)
             target = call(registry["as_strided"], (grad_base,), geometry)

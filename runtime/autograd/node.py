@@ -8,9 +8,11 @@ never as the Tensor: a Tensor refers to its node, and the cycle would keep the m
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..context import anomaly
 from ..device import Meta
 from ..errors import FreedGraphError, VersionError
 from ..layout import broadcast, normalize_dims
@@ -20,6 +22,7 @@ from ..tensor import Tensor
 __all__ = ["Application", "Node", "Recipe", "Saved", "recipe_of", "seed_name"]
 
 _numbers = itertools.count()
+_RUNTIME = __name__.partition(".autograd")[0] + "."  # prefix of the runtime's modules
 _SELECTING_VIEWS = ("select", "slice", "narrow", "diagonal", "index")
 
 
@@ -237,6 +240,19 @@ def seed_name(record: OpRecord, index: int) -> str:
     return name
 
 
+_TRACE_FRAMES = 12  # stack frames in an error message
+
+
+def _forward_stack() -> str:
+    """Return the Python stack of the call that is being recorded, without the frames of the runtime."""
+    import traceback  # lazy: start-up
+
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_RUNTIME):
+        frame = frame.f_back
+    return "".join(traceback.format_stack(frame, limit=_TRACE_FRAMES))
+
+
 class Node:
     """One recorded call.
 
@@ -251,7 +267,7 @@ class Node:
         hooks: By key, (output, hook); the hook is called with that output's gradient.
         function: Computes the gradients instead of the record's rules (custom functions, in-place writes to slices).
         freed: True after `release` has dropped saved tensors.
-        trace: The stack of the forward call, in anomaly mode.
+        trace: The stack of the forward call, if anomaly mode was enabled.
     """
 
     __slots__ = (
@@ -286,7 +302,7 @@ class Node:
         self.hooks: dict[int, tuple[int, Callable[..., Any]]] | None = None
         self.function = function
         self.freed = False
-        self.trace: Any = None
+        self.trace = _forward_stack() if anomaly.is_enabled else None
 
     @property
     def name(self) -> str:

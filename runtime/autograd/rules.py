@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..context import State, current_stream
+from ..context import anomaly, current_stream
 from ..device import Meta, meta
 from ..dispatch import call, empty
 from ..dtypes import int64
@@ -24,13 +24,13 @@ from .node import Application, Node
 __all__ = ["cast_to", "expand_to", "gradients_of", "reduction_gradient", "sum_to"]
 
 
-def gradients_of(node: Node, grads: Sequence[Tensor | None], state: State) -> Sequence[Tensor | None]:
+def gradients_of(node: Node, grads: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
     """Return a gradient for each edge of the node, in the operand's shape and dtype; None stands for zeros."""
     if node.function is not None:
         gradients = node.function(node, grads)
     else:
         gradients = _apply_rules(node, grads)
-    if state.anomaly:
+    if anomaly.is_enabled and anomaly.checks_nan:
         _check_finite(node, gradients)
     return gradients
 
