@@ -23,7 +23,8 @@ def parse_conversion(
 
     Args:
         where: Name of the method, for messages.
-        args: A device, a dtype, or a tensor that has both; then the bools `non_blocking` and `copy`.
+        args: A device, a dtype, or a tensor that has both; then the bools `non_blocking` and `copy`. A text is a
+            device, and after a device a dtype.
         device: The argument of this name.
         dtype: The argument of this name.
         copy: The argument of this name; None if it is missing.
@@ -40,7 +41,8 @@ def parse_conversion(
             continue
         if arg is None and not flags:
             continue
-        new_device, new_dtype = _device_and_dtype(where, arg)
+        is_dtype_name = isinstance(arg, str) and parsed_device is not None and parsed_dtype is None
+        new_device, new_dtype = (None, dtypes.parse(arg)) if is_dtype_name else _device_and_dtype(where, arg)
         if flags:
             raise ArgumentError(f"{where}: {arg!r} comes after non_blocking, where only the bool copy may stand")
         if (new_device and parsed_device) or (new_dtype and parsed_dtype):

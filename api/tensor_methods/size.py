@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import SupportsIndex, overload
+from typing import Any, SupportsIndex, overload
 
 __all__ = ["Size"]
 
@@ -35,7 +35,7 @@ class Size(tuple[int, ...]):
             count *= n
         return count
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Any) -> Any:  # a Size, or NotImplemented
         return Size(super().__add__(other)) if isinstance(other, tuple) else NotImplemented
 
     def __radd__(self, other: Any) -> Any:
