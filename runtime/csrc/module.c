@@ -67,7 +67,7 @@ static PyObject *set_opencl_functions(PyObject *Py_UNUSED(module), PyObject *arg
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(stacks_doc, "record_stacks(function)\n--\n\nCall `function` for the `trace` of each node; None: no longer.");
+PyDoc_STRVAR(stacks_doc, "record_stacks(function)\n--\n\nCall `function` for the `trace` of each node; None: stop.");
 
 static PyObject *record_stacks(PyObject *Py_UNUSED(module), PyObject *function) {
     PyObject *previous = forward_stack;
