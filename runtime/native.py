@@ -24,7 +24,7 @@ except ImportError:  # it was not compiled at installation
 
 __all__ = [
     "bind", "call", "call_into", "call_kernel", "empty", "host_launcher", "kernel", "launcher", "limit_helpers",
-    "operator", "present", "processor_features", "route_through_python", "set_opencl_library",
+    "operator", "present", "processor_features", "record_stacks", "route_through_python", "set_opencl_library",
 ]  # fmt: skip
 
 _FUNCTIONS = ("clSetKernelArg", "clEnqueueNDRangeKernel")
@@ -80,6 +80,12 @@ empty: Callable[..., Any] = getattr(_native, "empty", None)  # type: ignore[assi
 # Call a `kernel` with arguments that Python has packed (csrc/call.c). It is no Python function, so that no signal
 # handler runs between the caller's note of the call and the call.
 call_kernel: Callable[..., None] = getattr(_native, "call_kernel", None)  # type: ignore[assignment]
+
+
+def record_stacks(function: Callable[[], str] | None) -> None:
+    """Let C call `function` for the `trace` of each node that it creates from now on; None: no longer."""
+    if present:
+        _native.record_stacks(function)
 
 
 def route_through_python(on: bool) -> None:

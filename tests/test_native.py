@@ -281,6 +281,16 @@ def test_a_process_may_end_with_work_queued(device_name: str) -> None:
     assert process.returncode == 0, (process.returncode, process.stderr)
 
 
+@needs_c
+def test_nodes_from_c_store_stacks_in_anomaly_mode():
+    x = wg.ones(2, requires_grad=True)
+    with wg.autograd.detect_anomaly():
+        y, z = x * x, wg.relu(x)
+    assert "test_nodes_from_c_store_stacks" in y.grad_fn.trace
+    assert "test_nodes_from_c_store_stacks" in z.grad_fn.trace
+    assert (x * x).grad_fn.trace is None
+
+
 @pytest.fixture
 def interruptible() -> Iterator[None]:
     """Let Ctrl-C raise KeyboardInterrupt: a process that a shell started in the background ignores it."""

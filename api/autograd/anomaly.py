@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from ..runtime.context import anomaly
+from ..runtime.autograd.node import set_anomaly
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
@@ -37,11 +37,11 @@ class detect_anomaly:
         self._previous_settings: list[tuple[bool, bool]] = []
 
     def __enter__(self) -> Self:
-        self._previous_settings.append(_set_anomaly(True, self._checks_nan))
+        self._previous_settings.append(set_anomaly(True, self._checks_nan))
         return self
 
     def __exit__(self, *_: object) -> None:
-        _set_anomaly(*self._previous_settings.pop())
+        set_anomaly(*self._previous_settings.pop())
 
 
 class set_detect_anomaly:
@@ -60,17 +60,10 @@ class set_detect_anomaly:
     """
 
     def __init__(self, mode: bool, check_nan: bool = True):
-        self._previous = _set_anomaly(mode, check_nan)
+        self._previous = set_anomaly(mode, check_nan)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_: object) -> None:
-        _set_anomaly(*self._previous)
-
-
-def _set_anomaly(is_enabled: bool, checks_nan: bool) -> tuple[bool, bool]:
-    """Set the process's anomaly mode, and return the previous setting."""
-    previous = anomaly.is_enabled, anomaly.checks_nan
-    anomaly.is_enabled, anomaly.checks_nan = bool(is_enabled), bool(checks_nan)
-    return previous
+        set_anomaly(*self._previous)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .. import native
 from ..context import anomaly
 from ..device import Meta
 from ..errors import FreedGraphError, VersionError
@@ -19,7 +20,7 @@ from ..layout import broadcast, normalize_dims
 from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
 
-__all__ = ["Application", "Node", "Recipe", "Saved", "recipe_of", "seed_name"]
+__all__ = ["Application", "Node", "Recipe", "Saved", "recipe_of", "seed_name", "set_anomaly"]
 
 _numbers = itertools.count()
 _RUNTIME = __name__.partition(".autograd")[0] + "."  # prefix of the runtime's modules
@@ -241,6 +242,14 @@ def seed_name(record: OpRecord, index: int) -> str:
 
 
 _TRACE_FRAMES = 12  # stack frames in an error message
+
+
+def set_anomaly(is_enabled: bool, checks_nan: bool) -> tuple[bool, bool]:
+    """Set the process's anomaly mode, and return the previous setting of both."""
+    previous = anomaly.is_enabled, anomaly.checks_nan
+    anomaly.is_enabled, anomaly.checks_nan = bool(is_enabled), bool(checks_nan)
+    native.record_stacks(_forward_stack if is_enabled else None)
+    return previous
 
 
 def _forward_stack() -> str:

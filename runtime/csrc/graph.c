@@ -53,6 +53,8 @@ static PyObject *map_positions(PyObject *positions, PyObject *const *objects, Py
     return values;
 }
 
+PyObject *forward_stack = NULL;
+
 static PyObject *node_of(PyObject *recipe, PyObject *const *operands, PyObject *const *outs, PyObject *statics) {
     PyObject *node = new_object(Node.type);
     if (node == NULL) return NULL;
@@ -60,7 +62,7 @@ static PyObject *node_of(PyObject *recipe, PyObject *const *operands, PyObject *
     INIT_SLOT(node, Node, statics, statics);
     INIT_SLOT(node, Node, hooks, Py_None);
     INIT_SLOT(node, Node, function, Py_None);
-    INIT_SLOT(node, Node, trace, Py_None);
+    INIT_SLOT_STEAL(node, Node, trace, forward_stack == NULL ? Py_NewRef(Py_None) : PyObject_CallNoArgs(forward_stack));
     INIT_SLOT(node, Node, freed, Py_False);
     INIT_SLOT_STEAL(node, Node, edges, map_positions(SLOT(recipe, Recipe, edges), operands, edge_to));
     INIT_SLOT_STEAL(node, Node, saved, map_positions(SLOT(recipe, Recipe, saved_operands), operands, saved_operand));

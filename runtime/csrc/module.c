@@ -67,6 +67,15 @@ static PyObject *set_opencl_functions(PyObject *Py_UNUSED(module), PyObject *arg
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(stacks_doc, "record_stacks(function)\n--\n\nCall `function` for the `trace` of each node; None: stop.");
+
+static PyObject *record_stacks(PyObject *Py_UNUSED(module), PyObject *function) {
+    PyObject *previous = forward_stack;
+    forward_stack = function == Py_None ? NULL : Py_NewRef(function);
+    Py_XDECREF(previous);
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(route_doc, "route_through_python(on)\n--\n\nRoute all launches on `cpu` through Python, or not.");
 
 static PyObject *route_through_python(PyObject *Py_UNUSED(module), PyObject *args) {
@@ -131,6 +140,7 @@ static PyMethodDef methods[] = {
     {"call_into", (PyCFunction)(void (*)(void))call_into, METH_FASTCALL | METH_KEYWORDS, into_doc},
     {"empty", (PyCFunction)(void (*)(void))empty, METH_FASTCALL | METH_KEYWORDS, empty_doc},
     {"call_kernel", call_kernel, METH_VARARGS, call_kernel_doc},
+    {"record_stacks", record_stacks, METH_O, stacks_doc},
     {"route_through_python", route_through_python, METH_VARARGS, route_doc},
     {"limit_helpers", limit_helpers, METH_VARARGS, limit_doc},
     {"processor_features", processor_features, METH_NOARGS, features_doc},

@@ -84,6 +84,7 @@ static inline Py_ssize_t index_at(PyObject *tuple, Py_ssize_t i) {
 enum { MAX_BUFFERS = 40 };  /* per launch from C; optimizers need 33. Larger launches go through Python */
 enum { MAX_DYNAMIC_BYTES = 16 * MAX_BUFFERS };  /* size of a launch's packed offsets and numbers */
 extern PyObject *states, *python_call, *python_call_into, *python_empty, *node_numbers, *zero, *one, *empty_tuple;
+extern PyObject *forward_stack;  /* returns the `trace` of a node, in anomaly mode; else NULL */
 extern PyObject *s_acquire, *s_allocate, *s_appendleft, *s_default_stream, *s_driver, *s_int_ptr, *s_popleft, *s_release,
     *s_retire, *s_state;
 extern PyTypeObject launcher_type, host_launcher_type, kernel_type, operator_type;
