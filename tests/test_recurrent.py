@@ -227,7 +227,7 @@ def test_parameters_have_pytorchs_names_and_bounds():
         (lambda: nn.RNNCell(3, 4, nonlinearity="x")(wg.ones(2, 3)), RuntimeError, "'tanh' or 'relu'"),
         (lambda: wg.gru_cell(wg.ones(2, 3), wg.ones(2, 4), wg.ones(12, 3), wg.ones(12, 5)), RuntimeError, "weight_hh"),
         (lambda: wg.gru(wg.ones(2, 1, 3), wg.ones(1, 1, 4), [wg.ones(12, 3)], True, 1, 0.0, True, False, False),
-         ValueError, "4 parameters a layer"),
+         ValueError, "4 parameters for each layer"),
     ],
 )  # fmt: skip
 def test_error_messages_name_the_expected_value(make, builtin, message):

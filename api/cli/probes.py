@@ -128,7 +128,7 @@ def _run_kernel(name: str) -> Iterator[dict[str, Any]]:
 
 
 def _executor_facts(driver: Any) -> dict[str, Any]:
-    """Return how `cpu` runs kernels: as functions compiled by clang, or by an OpenCL driver. Empty for other devices."""
+    """Return how `cpu` runs kernels: as functions compiled by clang, or by an OpenCL driver. Empty for any other."""
     executor = getattr(driver, "executor", None)  # only the driver of `cpu` has one
     if executor is None:
         return {}
