@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
@@ -36,6 +37,7 @@ from .contraction_terms import (
     bind,
     epilogue_inputs,
     parse,
+    scalar_positions,
     strides_by_label,
 )
 from .elementwise import compute_dtype, elementwise_parts, result_dtype
@@ -47,9 +49,8 @@ _MAX_OUTER_DIMS = 6  # dimensions of a copy besides its rows and columns
 _ACCUMULATOR_TYPES = {"float16": dtypes.float32, "bfloat16": dtypes.float32}
 _CACHE_LINE_BYTES = 64
 _CACHE_WAY_BYTES = 4096  # of an L1 cache: rows at a multiple of this distance compete for one set
-# Multiply-adds, and elements read, that count as one unit of `Step.work`, by which `cpu` decides about helper threads.
-_MACS_PER_UNIT = 64  # a product of 128³ is faster on one core
-_READS_PER_UNIT = 8
+_MACS_PER_UNIT = 64  # multiply-adds per unit of `Step.work`: with it a product of 128³ stays on one core, and is faster
+_READS_PER_UNIT = 8  # elements read per unit of `Step.work`
 
 
 def plan(request: Request) -> Planned:
@@ -234,10 +235,7 @@ class _Builder:
     # Copy operands and results.
 
     def _numel(self, labels: list[Label]) -> int:
-        count = 1
-        for label in labels:
-            count *= self.sizes[label]
-        return count
+        return prod(self.sizes[label] for label in labels)
 
     def _contiguous_strides(self, labels: list[Label]) -> Strides:
         strides, stride = {}, 1
@@ -285,17 +283,12 @@ class _Builder:
     ) -> None:  # fmt: skip
         """Append the step of `_add_copy` in OpenCL: merge the dimensions, choose the rows and columns of its loop."""
         epilogue = self.epilogue if last else None
-        entry_length = 3 + len(epilogue.tensors if epilogue else ())
-        sizes, strides = collapse(
-            tuple(d[0] for d in dims), [tuple(d[i] for d in dims) for i in range(1, entry_length)]
-        )
+        views = (source, target, *(epilogue.tensors if epilogue else ()))
+        sizes, strides = collapse(tuple(d[0] for d in dims), [tuple(d[1 + i] for d in dims) for i in range(len(views))])
         # Runs are merged dimensions: (size, stride in source, stride in target, strides in the epilogue's tensors).
-        runs = list(zip(sizes, *strides, strict=True)) or [(1,) * entry_length]
-        total = 1
-        for size, *_ in runs:
-            total *= size
-        # The target's innermost run is the columns. The rows are a run in which the source is contiguous, if any.
-        column = runs.pop()
+        runs = list(zip(sizes, *strides, strict=True)) or [(1,) * (1 + len(views))]
+        total = prod(size for size, *_ in runs)
+        column = runs.pop()  # the target's innermost run; the row is a run in which the source is contiguous, if any
         source_contiguous = [r for r in runs if r[1] == 1 and r[0] > 1]
         transposes = bool(source_contiguous) and column[1] != 1 and column[2] == 1 and parts == 1 and epilogue is None
         row = source_contiguous[0] if source_contiguous else runs[-1] if runs else (1, *(0,) * (len(column) - 1))
@@ -316,7 +309,6 @@ class _Builder:
             *pad_front([r[2] for r in runs], _MAX_OUTER_DIMS, 0), *row[3:], *column[3:],
             *(x for i in range(3, len(column)) for x in pad_front([r[i] for r in runs], _MAX_OUTER_DIMS, 0)),
         ))  # fmt: skip
-        views = (source, target, *(epilogue.tensors if epilogue else ()))
         slots, buffers = tuple(Slot(v.dtype.name) for v in views), tuple(v.buffer for v in views)
         global_size: tuple[int, ...]
         local_size: tuple[int, ...]
@@ -328,7 +320,7 @@ class _Builder:
             instance = self._instance("move", slots, (("MOVE", str(mode)),), epilogue, column[3:])
             global_size, local_size = (_ceil(row[0], row_chunk), _ceil(outer, outer_chunk)), (1, 1)
         work = total * max(parts, 1)
-        self.steps.append(Step(instance, buffers, geometry, global_size, local_size, work, _scalar_positions(epilogue)))
+        self.steps.append(Step(instance, buffers, geometry, global_size, local_size, work, scalar_positions(epilogue)))
 
     def text(self, epilogue: EpilogueInputs | None) -> Text:
         """Return the kernel source: the op's own, or that of `mm` for a step that leaves out the op's epilogue.
@@ -421,8 +413,7 @@ class _Builder:
             gemm, a = self._repack_a(gemm, a)
         if schedule.packed_ahead:
             gemm, b = self._pack_b_in_panels(gemm, b, schedule.nv, b_along_k)
-        # Sums over several blocks of k accumulate in the result's memory, unless a work-item has a buffer for them
-        # (`schedule.block`). A result of another dtype would round every partial sum, so they accumulate in scratch.
+        # Without `schedule.block`, sums over several blocks of k accumulate in C, or in scratch if C would round them.
         accumulates_in_c = schedule.name == "gemm" and not schedule.block and gemm.k[0] > schedule.kc
         uses_scratch = (gemm.n[0] > 1 and gemm.n[2] != 1) or (
             accumulates_in_c and c.dtype.storage != self.element.storage
@@ -451,7 +442,7 @@ class _Builder:
         The key has sizes, dtype and layout, but not the op: `mm`, `linear` and `einsum` share the parameters.
         """
         sizes = {"m": product.m, "n": product.n, "k": product.k, "batch": product.batch}
-        # As in BLAS, N is row-major and T transposed. An asterisk: loads of A convert its dtype.
+        # N: row-major, T: transposed, *: loads of A convert its dtype
         layout = ("N" if product.a_along_k else "T") + ("T" if product.b_along_k else "N") + "*" * product.converts
         return choose(self.request, "contraction", sizes, self.element.name, "product", layout)
 
@@ -579,13 +570,8 @@ class _Builder:
         m, n, k = gemm.m[0], gemm.n[0], gemm.k[0]
         work = gemm.entries * max(m * n * k // _MACS_PER_UNIT, (m * k + k * n) // _READS_PER_UNIT, m * n)
         self.steps.append(
-            Step(instance, tuple(v.buffer for v in views), geometry, size, local, work, _scalar_positions(epilogue))
+            Step(instance, tuple(v.buffer for v in views), geometry, size, local, work, scalar_positions(epilogue))
         )
-
-
-def _scalar_positions(epilogue: EpilogueInputs | None) -> tuple[int, ...]:
-    """Return the positions, among the call's scalars, of those that a kernel takes: all with an epilogue, else none."""
-    return tuple(range(epilogue.scalars)) if epilogue is not None else ()
 
 
 def _add_triton_product(builder: _Builder, gemm: Gemm, a: TensorView, b: TensorView, c: TensorView) -> None:
