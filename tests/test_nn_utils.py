@@ -344,7 +344,7 @@ def test_skipped_and_computed_initial_values():
     ):  # fmt: skip
         with pytest.raises(ValueError, match=r"."):
             call()
-    with pytest.warns(UserWarning, match="2 deviations"):
+    with pytest.warns(UserWarning, match="2 standard deviations"):
         nn.init.trunc_normal_(wg.empty(1), 9.0)
     with pytest.warns(UserWarning, match="no elements"):
         nn.init.kaiming_uniform_(wg.empty(0, 2))
