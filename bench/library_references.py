@@ -19,9 +19,11 @@ def convolution(x: Array, w: Array, stride: int, padding: int, groups: int) -> A
     out_sizes = [(n - k) // stride + 1 for n, k in zip(x.shape[2:], kernel_sizes, strict=True)]
     total = np.zeros((batch, groups, w.shape[0] // groups, int(np.prod(out_sizes))))
     for tap in itertools.product(*map(range, kernel_sizes)):
-        windows_at_tap = (slice(t, t + stride * n, stride) for t, n in zip(tap, out_sizes, strict=True))
-        columns = x[(..., *windows_at_tap)].reshape(batch, groups, x.shape[1] // groups, -1)
-        total += w[(..., *tap)].reshape(groups, w.shape[0] // groups, -1) @ columns
+        slices = (slice(t, t + stride * n, stride) for t, n in zip(tap, out_sizes, strict=True))
+        read_index: tuple[Any, ...] = (..., *slices)  # the element of every window that meets this tap
+        weight_index: tuple[Any, ...] = (..., *tap)
+        columns = x[read_index].reshape(batch, groups, x.shape[1] // groups, -1)
+        total += w[weight_index].reshape(groups, w.shape[0] // groups, -1) @ columns
     return np.asarray(total.reshape(batch, w.shape[0], *out_sizes))
 
 

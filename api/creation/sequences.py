@@ -34,9 +34,9 @@ def _endpoint(value: Any, where: str, finite: bool = True) -> bool | int | float
 def _fill_progression(
     name: str, count: int, dtype: DType, device: Any, numbers: tuple[int | float, ...], host_formula: Callable[..., Any]
 ) -> Tensor:
-    """Create a vector filled by the op `name`, or by `host_formula`, which gives the same bits without a driver."""
+    """Create a vector by the op `name`, or by `host_formula`, which computes the same bits, if no driver is open."""
     output = _empty(meta(dtype, (count,), None, device))
-    if not getattr(device.driver, "opened", True):  # as for constants
+    if not getattr(device.driver, "opened", True):  # a tensor alone does not open a driver, as in `factories`
         with np.errstate(all="ignore"):
             values = host_formula(np.arange(count), *numbers)
             if dtype.kind == "f" and dtype.itemsize == 2:  # kernels also round doubles to half types through float32
@@ -51,6 +51,7 @@ def _fill_progression(
 def _linspace_values(
     i: np.ndarray[Any, Any], start: float, end: float, step: float, last: float
 ) -> np.ndarray[Any, Any]:
+    """Return the values at the indices i. As in PyTorch, the second half counts from `end`, which is exact."""
     return np.where(2 * i < last, start + step * i, end - step * (last - i))
 
 
@@ -86,16 +87,16 @@ def arange(
         tensor([1.0000, 1.2500, 1.5000, 1.7500])
     """
     if start is None and end is None:
-        raise ArgumentError("arange: takes an end")
+        raise ArgumentError("arange: needs an end")
     if end is None or start is None:
         start, end = 0, start if end is None else end
-    integral = type(start) is type(end) is type(step) is int
-    if not integral:
+    are_integers = type(start) is type(end) is type(step) is int
+    if not are_integers:
         start, end, step = (_endpoint(x, "arange") for x in (start, end, step))
-        integral = all(isinstance(x, int) for x in (start, end, step))
-    target_dtype, target_device = resolve_dtype_and_device(dtype, device, out, dtypes.int64 if integral else None)
+        are_integers = all(isinstance(x, int) for x in (start, end, step))
+    target_dtype, target_device = resolve_dtype_and_device(dtype, device, out, dtypes.int64 if are_integers else None)
     if target_dtype is dtypes.bool_:
-        raise UnsupportedDType("arange: counts in integers or floats, not in bool; convert with .bool()")
+        raise UnsupportedDType("arange: has no dtype bool; convert the result with .bool()")
     if target_dtype is dtypes.int64:
         start, end, step = int(start), int(end), int(step)
     if step == 0:
