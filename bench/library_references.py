@@ -14,16 +14,17 @@ __all__ = ["attention", "convolution", "distances", "scatter_add", "transposed",
 
 def convolution(x: Array, w: Array, stride: int, padding: int, groups: int) -> Array:
     """Cross-correlate x (N, C, …) with w (O, C / groups, …), by one matrix product per filter tap."""
-    rank, batch, taps = x.ndim - 2, x.shape[0], w.shape[2:]
-    x = np.pad(x, ((0, 0), (0, 0), *((padding, padding),) * rank))
-    out = [(n - k) // stride + 1 for n, k in zip(x.shape[2:], taps, strict=True)]
-    total = np.zeros((batch, groups, w.shape[0] // groups, int(np.prod(out))))
-    for tap in itertools.product(*map(range, taps)):
-        read: tuple[Any, ...] = (..., *(slice(t, t + stride * n, stride) for t, n in zip(tap, out, strict=True)))
-        weight: tuple[Any, ...] = (..., *tap)
-        part = x[read].reshape(batch, groups, x.shape[1] // groups, -1)
-        total += w[weight].reshape(groups, w.shape[0] // groups, -1) @ part
-    return np.asarray(total.reshape(batch, w.shape[0], *out))
+    spatial_dims, batch, kernel_sizes = x.ndim - 2, x.shape[0], w.shape[2:]
+    x = np.pad(x, ((0, 0), (0, 0), *((padding, padding),) * spatial_dims))
+    out_sizes = [(n - k) // stride + 1 for n, k in zip(x.shape[2:], kernel_sizes, strict=True)]
+    total = np.zeros((batch, groups, w.shape[0] // groups, int(np.prod(out_sizes))))
+    for tap in itertools.product(*map(range, kernel_sizes)):
+        slices = (slice(t, t + stride * n, stride) for t, n in zip(tap, out_sizes, strict=True))
+        read_index: tuple[Any, ...] = (..., *slices)  # the element of every window that meets this tap
+        weight_index: tuple[Any, ...] = (..., *tap)
+        columns = x[read_index].reshape(batch, groups, x.shape[1] // groups, -1)
+        total += w[weight_index].reshape(groups, w.shape[0] // groups, -1) @ columns
+    return np.asarray(total.reshape(batch, w.shape[0], *out_sizes))
 
 
 def transposed(x: Array, w: Array) -> Array:
@@ -32,8 +33,8 @@ def transposed(x: Array, w: Array) -> Array:
     Every element becomes a 2x2 block of the result (N, O, 2 H, 2 W).
     """
     blocks = np.einsum("nchw,cokl->nohkwl", x, w)
-    n, o, h, _, v, _ = blocks.shape
-    return blocks.reshape(n, o, 2 * h, 2 * v)
+    n, o, h, _, w_in, _ = blocks.shape
+    return blocks.reshape(n, o, 2 * h, 2 * w_in)
 
 
 def windows(x: Array, size: int, stride: int, padding: int, border: float = 0.0) -> Array:
@@ -62,5 +63,5 @@ def attention(q: Array, k: Array, v: Array, causal: bool) -> Array:
 
 
 def distances(x: Array, y: Array, p: float) -> Array:
-    """Return the p-norm distance between every row of x (N, E) and every row of y (M, E), as (N, M)."""
+    """Return the p-norm distances (N, M) between the rows of x (N, E) and those of y (M, E)."""
     return np.stack([(np.abs(row - y) ** p).sum(1) ** (1 / p) for row in x])

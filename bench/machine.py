@@ -26,7 +26,7 @@ _PACKAGES = ("weftgrad", "numpy", "torch", "cupy", "jax", "tinygrad", "triton", 
 
 
 def describe(sites: Sequence[Site]) -> dict[str, Any]:
-    """Return a report's `machine` dictionary."""
+    """Return a report's `machine` dictionary: what a reader needs to compare it with the report of another machine."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "devices": [_device(site) for site in sites if isinstance(site, OurSite)],
@@ -40,8 +40,8 @@ def describe(sites: Sequence[Site]) -> dict[str, Any]:
 
 
 def _version(name: str) -> str | None:
-    """Return a distribution's version; ours from the package itself, which may be a checkout without metadata."""
-    if name == "weftgrad":
+    """Return the version of a distribution, or None if it is not installed."""
+    if name == "weftgrad":  # a checkout has no metadata
         return wg.__version__
     try:
         return metadata.version(name)
@@ -50,7 +50,11 @@ def _version(name: str) -> str | None:
 
 
 def _device(site: OurSite) -> dict[str, Any]:
-    """Describe one of our devices. kind: `GPU` or `CPU`, whichever driver runs it. platform: OpenCL's."""
+    """Describe one of our devices.
+
+    The key `kind` is `GPU` or `CPU`, also for a CPU that OpenCL drives. `sm` is the compute capability on CUDA,
+    `platform` the name of an OpenCL platform.
+    """
     driver = site.device.driver
     caps = driver.capabilities
     facts: dict[str, Any] = {

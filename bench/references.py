@@ -34,6 +34,7 @@ def softmax_grad(x: Array, g: Array) -> Array:
 
 
 def _normalized(x: Array) -> tuple[Array, Array]:
+    """Return the rows with mean 0 and variance 1, and their standard deviations."""
     deviation = np.sqrt(x.var(1, keepdims=True) + 1e-5)
     return (x - x.mean(1, keepdims=True)) / deviation, deviation
 
@@ -56,9 +57,9 @@ def cross_entropy(x: Array, target: Array) -> Array:
     total = 0.0
     for i in range(0, len(x), 256):
         rows = x[i : i + 256]
-        top = rows.max(1)
-        sums = top + np.log(np.exp(rows - top[:, None]).sum(1))
-        total += float((sums - rows[np.arange(len(rows)), target[i : i + 256]]).sum())
+        row_max = rows.max(1)
+        log_sums = row_max + np.log(np.exp(rows - row_max[:, None]).sum(1))
+        total += float((log_sums - rows[np.arange(len(rows)), target[i : i + 256]]).sum())
     return np.asarray(total / len(x))
 
 

@@ -1,4 +1,10 @@
-"""Sites: a library on a device. Our devices are defined here; peers, one module each, in `peers`."""
+"""Sites: a library on a device, such as torch on the CPU. A benchmark measures the same cases on several sites.
+
+This module has the sites of our own devices. Each module of `peers` has those of another library.
+
+To measure with cold caches, a case rotates through several copies of its operands (`cases.rotated`). A site says how
+many bytes these copies must have.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +24,9 @@ from .measure import PAUSE
 
 __all__ = ["CACHES", "NotOffered", "OurSite", "Site", "is_gpu"]
 
-_FILL_ELEMENTS = 1 << 26  # float32 elements of the filler kernel ahead of a sample; larger than a last-level cache
-_MAX_ROTATED_BYTES = 512 << 20  # bytes
-CACHES = 128 << 20  # bytes, twice the largest last-level cache of a GPU; smaller operands are rotated
+_FILL_ELEMENTS = 1 << 26  # float32 elements that the filler of a `DeviceClock` writes; more than a last-level cache
+_MAX_ROTATED_BYTES = 512 << 20  # of host operands, however large the last-level cache is
+CACHES = 128 << 20  # bytes that rotated GPU operands should exceed: twice the largest last-level cache of a GPU
 
 
 class NotOffered(AttributeError):
@@ -30,10 +36,21 @@ class NotOffered(AttributeError):
 class Site:
     """A library on a device. Cases use only names that weftgrad and torch share.
 
-    name: `cuda:0`, `torch`, `numpy`. gpu: device time can be measured. graphs: CUDA graphs are supported.
-    cache: bytes that rotated operands should exceed. memory: bytes of device memory, 0 if unlimited.
-    arrays: the library has NumPy's API and no gradients. modules: it has PyTorch's modules, optimizers and loaders.
-    checked: a peer's results are checked too. device_name: the device's name in the library.
+    Args:
+        scale: Divides the sizes of operands, for quick runs; then no operands are rotated.
+
+    Attributes:
+        name: Name of the site in reports, such as `cuda:0`, `torch` or `numpy`.
+        library: The library's module.
+        device: The device as the library's functions take it, or None.
+        ours: The library is weftgrad.
+        arrays: The library has NumPy's API and no gradients.
+        modules: The library has PyTorch's modules, optimizers and loaders.
+        checked: The results are checked although the library is a peer.
+        gpu: Device time can be measured.
+        graphs: CUDA graphs are supported.
+        cache: Bytes that rotated device operands should exceed; 0 to rotate none.
+        memory: Bytes of device memory; 0 if unlimited.
     """
 
     name: str
@@ -50,19 +67,20 @@ class Site:
 
     def __init__(self, scale: int = 1):
         self.scale = scale
-        # Bytes that rotated host operands should exceed together.
+        # Bytes that rotated host operands should exceed, all copies together.
         self.host_cache = min(last_level_cache(), _MAX_ROTATED_BYTES) if scale == 1 else 0
         self._clock: Clock | None = None
 
     @property
     def device_name(self) -> str:
+        """Return the device's name in the library."""
         return "cpu" if self.device is None else str(self.device)
 
     def wait(self) -> None:
         """Wait until all work is done."""
 
     def clock(self, kind: str) -> Clock:
-        """Return the clock for `device` or `wall` time; host devices only have wall time."""
+        """Return the clock for `device` or `wall` time; a site without a GPU only has wall time."""
         if kind == "wall" or not self.gpu:
             return WallClock(self.wait, 0.0 if self.gpu else PAUSE)
         if self._clock is None:

@@ -19,13 +19,13 @@ KINDS = (
     "pointwise", "reduction", "scan", "rowwise", "contraction", "random", "view", "index", "sort", "window",
     "composite", "custom",
 )  # fmt: skip
-DTYPES = ("float", "numeric", "integer", "integral", "bool", "all")
+DTYPES = ("float", "numeric", "integer", "integral", "bool", "all")  # values of the spec field `dtypes`
 TARGETS = ("opencl", "triton")  # languages of kernels
-RESULTS = ("promote", "float", "bool", "index", "accumulate")
+RESULTS = ("promote", "float", "bool", "index", "accumulate")  # rules of the spec field `result`; it may name a dtype
 RESULT_DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
-AUTOCAST = ("lower", "float32", "widest", "refuse")
+AUTOCAST = ("lower", "float32", "widest", "refuse")  # values of the spec field `autocast`
 AUTOCAST_LISTS = ("cpu", "gpu")  # autocast has one list for the device `cpu` and one for all others
-MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
+MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()  # the default of a required parameter
 
 
 class SpecError(ValueError):
@@ -44,7 +44,7 @@ class SpecError(ValueError):
 
 
 class SpecErrors(SpecError):
-    """All errors of a spec file."""
+    """All errors of a spec file, one per line of its text."""
 
     def __init__(self, errors: list[SpecError]):
         self.errors = errors
@@ -59,14 +59,15 @@ class Param:
     """One parameter of an op's signature.
 
     Attributes:
+        name: the parameter's name.
         role: `tensor`, `optional` (a tensor or None), `list` (of tensors), `scalar` (a number, weak in promotion),
             `number` (a float that takes no part in promotion), `static` (resolved before a kernel is chosen), `seed`,
-            or `absent` (an optional operand of a variant without it).
+            or `absent` (an optional operand, in the variant of the kernel for calls that pass None).
         annotation: the annotation in the generated function.
         default: the default, or MISSING.
         keyword: whether it is keyword-only.
-        scope: one element per element of the result (`full`), per position in the row (`column`, annotated `Row`), per
-            row (`row`, annotated `PerRow`), or one for all (`scalar`).
+        scope: how many elements the operand has: one per element of the result (`full`), per position in the row
+            (`column`, annotated `Row`), per row (`row`, annotated `PerRow`), or one for all (`scalar`).
         type: `value`, `mask` (read as truth values) or `index` (int64).
     """
 
@@ -85,9 +86,10 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One op. The fields are those of a spec entry, which `loader.COMMON` describes, and two more.
+    """One op. Most attributes are fields of its spec entry, which `loader.COMMON` describes.
 
     Attributes:
+        params: the parameters of the signature (spec field `op`), in order.
         outputs: result name -> text of its expression.
         autocast: a word of `AUTOCAST`, or "" for no cast, for each of `AUTOCAST_LISTS`; () without the spec field.
         fields: the fields that only the op's kind reads.

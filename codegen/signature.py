@@ -68,6 +68,7 @@ _RESERVED_C_PATTERN = re.compile(
     r"(u?(char|short|int|long)|float|double|half|bool)\d+\Z|(as|convert|native|half|atomic|atom|async|sub_group|work_group|"
     r"vload|vstore|read|write|image)_|vload\d|vstore\d"
 )
+# Prefixes of generated functions, and numbered variables of the templates and of emitted text, such as `t0`.
 _RESERVED_PATTERN = re.compile(r"(wg_|get_|[trwxyposv]\d+\Z|one\d+\Z|many\d+\Z)")
 
 
@@ -87,14 +88,14 @@ def check_name(name: str, what: str) -> None:
 def c_names(names: Iterable[str]) -> dict[str, str]:
     """Return kernel names for the operands whose names clash with C or the templates: the name with an underscore."""
     all_names = list(names)
-    renamed: dict[str, str] = {}
+    kernel_names: dict[str, str] = {}
     for name in all_names:
         if name in _RESERVED or _RESERVED_PATTERN.match(name) or _RESERVED_C_PATTERN.match(name):
             candidate = f"{name}_"
-            while candidate in all_names or candidate in renamed.values():
+            while candidate in all_names or candidate in kernel_names.values():
                 candidate += "_"
-            renamed[name] = candidate
-    return renamed
+            kernel_names[name] = candidate
+    return kernel_names
 
 
 def parse_signature(text: str) -> tuple[str, tuple[Param, ...]]:
@@ -122,9 +123,9 @@ def parse_signature(text: str) -> tuple[str, tuple[Param, ...]]:
     if arguments.vararg or arguments.kwarg or arguments.posonlyargs:
         raise SpecError("a signature has no *args, **kwargs or '/'")
     check_name(function.name, "the op's name")
-    plain = arguments.args
-    defaults: list[ast.expr | None] = [None] * (len(plain) - len(arguments.defaults)) + list(arguments.defaults)
-    params = [_param(a, d, False) for a, d in zip(plain, defaults, strict=True)]
+    positional = arguments.args
+    defaults: list[ast.expr | None] = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
+    params = [_param(a, d, False) for a, d in zip(positional, defaults, strict=True)]
     params += [_param(a, d, True) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
     names = [p.name for p in params]
     for name in names:
@@ -175,6 +176,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _strings_only(annotation: ast.expr | None) -> bool:
+    """Return True if all items of an annotation `Literal[…]` are strings that are identifiers."""
     if not isinstance(annotation, ast.Subscript):
         return False
     inner = annotation.slice

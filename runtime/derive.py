@@ -1,7 +1,7 @@
 """Derive gradients that were not generated ahead: third derivatives, and those of ops defined in the running process.
 
-The generator processes the record's spec as it does at build time. This is the only module of the runtime that imports
-the generator, and only when such a derivative is needed.
+The generator processes the record's spec as it does at build time. This module imports the generator only when such a
+derivative is needed. No other module of the runtime imports it, except for the text of the math library.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ _lock = threading.RLock()
 
 
 def derive_rules(record: OpRecord) -> Mapping[str, Rule]:
-    """Return the gradient rules of `record`, and register the ops that they use."""
-    if not record.spec:
+    """Return the gradient rules of `record`, and register the ops that they use.
+
+    Raises:
+        GradientError: The op has no derivative.
+    """
+    if not record.spec:  # the op is not from a spec: its rules are code, if it has any
         return {}
     with _lock:
         # lazy: start-up, because few programs need such derivatives
@@ -30,9 +34,9 @@ def derive_rules(record: OpRecord) -> Mapping[str, Rule]:
 
         generated = Generated(reserved_names=registry)
         try:
-            record_fields = generated.records.pop(
-                generated.add(op_from_mapping(record.spec), 1, is_spec_op=True, rules_only=True)
-            )
+            # One order of derivatives. The record itself is registered already; only its gradients remain.
+            name = generated.add(op_from_mapping(record.spec), 1, is_spec_op=True, rules_only=True)
+            record_fields = generated.records.pop(name)
         except SpecError as error:
             raise GradientError(f"{record.name}: {error}") from None
         register_generated(generated)

@@ -76,7 +76,7 @@ class _Group:
             self.itemsizes[flag] = 0
         self.tables: dict[int, list[_Table]] = {}
         self.launchers: dict[tuple[int, bool], Any] = {}
-        self.tensor_ranges: list[tuple[slice, Any]] = []
+        self.tensor_ranges: list[tuple[slice, Any]] = []  # for each launch: its tensors, and their `Runs`
 
     def launches(self, lists: Sequence[Sequence[Tensor]], stream: Any) -> list[tuple[Any, list[Any]]]:
         """Return (launcher, buffers) of each launch, for the current addresses. They hold no tensors."""
@@ -95,9 +95,10 @@ class _Group:
             launch, table = self._launch(0, slice(0, len(self.indices)), addresses, False, stream)
             return [(launch, [*[Base(0)] * BASES, table])]
         for number, (tensor_range, buffers) in enumerate(self._split(group_lists)):
-            numbers = {id(b): n for n, b in enumerate(buffers)}
+            # Device buffers have no common address space: an address is a buffer's number and an offset of 56 bits.
+            buffer_numbers = {id(b): n for n, b in enumerate(buffers)}
             encoded_addresses = [
-                [numbers[id(t.storage.buffer)] << 56 | t.start for t in tensors[tensor_range]]
+                [buffer_numbers[id(t.storage.buffer)] << 56 | t.start for t in tensors[tensor_range]]
                 for tensors in group_lists
             ]
             launch, table = self._launch(number, tensor_range, np.array(encoded_addresses, np.int64), False, stream)
@@ -138,20 +139,20 @@ class _Group:
                 runs_for(self.record, self.types, self.device, self.sizes[tensor_range]),
             )
             self.launchers = {k: v for k, v in self.launchers.items() if k[0] != number}
-        work = self.tensor_ranges[number][1]
+        runs = self.tensor_ranges[number][1]
         if (number, is_aligned) not in self.launchers:
-            step = plan(self.record, self.types, self.device, work, is_aligned, max(self.sizes[tensor_range]))
+            step = plan(self.record, self.types, self.device, runs, is_aligned, max(self.sizes[tensor_range]))
             self.launchers[number, is_aligned] = self.driver.launcher((step,), ())
-        header, rows = len(work.heads), len(work.tensor)
+        header, rows = len(runs.heads), len(runs.tensor)
         table = self._table(number, header + rows * (1 + len(self.types)))
-        table.array[:header] = work.heads
+        table.array[:header] = runs.heads
         cells = table.array[header : header + rows * (1 + len(self.types))].reshape(rows, -1)
-        cells[:, 0] = work.count
-        cells[:, 1:] = (starts[:, work.tensor] + work.start * self.itemsizes).T
+        cells[:, 0] = runs.count
+        cells[:, 1:] = (starts[:, runs.tensor] + runs.start * self.itemsizes).T
         return self.launchers[number, is_aligned], table.write(self.driver, stream)
 
     def _table(self, number: int, length: int) -> _Table:
-        """Return a table for the launch of this number. Tables that earlier launches may still read are not reused."""
+        """Return a table for the launch with this number, one that no earlier launch may still read."""
         tables = [t for t in self.tables.get(number, ()) if t.length >= length or t.busy]
         for table in tables:
             if table.length >= length and not table.busy:
@@ -200,7 +201,7 @@ class MultiTensor:
         all_tensors = [t for tensors in lists for t in tensors]
         storages = [t.storage for t in all_tensors]
         metas = [t.meta for t in all_tensors]
-        if metas != self._metas or self._plans is not state.plans:  # another thread's plans, or forgotten ones
+        if metas != self._metas or self._plans is not state.plans:  # new layouts, another thread, or cleared plans
             self._arrange(lists, metas)
             self._plans = state.plans
             self._buffers = []
@@ -262,6 +263,7 @@ class MultiTensor:
         self._metas = metas
 
     def _refuse(self, error_type: type[Exception], problem: str, layouts: Sequence[Meta]) -> None:
+        """Raise an error about the tensors at one index of the lists."""
         layouts_text = ", ".join(f"{m.dtype.name}{list(m.shape)} on {m.device}" for m in layouts)
         raise error_type(f"{self.record.name}: a parameter, its gradient and its state {problem}: {layouts_text}")
 

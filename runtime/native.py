@@ -1,6 +1,7 @@
-"""The C implementation of `dispatch` and of launches, if it was compiled at installation; else the same in Python.
+"""The C implementation of `dispatch` and of launches, which is optional: Python code does the same, more slowly.
 
-`WEFTGRAD_NATIVE=0` disables it. The C code is in `csrc`.
+It is compiled at installation from `csrc`. If it is missing, or if `WEFTGRAD_NATIVE=0`, then `present` is False,
+`launcher`, `host_launcher` and `operator` return their Python argument, and switches do nothing.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ __all__ = [
     "operator", "present", "processor_features", "record_stacks", "route_through_python", "set_opencl_library",
 ]  # fmt: skip
 
-_FUNCTIONS = ("clSetKernelArg", "clEnqueueNDRangeKernel")
+_OPENCL_FUNCTIONS = ("clSetKernelArg", "clEnqueueNDRangeKernel")  # in the order of `_native.set_opencl_functions`
 
 present = _native is not None and os.environ.get("WEFTGRAD_NATIVE") != "0"
 
 
 def bind(classes: Mapping[str, type], local: Any, node_numbers: Any, functions: Sequence[Callable[..., Any]]) -> None:
-    """Tell the C code the classes whose slots it reads and writes, and the functions that handle all other calls.
+    """Give the C code the classes whose slots it reads and writes, and the Python functions for calls that it leaves.
 
     Args:
         classes: The classes by name.
         local: The thread-local object whose `state` is a thread's `State`.
-        node_numbers: Iterator over the numbers of nodes.
+        node_numbers: Iterator that yields the next autograd node's number.
         functions: `dispatch`'s Python versions of call, call_into and empty.
 
     Raises:
@@ -59,26 +60,26 @@ def operator(record: OpRecord, method: Callable[..., Any], reflected: bool) -> C
 
 
 def set_opencl_library(path: str) -> None:
-    """Let C launch with the OpenCL functions of the library at `path`, or of the libraries it is linked with."""
+    """Give the C launcher the OpenCL functions of the library at `path`, which may be in a library that it links."""
     if present:
         library = ctypes.CDLL(path)
         _native.set_opencl_functions(
-            *(ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in _FUNCTIONS)
+            *(ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in _OPENCL_FUNCTIONS)
         )
 
 
 def kernel(name: str) -> Any:
-    """Return a kernel of `cpu` for C launchers; its `address` is set once it is compiled (csrc/call.c)."""
+    """Return a `_native.Kernel` of `cpu` for C launchers; its `address` is set once it is compiled (csrc/call.c)."""
     return _native.Kernel(name)
 
 
-# `dispatch`'s call, call_into and empty in C, once `bind` was called (csrc/dispatch.c, csrc/into.c).
+# `dispatch`'s call, call_into and empty in C (csrc/dispatch.c, csrc/into.c). They need `bind` first; None without C.
 call: Callable[..., Any] = getattr(_native, "call", None)  # type: ignore[assignment]
 call_into: Callable[..., Any] = getattr(_native, "call_into", None)  # type: ignore[assignment]
 empty: Callable[..., Any] = getattr(_native, "empty", None)  # type: ignore[assignment]
 
-# Call a `kernel` with arguments that Python has packed (csrc/call.c). It is no Python function, so that no signal
-# handler runs between the caller's note of the call and the call.
+# Call a `kernel` with arguments that Python has packed (csrc/call.c). The caller notes a call before it begins. As this
+# is no Python function, no signal handler can run between the note and the call.
 call_kernel: Callable[..., None] = getattr(_native, "call_kernel", None)  # type: ignore[assignment]
 
 
@@ -89,13 +90,16 @@ def record_stacks(function: Callable[[], str] | None) -> None:
 
 
 def route_through_python(on: bool) -> None:
-    """Let launches on `cpu` go through Python from now on, or not."""
+    """Switch launches on `cpu` to their Python launcher, or back to C."""
     if present:
         _native.route_through_python(on)
 
 
 def processor_features() -> tuple[str, ...]:
-    """Return the processor's features by their names in /proc/cpuinfo; empty without C, and on other than x86."""
+    """Return the processor's features by their names in /proc/cpuinfo; empty without C, and on other than x86.
+
+    `WEFTGRAD_NATIVE=0` does not matter here: the answer is the same fact however calls run.
+    """
     return tuple(_native.processor_features()) if _native is not None else ()
 
 
@@ -121,7 +125,7 @@ def launcher(kernel: Any, step: Step, run: Callable[..., None], counter: Any) ->
             kernel, kernel.int_ptr, step.geometry, step.global_size, step.local_size, step.buffers, step.integers,
             step.scalars, PACK[step.instance.element], run, counter,
         )  # fmt: skip
-    except ValueError:  # of very many arguments
+    except ValueError:  # the step has more arguments than C has room for
         return run
     return native_launcher
 
@@ -144,7 +148,7 @@ def host_launcher(
         run: The Python launcher.
         counter: Counts the launches.
         helpers: Number of threads that share the work-items with the calling thread (csrc/team.c).
-        releases: Release the GIL during the launch.
+        releases: Release the GIL while the kernel runs.
     """
     if not present:
         return run
@@ -153,6 +157,6 @@ def host_launcher(
             kernel, step.geometry, size, step.buffers, step.integers, step.scalars, PACK[step.instance.element], run,
             counter, helpers, step.work, releases,
         )  # fmt: skip
-    except ValueError:  # of very many arguments
+    except ValueError:  # the step has more arguments than C has room for
         return run
     return native_launcher

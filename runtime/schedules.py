@@ -110,6 +110,14 @@ class Question(NamedTuple):
 
 @dataclass(slots=True)
 class _Session:
+    """The tuner's view of the calls that a thread plans.
+
+    Attributes:
+        forced: The choice to use, by name of the space: the candidate that the tuner is trying.
+        tuned: Whether the user's tuned choices count.
+        questions: The requests for schedules so far.
+    """
+
     forced: Mapping[str, Choice]
     tuned: bool
     questions: list[Question] = field(default_factory=list)
@@ -170,6 +178,7 @@ def properties(caps: Capabilities, dtype: str, sizes: Mapping[str, int]) -> dict
 
 
 def _key(space: Space, op: str, dtype: str, sizes: Mapping[str, int], layout: str) -> str:
+    """Return the key of a call's tuned choice; sizes are rounded up to powers of two."""
     shape = "x".join(str(1 << max(sizes[name] - 1, 0).bit_length()) for name in space.sizes)
     return f"{space.name} {op} {dtype} {shape}{' ' if layout else ''}{layout}"
 
@@ -192,6 +201,7 @@ def device_key(driver: Driver) -> str:
 
 
 def _device(driver: Driver, caps: Capabilities) -> tuple[str, str]:
+    """Return the class of a device, and its key among the tuned choices."""
     # A device for which kernels are only compiled has capabilities, but no identity.
     identity = getattr(driver, "identity", "") or getattr(driver, "name", "")
     cache_key = identity, _device_type(driver), caps
@@ -206,6 +216,7 @@ def _device(driver: Driver, caps: Capabilities) -> tuple[str, str]:
 
 
 def _load_tuned(device: str) -> Mapping[str, Choice | None]:
+    """Return a device's tuned choices, which are read from the user's file once."""
     choices = _tuned_choices.get(device)
     if choices is None:
         if os.environ.get("WEFTGRAD_TUNE") == "off":

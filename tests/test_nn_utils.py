@@ -344,9 +344,9 @@ def test_skipped_and_computed_initial_values():
     ):  # fmt: skip
         with pytest.raises(ValueError, match=r"."):
             call()
-    with pytest.warns(UserWarning, match="2 deviations"):
+    with pytest.warns(UserWarning, match="2 standard deviations"):
         nn.init.trunc_normal_(wg.empty(1), 9.0)
-    with pytest.warns(UserWarning, match="no elements"):
+    with pytest.warns(UserWarning, match="without elements"):
         nn.init.kaiming_uniform_(wg.empty(0, 2))
     with pytest.warns(FutureWarning, match="constant_"):
         assert nn.init.constant(wg.empty(2), 3).tolist() == [3, 3]

@@ -80,7 +80,7 @@ contraction_plan._limits = contraction_plan.GemmLimits(
 a, b = full(137, 19), full(19, 131)
 ops.mm(a, b); ops.mm(full(19, 137).t(), b); ops.mm(a, full(131, 19).t())
 ops.mm(full(137, 19, dtype=wg.float16), b.half())
-for define in (("AROWS", "264"), ("LAID", "1")):
+for define in (("AROWS", "264"), ("PACKED_AHEAD", "1")):
     assert any(define in i.defines for i in o.driver.compiler._programs) == (style == "cpu")
 p = full(4, 37); p.requires_grad_()
 q = full(37, 3); q.requires_grad_()

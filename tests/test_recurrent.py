@@ -227,7 +227,7 @@ def test_parameters_have_pytorchs_names_and_bounds():
         (lambda: nn.RNNCell(3, 4, nonlinearity="x")(wg.ones(2, 3)), RuntimeError, "'tanh' or 'relu'"),
         (lambda: wg.gru_cell(wg.ones(2, 3), wg.ones(2, 4), wg.ones(12, 3), wg.ones(12, 5)), RuntimeError, "weight_hh"),
         (lambda: wg.gru(wg.ones(2, 1, 3), wg.ones(1, 1, 4), [wg.ones(12, 3)], True, 1, 0.0, True, False, False),
-         ValueError, "4 parameters a layer"),
+         ValueError, "4 parameters for each layer"),
     ],
 )  # fmt: skip
 def test_error_messages_name_the_expected_value(make, builtin, message):
@@ -393,14 +393,14 @@ def test_gradients_through_packing():
     [
         (lambda x: packing.pack_padded_sequence(x, [1, 4, 2]), RuntimeError, "enforce_sorted=False"),
         (lambda x: packing.pack_padded_sequence(x, [4, 2]), RuntimeError, "2 lengths for a batch of 3"),
-        (lambda x: packing.pack_padded_sequence(x, [4, 2, 0]), RuntimeError, "a step at least"),
-        (lambda x: packing.pack_padded_sequence(x, [5, 2, 1]), RuntimeError, "5, in an input of 4 steps"),
+        (lambda x: packing.pack_padded_sequence(x, [4, 2, 0]), RuntimeError, "at least one step"),
+        (lambda x: packing.pack_padded_sequence(x, [5, 2, 1]), RuntimeError, "5 steps, the input only 4"),
         (lambda x: packing.pack_padded_sequence(x[0, 0], [1]), IndexError, "2 dimensions"),
         (lambda x: packing.pad_packed_sequence(packing.pack_padded_sequence(x, [4, 2, 1]), total_length=3),
          ValueError, "total_length is 3"),
         (lambda x: packing.pad_packed_sequence(x), TypeError, "takes a PackedSequence"),
         (lambda x: packing.pad_sequence([]), RuntimeError, "at least one"),
-        (lambda x: packing.pad_sequence([x[0], x[0, :, :1]]), RuntimeError, "alike behind"),
+        (lambda x: packing.pad_sequence([x[0], x[0, :, :1]]), RuntimeError, "equal shapes"),
         (lambda x: packing.pad_sequence([x], padding_side="up"), RuntimeError, "'left' or 'right'"),
         (lambda x: packing.PackedSequence(x), ValueError, "batch_sizes"),
         (lambda x: nn.GRU(2, 3)(packing.PackedSequence(x[0], wg.tensor([1, 2]))), ValueError, "never grow"),

@@ -108,7 +108,7 @@ def test_streaming_stores_the_same_bits(name: str, monkeypatch: pytest.MonkeyPat
             next(capability_change, None)
         defines = [define for step in steps for define in step.instance.defines]
         streamed.append(any(key.startswith("STREAM") and value != "0" for key, value in defines))
-        streamed[-1] |= any(key == "BOARD" for key, _ in defines)
+        streamed[-1] |= any(key == "ROW_BUFFER" for key, _ in defines)
     np.testing.assert_array_equal(outputs[0].view(np.uint8), outputs[1].view(np.uint8), err_msg=f"{name} on cpu")
     assert streamed == [False, True]
 

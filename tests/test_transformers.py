@@ -285,5 +285,5 @@ def test_errors_name_the_remedy():
             module(*operands, **options)
     with pytest.raises(RuntimeError, match="relu"):
         nn.TransformerEncoderLayer(8, 2, 8, activation="tanh")
-    with pytest.raises(RuntimeError, match="their batches"):
+    with pytest.raises(RuntimeError, match="their batch sizes"):
         nn.Transformer(8, 2, 1, 1, 8)(x[:, :2], x)

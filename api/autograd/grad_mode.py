@@ -88,7 +88,7 @@ def _run_in_context(generator: Generator[Any, Any, Any], context: Callable[[], A
         except StopIteration as stop:
             return stop.value
         try:
-            sent = yield value
+            sent_value = yield value
         except GeneratorExit:
             with context():
                 generator.close()
@@ -96,14 +96,13 @@ def _run_in_context(generator: Generator[Any, Any, Any], context: Callable[[], A
         except BaseException as error:
             step = functools.partial(generator.throw, error)
         else:
-            step = functools.partial(generator.send, sent)
+            step = functools.partial(generator.send, sent_value)
 
 
 class no_grad(_GradMode):
     """Do not record ops for backward. Use as `with no_grad():` or `@no_grad()`.
 
     Args:
-        function: Function to decorate, when the class is used as `@no_grad`.
         function: Function to decorate, when the class is used as `@no_grad`.
 
     Example:
@@ -121,7 +120,6 @@ class enable_grad(_GradMode):
     """Record ops for backward, even inside `no_grad`.
 
     Args:
-        function: Function to decorate, when the class is used as `@enable_grad`.
         function: Function to decorate, when the class is used as `@enable_grad`.
 
     Example:
@@ -178,11 +176,11 @@ class set_grad_enabled(_GradMode):
         super().__init__()
         self.mode = bool(mode)
         self._previous_grad = state().grad
-        state().grad = self.mode
+        state().grad = self.mode  # now, for uses as a function call
 
     def __enter__(self) -> None:
         super().__enter__()
-        self._previous[-1] = (self._previous_grad, self._previous[-1][1])
+        self._previous[-1] = (self._previous_grad, self._previous[-1][1])  # `__init__` has switched already
 
     def __call__(self, function: _Function) -> _Function:
         """Decorate `function`. The mode then holds only during its calls."""

@@ -1,9 +1,10 @@
 """Check derivatives against finite differences: `gradcheck` for the first order, `gradgradcheck` for the second.
 
-For random vectors u and v, the number `u . (J v)` is computed twice: from the vector-Jacobian product that backward
-gives, and from the Jacobian-vector product by central differences. This costs two calls of the function and one
-backward, however large the operands are; a whole Jacobian costs as many calls as there are elements. (Reverse mode
-costs a small constant multiple of the function: Baur and Strassen, "The complexity of partial derivatives", 1983.)
+For random vectors u and v and the Jacobian J, the number `u . (J v)` is computed twice: from the vector-Jacobian
+product `u J` that backward computes, and from the Jacobian-vector product `J v` by central differences. This costs two
+calls of the function and one backward, however large the operands are; a whole Jacobian costs as many calls as there
+are elements. (Reverse mode costs a small constant multiple of the function: Baur and Strassen, "The complexity of
+partial derivatives", 1983.)
 `fast_mode=False` compares whole Jacobians, entry by entry.
 """
 
@@ -145,12 +146,12 @@ def gradgradcheck(
             create_graph=True,
             allow_unused=True,
         )
-        return tuple(f for f in gradients if f is not None and f.needs)
+        return tuple(g for g in gradients if g is not None and g.needs)
 
     first_order.__name__ = f"the gradient of {_name(func)}"
     with enable_grad():
-        constant = not first_order(*input_list, *seeds)
-    if constant:  # the gradient is constant, so there is no second derivative
+        is_constant = not first_order(*input_list, *seeds)
+    if is_constant:  # there is no second derivative
         return True
     return gradcheck(
         first_order, [*input_list, *seeds], eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception,
@@ -299,19 +300,20 @@ class _Check:
                 f"{int((excess > 0).sum())} of {rows * columns} entries differ"
             )
 
-    # Shared by both
+    # Derivatives by backward and by differences
 
     def _backward(self, outputs: list[Tensor], seeds: list[Tensor]) -> list[Array]:
+        """Return the gradients of all checked inputs by backward; zeros for an input that the outputs do not use."""
         grad_inputs = [self.inputs[i] for i in self.grad_indices]
         gradients = grad(outputs, grad_inputs, seeds, retain_graph=True, allow_unused=True)
-        shapes = [w.meta.shape for w in grad_inputs]
-        for i, f, shape in zip(self.grad_indices, gradients, shapes, strict=True):
-            if f is not None and (f.meta.shape != shape or f.dtype is not dtypes.float64):
+        shapes = [x.meta.shape for x in grad_inputs]
+        for i, g, shape in zip(self.grad_indices, gradients, shapes, strict=True):
+            if g is not None and (g.meta.shape != shape or g.dtype is not dtypes.float64):
                 raise GradcheckError(
-                    f"{_name(self.func)}: the gradient of input {i} is {f.dtype.name}{list(f.meta.shape)}, "
+                    f"{_name(self.func)}: the gradient of input {i} is {g.dtype.name}{list(g.meta.shape)}, "
                     f"the input float64{list(shape)}"
                 )
-        return [np.zeros(s) if f is None else _to_numpy(f) for f, s in zip(gradients, shapes, strict=True)]
+        return [np.zeros(s) if g is None else _to_numpy(g) for g, s in zip(gradients, shapes, strict=True)]
 
     def _difference(self, i: int, direction: Array) -> list[Array]:
         """Return the directional derivative of every output along `direction` of input i, by central differences."""

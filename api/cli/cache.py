@@ -17,7 +17,7 @@ from .terminal import Style, table
 
 __all__ = ["register"]
 
-_ANOTHER_USER = "belongs to another user"  # part of a message of `runtime.cache.why_unusable`
+_ANOTHER_USER = "belongs to another user"  # part of the reason that `runtime.cache.why_unusable` returns
 
 
 def register(subparsers: Any) -> None:
@@ -45,9 +45,9 @@ def run(options: argparse.Namespace) -> int:
     reason = why_unusable(folder)
     deleted = None
     if options.clear:
-        refuses = _ANOTHER_USER in reason
-        deleted = Content() if refuses else survey(folder, [kind for kind in KINDS if kind != TUNED])
-        if refuses:
+        is_foreign = _ANOTHER_USER in reason  # then delete nothing, even where the file system would allow it
+        deleted = Content() if is_foreign else survey(folder, [kind for kind in KINDS if kind != TUNED])
+        if is_foreign:
             deleted.failures.append(f"{folder}: {reason}")
     content = survey(folder)
     if options.json:
@@ -61,6 +61,7 @@ _OFF = "the cache is off (WEFTGRAD_CACHE): every process compiles its kernels ag
 
 
 def _report(folder: Path | None, reason: str, content: Content, deleted: Content | None) -> dict[str, Any]:
+    """Return what `--json` prints. `reason`: why the folder cannot be used, or ""."""
     return {
         "folder": None if folder is None else str(folder),
         "is_off": folder is None,

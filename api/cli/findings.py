@@ -44,7 +44,7 @@ def run_check(topic: str, check: Callable[..., Iterable[Finding]], *arguments: A
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
         yield Finding(
-            topic, check.__name__, PROBLEM, f"this check failed itself: {reason}",
+            topic, check.__name__, PROBLEM, f"the check itself failed: {reason}",
             "report it as a bug of weftgrad, with what `weftgrad doctor --json` prints",
         )  # fmt: skip
 

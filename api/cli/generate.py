@@ -12,6 +12,8 @@ from ..runtime.errors import ArgumentError
 
 __all__ = ["register"]
 
+_MAX_LISTED_FILES = 20  # of those that `--check` finds out of date
+
 
 def register(subparsers: Any) -> None:
     """Add the command."""
@@ -59,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _package(options: argparse.Namespace, generation: ModuleType) -> int:
+    """Write or check the package, and return the exit status."""
     folder, existing_ops = _folder(options), None
     if options.spec:
         from ..ops import existing_ops as list_existing_ops
@@ -70,18 +73,25 @@ def _package(options: argparse.Namespace, generation: ModuleType) -> int:
         )
     except generation.Drift as drift:
         print(f"{folder}: out of date; run weftgrad generate", file=sys.stderr)
-        remainder = [f"  and {len(drift.files) - 20} more"] if len(drift.files) > 20 else []
-        print("\n".join([*(f"  {name}" for name in drift.files[:20]), *remainder]), file=sys.stderr)
+        lines = [f"  {name}" for name in drift.files[:_MAX_LISTED_FILES]]
+        if len(drift.files) > _MAX_LISTED_FILES:
+            lines.append(f"  and {len(drift.files) - _MAX_LISTED_FILES} more")
+        print("\n".join(lines), file=sys.stderr)
         return 1
     print(f"{folder}: {'up to date' if not changed else f'{len(changed)} files written'}")
     return 0
 
 
 def _folder(options: argparse.Namespace) -> Path:
+    """Return the package's folder.
+
+    Raises:
+        ArgumentError: There is a spec, but no `-o`, or its last part cannot be imported.
+    """
     if not options.spec:
         return options.output or Path(__file__).resolve().parent.parent / "_generated"
     if options.output is None:
         raise ArgumentError("generate: -o DIR says where the package of these specs goes")
     if not options.output.name.isidentifier():
-        raise ArgumentError(f"generate: {options.output.name!r} is no package name; DIR's last part is imported")
+        raise ArgumentError(f"generate: {options.output.name!r}, the last part of DIR, is not a valid package name")
     return Path(options.output)

@@ -29,7 +29,7 @@ from .workers import block_sigint, map_in_processes, restore_sigint
 
 __all__ = ["build", "collect_steps", "compile_ahead", "instances", "play", "register"]
 
-BATCH_KERNELS = 32
+BATCH_KERNELS = 32  # kernels in one program
 
 
 def register(subparsers: Any) -> None:
@@ -96,9 +96,10 @@ def collect_steps(device: Device, ops: Sequence[str] | None, value_dtypes: Seque
     from .scenes import scenes
 
     for name in ops or ():
-        registry[name]
+        registry[name]  # raises for an unknown name
     with capture_steps(device) as steps:
         for record in registry:
+            # Without a selection, derived gradients are left out: the calls of their op run them.
             is_selected = record.name in ops if ops else "_grad_" not in record.name
             if is_selected and record.spec and record.kind not in ("view", "composite"):
                 play(op_calls(record, device, value_dtypes))

@@ -26,9 +26,9 @@ from ..runtime.backends.protocol import Driver
 
 __all__ = ["Answer", "ask"]
 
-_PREFIX = "weftgrad-probe "  # marks our lines: drivers print others
+_PREFIX = "weftgrad-probe "  # begins each line of facts: drivers print lines of their own
 _TIMEOUT = 180.0  # seconds; Triton's first kernel takes about 20 s on a slow machine
-_POCL = "Portable"
+_POCL = "Portable"  # PoCL's platform is called "Portable Computing Language"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Answer:
 
     Attributes:
         facts: One mapping for each line, in order.
-        problem: Why the process ended early, or "".
+        problem: Why the process failed, or "".
         seconds: From the start of the process to its end.
     """
 
@@ -51,7 +51,12 @@ class Answer:
 
 
 def ask(*words: str, timeout: float = _TIMEOUT) -> Answer:
-    """Run a probe in a child process. A crash, a hang, or a failure to start becomes the answer's `problem`."""
+    """Run a probe in a child process, and return its facts. A crash, a hang or a failure to start is its `problem`.
+
+    Args:
+        words: The probe's name and its arguments, as on the command line above.
+        timeout: Seconds after which the child is killed.
+    """
     # The child gets this process's sys.path; `-P` keeps the current folder out of it.
     path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path if os.path.exists(folder or "."))
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -82,15 +87,15 @@ def ask(*words: str, timeout: float = _TIMEOUT) -> Answer:
 
 
 def _describe_exit(status: int, errors: str) -> str:
-    last = next((line.strip() for line in reversed(errors.splitlines()) if line.strip()), "")
-    detail = f" ({last[:200]})" if last else ""
+    last_line = next((line.strip() for line in reversed(errors.splitlines()) if line.strip()), "")
+    detail = f" ({last_line[:200]})" if last_line else ""
     if status < 0:
-        with suppress(ValueError):
+        with suppress(ValueError):  # Python has no name for the signal
             return f"the process was ended by {signal.Signals(-status).name}{detail}"
     return f"the process ended with status {status}{detail}"
 
 
-# in the child
+# The probes, which run in the child process. Each yields its facts.
 
 
 def _kernel() -> Iterator[dict[str, Any]]:
@@ -98,7 +103,10 @@ def _kernel() -> Iterator[dict[str, Any]]:
 
 
 def _run_kernel(name: str) -> Iterator[dict[str, Any]]:
-    """Compute two small products on a device. Report their times, and whether a kernel had to be compiled."""
+    """Compute one small product twice on a device. Report both times, and how many programs were compiled.
+
+    The first time includes compilation, or loading from the cache on disk; the second is that of a call alone.
+    """
     from .. import device, tensor
 
     target_device = device(name)
@@ -106,22 +114,24 @@ def _run_kernel(name: str) -> Iterator[dict[str, Any]]:
         begin = time.perf_counter()
         x = tensor([1.0, 2.0, 3.0], device=target_device)
         values = (x * 2.0).tolist()
-        first = time.perf_counter() - begin
+        first_seconds = time.perf_counter() - begin
         begin = time.perf_counter()
         second_values = (x * 2.0).tolist()
-        second = time.perf_counter() - begin
+        second_seconds = time.perf_counter() - begin
     except Exception as error:
         yield {"device": name, "error": str(error) or type(error).__name__, "error_type": type(error).__name__}
         return
     driver = target_device.driver
     yield {
-        "device": name, "first_seconds": first, "second_seconds": second, "compiled": _compilations(driver),
-        "is_right": values == second_values == [2.0, 4.0, 6.0], **_road(driver),
+        "device": name, "first_seconds": first_seconds, "second_seconds": second_seconds,
+        "compiled": _compilations(driver), "is_right": values == second_values == [2.0, 4.0, 6.0],
+        **_executor_facts(driver),
     }  # fmt: skip
 
 
-def _road(driver: Driver) -> dict[str, Any]:
-    executor = getattr(driver, "executor", None)
+def _executor_facts(driver: Driver) -> dict[str, Any]:
+    """Return how `cpu` runs kernels: as functions compiled by clang, or by an OpenCL driver. Empty for any other."""
+    executor = getattr(driver, "executor", None)  # only the driver of `cpu` has one
     if executor is None:
         return {}
     return {"road": executor.name, "compiler": "clang" if hasattr(executor, "kernels") else "opencl"}
@@ -138,7 +148,7 @@ def _compilations(driver: Any) -> int | None:
 def _opencl(*skip: str) -> Iterator[dict[str, Any]]:
     try:
         from ..runtime.backends import opencl, pocl
-    except Exception as error:
+    except Exception as error:  # without a working OpenCL library, `import pyopencl` fails in many ways
         yield {"import_error": str(error)}
         return
     cl = opencl.cl
@@ -155,6 +165,7 @@ def _opencl(*skip: str) -> Iterator[dict[str, Any]]:
             yield {"platform": platform.name, "device_error": str(error)}
             continue
         for handle in handles:
+            # PoCL compiles nothing for a processor that its LLVM does not know; `correct_processor` says more.
             is_unknown = _POCL in platform.name and handle.version.endswith("-generic")
             yield {
                 "handle": handle.name.strip(), "platform": platform.name, "driver": handle.driver_version,
@@ -172,7 +183,7 @@ def _opencl(*skip: str) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
     for i in range(len(infos)):
         if f"opencl:{i}" not in skip:
-            yield {"begin": f"opencl:{i}"}
+            yield {"begin": f"opencl:{i}"}  # if the child dies, this names the device that it died on
             yield from _run_kernel(f"opencl:{i}")
     if "fallback" not in skip:
         yield {"begin": "fallback"}
@@ -211,11 +222,11 @@ def _cuda() -> Iterator[dict[str, Any]]:
             yield from _run_kernel(f"cuda:{info.index}")
 
 
-_QUESTIONS: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {"kernel": _kernel, "opencl": _opencl, "cuda": _cuda}
+_PROBES: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {"kernel": _kernel, "opencl": _opencl, "cuda": _cuda}
 
 
 def _main(name: str, *arguments: str) -> None:
-    for fact in _QUESTIONS[name](*arguments):
+    for fact in _PROBES[name](*arguments):
         print(_PREFIX + json.dumps(fact), flush=True)
 
 

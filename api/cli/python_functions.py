@@ -1,4 +1,7 @@
-"""Public functions that are written in Python and call ops, such as `linear` and `dropout`: which ops they call."""
+"""Find the ops that a public function written in Python calls, such as `linear` or `dropout`, for `weftgrad show`.
+
+The functions are not run: the ops come from their source, by `ast`.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,16 @@ from .terminal import Style
 __all__ = ["called_ops", "function_page", "public_functions"]
 
 _ROOT = __package__.rpartition(".")[0]
+_WIDTH = 118  # columns of a page
+_MAX_HINTS = 6  # ops for which a page ends with a `weftgrad show OP` line
 
 
 @cache
 def public_functions() -> dict[str, Callable[..., Any]]:
-    """Return the public functions that no spec generates, by name: those of `nn.functional` first."""
+    """Return the public functions that no spec generates, by name.
+
+    If several namespaces have a name, the function of `nn.functional` counts.
+    """
     from .._generated import ops as generated
 
     functions: dict[str, Callable[..., Any]] = {}
@@ -38,9 +46,9 @@ def public_functions() -> dict[str, Callable[..., Any]]:
 
 @cache
 def called_ops(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the ops that a function's source calls, also through other Python functions of the package, in order.
+    """Return the ops that a function's source calls, directly or through other Python functions of the package.
 
-    Operators of tensors (`x * y`) are not among them.
+    Operators of tensors (`x * y`) do not count: the source does not show the operands' types.
     """
     ops: dict[str, None] = {}
     visited: set[Any] = set()
@@ -50,14 +58,14 @@ def called_ops(function: Callable[..., Any]) -> tuple[str, ...]:
         if current in visited:
             return
         visited.add(current)
-        tree = _syntax(current)
+        tree = _parse_source(current)
         names = {**current.__globals__, **_local_imports(tree, current)}
         for node in ast.walk(tree):
             value = _resolve(node, names)
             name = _op_name(value, node)
             if name:
                 ops[name] = None
-            elif inspect.isfunction(value) and _is_composite(value):
+            elif inspect.isfunction(value) and _is_written_in_api(value):
                 visit(value)
 
     visit(function)
@@ -65,7 +73,7 @@ def called_ops(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _resolve(node: ast.AST, names: dict[str, Any]) -> Any:
-    """Return the object of the package that a name or `module.name` stands for, or None."""
+    """Return the object that a name or `module.name` refers to, or None for any other expression."""
     if isinstance(node, ast.Name):
         return names.get(node.id)
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -75,21 +83,25 @@ def _resolve(node: ast.AST, names: dict[str, Any]) -> Any:
 
 
 def _op_name(value: Any, node: ast.AST) -> str:
-    """Return the op that an expression means: a record, a generated function, a name as text, or a method."""
+    """Return the name of the op that an expression refers to, or "".
+
+    An op is written as a record, a function of `_generated.ops`, a string (`registry["uniform_fill"]`) or a method.
+    """
     if isinstance(value, OpRecord):
         return value.name
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value if node.value in _internal_names() else ""
-    generated = _generated_names()
+        return node.value if node.value in _internal_ops() else ""
     if inspect.isfunction(value) and value.__module__.endswith("._generated.ops"):
         return value.__name__ if value.__name__ in registry else ""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in generated:
-        return "" if isinstance(node.func.value, ast.Name) and node.func.value.id[:1].isupper() else node.func.attr
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _method_ops():
+        # `F.gelu(x)` and `Class.name(x)` are no methods of tensors; `visit` meets their function as `module.name`.
+        owner = node.func.value
+        return "" if isinstance(owner, ast.Name) and owner.id[:1].isupper() else node.func.attr
     return ""
 
 
 @cache
-def _generated_names() -> frozenset[str]:
+def _method_ops() -> frozenset[str]:
     """Return the names of ops that are methods of tensors, without views."""
     from .._generated import ops as generated
 
@@ -98,21 +110,25 @@ def _generated_names() -> frozenset[str]:
 
 
 @cache
-def _internal_names() -> frozenset[str]:
-    """Return the names of ops that are not public, which as text can only mean the op (`registry["uniform_fill"]`)."""
+def _internal_ops() -> frozenset[str]:
+    """Return the names of ops that are not public.
+
+    A string constant with such a name means the op. A public name, such as "mean", can be any other argument.
+    """
     from .._generated import ops as generated
 
     public = {name for name, (_, namespace, _) in generated.FUNCTIONS.items() if namespace != "hidden"}
     return frozenset(record.name for record in registry) - public - set(generated.ALIASES) - set(public_functions())
 
 
-def _is_composite(function: Callable[..., Any]) -> bool:
+def _is_written_in_api(function: Callable[..., Any]) -> bool:
+    """Return True for a function of the package outside the runtime and the generated modules."""
     return function.__module__.startswith(f"{_ROOT}.") and not function.__module__.startswith(
         (f"{_ROOT}.runtime.", f"{_ROOT}._generated.")
     )
 
 
-def _syntax(function: Callable[..., Any]) -> ast.AST:
+def _parse_source(function: Callable[..., Any]) -> ast.AST:
     try:
         return ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):  # no source, as for functions in C
@@ -120,7 +136,7 @@ def _syntax(function: Callable[..., Any]) -> ast.AST:
 
 
 def _local_imports(tree: ast.AST, function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the names that a function imports from the package in its body."""
+    """Return the objects that relative imports in a function's body bind, by name."""
     names: dict[str, Any] = {}
     package = str(function.__globals__.get("__package__") or "")
     for node in ast.walk(tree):
@@ -137,22 +153,25 @@ def _local_imports(tree: ast.AST, function: Callable[..., Any]) -> dict[str, Any
 
 
 def function_page(name: str, function: Callable[..., Any], style: Style) -> Iterator[str]:
-    """Yield the lines of a Python function's page: signature, summary, where it is, and the ops that it calls."""
+    """Yield the lines that `weftgrad show` prints for a Python function.
+
+    They are its signature, summary, module and line, and the ops that it calls.
+    """
     source = inspect.unwrap(function)
     module = source.__module__.removeprefix(f"{_ROOT}.")
     try:
-        line = f", line {inspect.getsourcelines(source)[1]}"
-    except OSError:
-        line = ""
+        line_number = f", line {inspect.getsourcelines(source)[1]}"
+    except OSError:  # the source file is not installed
+        line_number = ""
     ops = called_ops(function)
-    head = f"{name}{inspect.signature(function)}".replace("'", "")
-    yield from (style("heading", line) for line in textwrap.wrap(head, 118, subsequent_indent="    "))
+    head = f"{name}{inspect.signature(function)}".replace("'", "")  # annotations are strings: print them without quotes
+    yield from (style("heading", line) for line in textwrap.wrap(head, _WIDTH, subsequent_indent="    "))
     yield (inspect.getdoc(function) or "").partition("\n")[0]
     yield ""
-    yield f"a function in Python: {_ROOT}.{module}.{source.__name__}{line}"
+    yield f"a function in Python: {_ROOT}.{module}.{source.__name__}{line_number}"
     if not ops:
-        yield "it calls no op by name"
+        yield "it calls no op directly"
         return
-    yield from textwrap.wrap(f"calls the ops: {', '.join(ops)}", 118, subsequent_indent="    ")
+    yield from textwrap.wrap(f"calls the ops: {', '.join(ops)}", _WIDTH, subsequent_indent="    ")
     yield ""
-    yield from (f"weftgrad show {op}" for op in ops[:6])
+    yield from (f"weftgrad show {op}" for op in ops[:_MAX_HINTS])

@@ -1,7 +1,8 @@
 """Sample calls of public functions that combine several ops, for `weftgrad prebuild`: losses, layers, optimisers.
 
-A scene is a generator of functions without arguments. Its decorator names the ops that it needs; `prebuild` runs it if
-one of them is requested. As in `calls`, nothing is computed.
+A scene is a generator of calls: functions without arguments. Its decorator names the ops that it covers, and `prebuild`
+runs the scene if one of them is requested. As in `calls`, the launches of a call are only listed, so that their kernels
+can be compiled. Nothing is computed, and tensors stay uninitialised.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def classes(device: Device, dtype: DType) -> Iterator[Call]:
             yield partial(_run_backward, F.cross_entropy, blank(device, *shape, dtype=dtype, grad=True), probabilities)
 
 
-_PAIRS = {
+_PAIR_LOSSES = {  # op: the loss of `nn.functional` that calls it
     "squared_error": "mse_loss", "absolute_error": "l1_loss", "smooth_l1_error": "smooth_l1_loss",
     "huber_error": "huber_loss", "probability_error": "binary_cross_entropy",
     "logits_error": "binary_cross_entropy_with_logits", "divergence": "kl_div", "poisson_error": "poisson_nll_loss",
@@ -81,13 +82,13 @@ _PAIRS = {
 }  # fmt: skip
 
 
-@_scene(*_PAIRS)
+@_scene(*_PAIR_LOSSES)
 def pairs(device: Device, dtype: DType) -> Iterator[Call]:
     """Yield losses of a prediction and a target of the same shape."""
     from ..nn import functional as F
 
     for shape in SHAPES:
-        for name in _PAIRS.values():
+        for name in _PAIR_LOSSES.values():
             for reduction in ("batchmean", "sum", "none") if name == "kl_div" else _REDUCTIONS:
                 prediction, target = blank(device, *shape, dtype=dtype, grad=True), blank(device, *shape, dtype=dtype)
                 yield partial(_run_backward, getattr(F, name), prediction, target, reduction=reduction)
@@ -98,7 +99,7 @@ def pairs(device: Device, dtype: DType) -> Iterator[Call]:
 
 @_scene("convolution", "convolution_input", "convolution_weight")
 def images(device: Device, dtype: DType) -> Iterator[Call]:
-    """Yield an image network: convolution, normalisation, activation, dropout, a linear layer."""
+    """Yield an image network of convolutions, batch norm, activations, dropout and a linear layer."""
     from .. import nn
 
     for batch in (1, 2, 64):
@@ -218,7 +219,7 @@ def _average_parameters(device: Device, dtype: DType) -> None:
 
 @_scene("gather", "take_at", "put_at", "put_add_at", "scatter", "scatter_add", "embedding_rows", "masked_fill")
 def indexing(device: Device, dtype: DType) -> Iterator[Call]:
-    """Yield reads, writes and additions by index, masks, and one-hot classes."""
+    """Yield reads, writes and additions by index, embeddings, masks, one-hot encoding, and concatenation."""
     from ..indexing import gathering, scattering
     from ..nn import functional as F
     from ..pointwise import functions
@@ -230,7 +231,7 @@ def indexing(device: Device, dtype: DType) -> Iterator[Call]:
         mask = blank(device, rows, columns, dtype=dtypes.bool_)
         positions = blank(device, rows, columns, dtype=dtypes.int64)
 
-        def write_by_index(
+        def write_by_index(  # defaults, because the variables of the loop change before the call runs
             make_tensor: Any = make_tensor,
             index: Any = index,
             mask: Any = mask,
@@ -282,17 +283,17 @@ def norms(device: Device, dtype: DType) -> Iterator[Call]:
     from ..nn import functional as F
 
     for shape in ((8, 6), (8, 6, 5), (64, 16, 8, 8)):
-        x = partial(blank, device, *shape, dtype=dtype, grad=True)
+        make_input = partial(blank, device, *shape, dtype=dtype, grad=True)
         make_vector = partial(blank, device, shape[1], dtype=dtype)
         for training in (True, False):
             weights = {"weight": make_vector(grad=True), "bias": make_vector(grad=True), "training": training}
-            yield partial(_run_backward, F.batch_norm, x(), make_vector(), make_vector(), **weights)
-        yield partial(_run_backward, F.group_norm, x(), 2, make_vector(grad=True), make_vector(grad=True))
+            yield partial(_run_backward, F.batch_norm, make_input(), make_vector(), make_vector(), **weights)
+        yield partial(_run_backward, F.group_norm, make_input(), 2, make_vector(grad=True), make_vector(grad=True))
         if len(shape) > 2:
             yield partial(
-                _run_backward, F.instance_norm, x(), weight=make_vector(grad=True), bias=make_vector(grad=True)
+                _run_backward, F.instance_norm, make_input(), weight=make_vector(grad=True), bias=make_vector(grad=True)
             )
-            yield partial(_run_backward, F.instance_norm, x(), make_vector(), make_vector())
+            yield partial(_run_backward, F.instance_norm, make_input(), make_vector(), make_vector())
 
 
 @_scene(
@@ -321,7 +322,7 @@ def creation(device: Device, dtype: DType) -> Iterator[Call]:
 
 @_scene("sum", "mean", "max_dim", "argmax", "amax", "count_nonzero")
 def counting(device: Device, dtype: DType) -> Iterator[Call]:
-    """Yield variances, norms, maxima, and the counts that compute an accuracy."""
+    """Yield reductions: variance, norm, maximum, and the counts of an accuracy or a mask."""
     from ..reductions import statistics
 
     for shape in SHAPES:
@@ -344,7 +345,7 @@ def counting(device: Device, dtype: DType) -> Iterator[Call]:
 
 
 def _row_column_pairs(positions: Any) -> Tensor:
-    """Return the (row, column) of flat positions in a table with three columns."""
+    """Return the (row, column) of flat positions in a table with three columns, as `nonzero` computes them."""
     from ..shape import joining
 
     return joining.stack([positions // 3, positions % 3], 1)

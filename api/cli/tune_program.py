@@ -1,4 +1,7 @@
-"""Check that tuned schedules make a program faster: call by call inside one run, and by timing whole runs."""
+"""Check that tuned schedules make a program faster.
+
+`drop_slower` times single calls inside one run of the program. `verify` then times whole runs, start-up included.
+"""
 
 from __future__ import annotations
 
@@ -14,46 +17,47 @@ from ..runtime.tuning.evidence import Evidence, compare_samples
 
 __all__ = ["drop_slower", "verify"]
 
-_MIN_CALL_PAIRS = 8  # pairs of a shipped and a tuned call that are enough evidence
+_MIN_CALL_PAIRS = 8  # timed pairs of a shipped and a tuned call; fewer do not decide about a schedule
 _MIN_CALL_GAIN = 0.01  # a call must be faster by this fraction inside the program
-_PROGRAM_RUNS = (6, 12)  # minimum and maximum runs of the whole program in each setting
-_MAX_RUN_SECONDS = 60.0  # no runs beyond the minimum after so much time
-_MAX_P_VALUE = 0.02  # sign test: all of 6 pairs must be won, or 10 of 12
+_MIN_RUNS, _MAX_RUNS = 6, 12  # runs of the whole program with the shipped schedules, and as many with the tuned ones
+_MAX_RUN_SECONDS = 60.0  # after this time, no run beyond the minimum begins
+_MAX_P_VALUE = 0.02  # sign test: the tuned run must win all of 6 pairs, or 10 of 12
 _MIN_PROGRAM_GAIN = 0.005  # smaller changes of a program's time are not reported
 
-Outcomes = list[tuple[Any, Any]]
+Outcomes = list[tuple[Any, Any]]  # (recorded use of an op, the search's `Outcome` for it)
 
 
 def drop_slower(program: Sequence[str], outcomes: Outcomes) -> Outcomes:
-    """Run the program with shipped and tuned schedules in alternation, and drop schedules that are not faster there.
+    """Run the program once, with calls that alternate between shipped and tuned schedules; drop tuned ones that lose.
 
     Returns:
-        The outcomes, in their order, without the dropped schedules. Calls that are too rare to decide keep theirs.
+        The outcomes, in their order, without the dropped schedules. A schedule whose calls are too rare to compare
+        stays.
     """
     from ..runtime.tuning import search
     from ..runtime.tuning.program import run_trial
 
-    better = {key for _, outcome in outcomes for key, choice in outcome.choices.items() if choice}
-    if not better:
+    tuned_keys = {key for _, outcome in outcomes for key, choice in outcome.choices.items() if choice}
+    if not tuned_keys:
         return outcomes
     print(f"running {program[0]} with the shipped and the new schedules in alternation", flush=True)
-    evidence = run_trial(program, better).evidence(_MIN_CALL_PAIRS)
-    refuted = {key for key, samples in evidence.items() if not _is_confirmed(samples)}
+    evidence = run_trial(program, tuned_keys).evidence(_MIN_CALL_PAIRS)
+    rejected_keys = {key for key, samples in evidence.items() if not _is_confirmed(samples)}
     shipped_seconds = sum(seconds for key, samples in evidence.items() for _, seconds in samples)
     saved_seconds = sum(
         seconds * (1 - 1 / comparison.gain)
-        for key, samples in evidence.items() if key not in refuted for comparison, seconds in samples
+        for key, samples in evidence.items() if key not in rejected_keys for comparison, seconds in samples
     )  # fmt: skip
-    unmeasured = len(better) - len(evidence)
+    unmeasured = len(tuned_keys) - len(evidence)
     print(
-        f"of {len(better)} choices {len(evidence) - len(refuted)} are faster there, {len(refuted)} are not and are "
-        f"dropped{f', {unmeasured} are called too seldom to tell' if unmeasured else ''}; "
-        f"saved: {saved_seconds * 1e3:.1f} of {shipped_seconds * 1e3:.1f} ms that these calls take as shipped"
+        f"of {len(tuned_keys)} choices {len(evidence) - len(rejected_keys)} are faster there, {len(rejected_keys)} are "
+        f"not and are dropped{f', {unmeasured} are called too seldom to tell' if unmeasured else ''}; "
+        f"saves {saved_seconds * 1e3:.1f} of {shipped_seconds * 1e3:.1f} ms that these calls take as shipped"
     )
     remaining: Outcomes = []
     for use, outcome in outcomes:
-        if refuted & {key for key, choice in outcome.choices.items() if choice}:
-            choices = {key: None if key in refuted else choice for key, choice in outcome.choices.items()}
+        if rejected_keys & {key for key, choice in outcome.choices.items() if choice}:
+            choices = {key: None if key in rejected_keys else choice for key, choice in outcome.choices.items()}
             outcome = replace(outcome, choices=choices, candidate_seconds=outcome.baseline_seconds)
             search.keep_outcomes([outcome])
         remaining.append((use, outcome))
@@ -61,20 +65,25 @@ def drop_slower(program: Sequence[str], outcomes: Outcomes) -> Outcomes:
 
 
 def _is_confirmed(samples: list[tuple[Evidence, float]]) -> bool:
-    """Return True if a schedule is faster in the program: for its costliest call in most blocks, and in total."""
-    heaviest, _ = max(samples, key=lambda sample: sample[1])
-    total_seconds = sum(seconds for _, seconds in samples)
-    is_faster = heaviest.gain >= 1 + _MIN_CALL_GAIN and 2 * heaviest.wins > heaviest.blocks
-    return is_faster and sum(seconds / sample.gain for sample, seconds in samples) < total_seconds
+    """Return True if a schedule is faster in the program: for its costliest call in most blocks, and in total.
+
+    Args:
+        samples: For each call that uses the schedule, the comparison and the seconds that it takes as shipped.
+    """
+    costliest, _ = max(samples, key=lambda sample: sample[1])
+    shipped_seconds = sum(seconds for _, seconds in samples)
+    tuned_seconds = sum(seconds / comparison.gain for comparison, seconds in samples)
+    wins_most_blocks = 2 * costliest.wins > costliest.blocks
+    return costliest.gain >= 1 + _MIN_CALL_GAIN and wins_most_blocks and tuned_seconds < shipped_seconds
 
 
 def verify(program: Sequence[str], outcomes: Outcomes) -> None:
-    """Time whole runs with the shipped and the saved schedules in alternation, and print whether the program is faster.
+    """Time whole runs with the shipped and the tuned schedules in alternation, and print whether the program is faster.
 
-    Saved schedules that make it slower are deleted.
+    If the program is slower with the tuned schedules, delete all of them.
     """
     wall, processor = _time_runs(program)
-    if not wall:
+    if not wall:  # a run failed
         return
     verdicts = []
     for clock, (shipped, tuned) in (("wall time", wall), ("processor time", processor)):
@@ -86,33 +95,31 @@ def verify(program: Sequence[str], outcomes: Outcomes) -> None:
             verdict = f"{slowdown.gain:.2f}x slower"
         verdicts.append(verdict)
         print(
-            f"{clock}: least {speedup.baseline_seconds:.2f} s as shipped, {speedup.candidate_seconds:.2f} s tuned, "
-            f"less in {speedup.wins} of {speedup.blocks} pairs: {verdict}"
+            f"{clock}: minimum {speedup.baseline_seconds:.2f} s as shipped, {speedup.candidate_seconds:.2f} s tuned; "
+            f"tuned is faster in {speedup.wins} of {speedup.blocks} pairs: {verdict}"
         )
     is_slower = any("slower" in verdict for verdict in verdicts)
     if is_slower and not any("faster" in verdict for verdict in verdicts):
-        _forget(outcomes)
+        _restore_shipped(outcomes)
         print(f"{program[0]} is slower with the new schedules: they are deleted")
 
 
 def _time_runs(program: Sequence[str]) -> tuple[Any, Any]:
-    """Return wall and processor seconds of whole runs, each as (shipped, tuned) lists; start-up is included."""
+    """Return wall and processor seconds of whole runs, each as (shipped, tuned) lists; empty if a run failed."""
     wall: tuple[list[float], list[float]] = ([], [])
     processor: tuple[list[float], list[float]] = ([], [])
-    print(
-        f"running {program[0]} as shipped and tuned in alternation, at least {_PROGRAM_RUNS[0]} times each", flush=True
-    )
+    print(f"running {program[0]} as shipped and tuned in alternation, at least {_MIN_RUNS} times each", flush=True)
     begin = time.perf_counter()
-    for number in range(2 * _PROGRAM_RUNS[1]):
-        if number >= 2 * _PROGRAM_RUNS[0] and number % 2 == 0 and time.perf_counter() - begin > _MAX_RUN_SECONDS:
+    for run in range(2 * _MAX_RUNS):
+        if run >= 2 * _MIN_RUNS and run % 2 == 0 and time.perf_counter() - begin > _MAX_RUN_SECONDS:
             break
-        tuned = (number + 1) // 2 % 2
+        tuned = (run + 1) // 2 % 2  # shipped, tuned, tuned, shipped, …: a steady drift of the machine cancels out
         times_before, start = os.times(), time.perf_counter()
         environment = {**os.environ, "WEFTGRAD_TUNE": ("off", "use")[tuned]}
         process = subprocess.run([sys.executable, *program], env=environment, check=False, stdout=subprocess.DEVNULL)
         wall_seconds, times_after = time.perf_counter() - start, os.times()
         if process.returncode:
-            print(f"{program[0]} ended with status {process.returncode}: nothing can be concluded")
+            print(f"{program[0]} ended with status {process.returncode}: its time was not compared")
             return (), ()
         wall[tuned].append(wall_seconds)
         processor_seconds = (
@@ -125,7 +132,8 @@ def _time_runs(program: Sequence[str]) -> tuple[Any, Any]:
     return wall, processor
 
 
-def _forget(outcomes: Outcomes) -> None:
+def _restore_shipped(outcomes: Outcomes) -> None:
+    """Save, for every call, the choice of the shipped schedule."""
     from ..runtime.tuning import search
 
     for _, outcome in outcomes:

@@ -12,11 +12,12 @@ from ..runtime.errors import ArgumentError, WeftgradError
 __all__ = ["OPS", "record_usual_calls"]
 
 Shape = tuple[int, ...]
-_ELEMENTS: tuple[Shape, ...] = ((256, 256), (1024, 1024), (4096, 4096))
-_PRODUCTS: tuple[Shape, ...] = (
+_FILL_OPS = ("uniform_fill", "full_like_as", "fill")  # they only fill the inputs and constant gradients of these calls
+_POINTWISE_SHAPES: tuple[Shape, ...] = ((256, 256), (1024, 1024), (4096, 4096))
+_PRODUCT_SHAPES: tuple[Shape, ...] = (  # (m, n, k) or (batch, m, n, k)
     (64, 10, 512), (128, 128, 128), (8, 1024, 1024), (500, 500, 500), (1024, 1024, 1024), (32, 128, 128, 64),
 )  # fmt: skip
-_ROWS: tuple[Shape, ...] = ((512, 1000), (4096, 256), (64, 50257))
+_ROW_SHAPES: tuple[Shape, ...] = ((512, 1000), (4096, 256), (64, 50257))
 
 
 def _matmul(rand: Any, shape: Shape) -> None:
@@ -28,6 +29,7 @@ def _matmul(rand: Any, shape: Shape) -> None:
 
 
 def _linear(rand: Any, shape: Shape) -> None:
+    """Call a linear layer with its gradients. shape: (m, n, k) for x `(m, k)` and weight `(n, k)`."""
     from ..nn import functional as F
 
     m, n, k = shape
@@ -36,7 +38,10 @@ def _linear(rand: Any, shape: Shape) -> None:
 
 
 def _conv2d(rand: Any, shape: Shape) -> None:
-    """Convolve, with both gradients. shape: (batch, in_channels, out_channels, size, kernel_size, stride)."""
+    """Convolve square images, with both gradients.
+
+    shape: (batch, in_channels, out_channels, size, kernel_size, stride).
+    """
     from ..nn import functional as F
 
     batch, in_channels, out_channels, size, kernel_size, stride = shape
@@ -56,6 +61,7 @@ def _attention(rand: Any, shape: Shape) -> None:
 
 
 def _cross_entropy(rand: Any, shape: Shape) -> None:
+    """Call the loss with its gradient. shape: (batch, classes)."""
     from ..creation.factories import zeros
     from ..nn import functional as F
 
@@ -64,6 +70,7 @@ def _cross_entropy(rand: Any, shape: Shape) -> None:
 
 
 def _layer_norm(rand: Any, shape: Shape) -> None:
+    """Normalise over the last dimension, with all three gradients. shape: (rows, columns)."""
     from ..nn import functional as F
 
     x, weight = rand(*shape, requires_grad=True), rand(shape[-1], requires_grad=True)
@@ -71,25 +78,28 @@ def _layer_norm(rand: Any, shape: Shape) -> None:
 
 
 def _with_random_inputs(call: Callable[..., Any], count: int = 1) -> Callable[[Any, Shape], None]:
+    """Return a function that calls `call` on `count` random tensors of the given shape."""
+
     def call_with_inputs(rand: Any, shape: Shape) -> None:
         call(*(rand(*shape) for _ in range(count)))
 
     return call_with_inputs
 
 
+# For each op: a function that calls it on tensors from `rand`, and the common shapes.
 OPS: dict[str, tuple[Callable[[Any, Shape], None], tuple[Shape, ...]]] = {
-    "matmul": (_matmul, _PRODUCTS),
+    "matmul": (_matmul, _PRODUCT_SHAPES),
     "linear": (_linear, ((64, 512, 784), (256, 1024, 1024))),
     "conv2d": (_conv2d, ((16, 3, 32, 32, 3, 1), (16, 64, 64, 28, 3, 1), (8, 64, 128, 28, 3, 2), (8, 3, 64, 112, 7, 2))),
     "attention": (_attention, ((4, 8, 256, 64), (1, 8, 1024, 64))),
-    "add": (_with_random_inputs(lambda x, y: x + y, 2), _ELEMENTS),
-    "exp": (_with_random_inputs(lambda x: x.exp()), _ELEMENTS),
-    "transpose": (_with_random_inputs(lambda x: x.t() + 1), _ELEMENTS),
-    "sum": (_with_random_inputs(lambda x: (x.sum(), x.sum(0), x.sum(1))), _ELEMENTS),
-    "softmax": (_with_random_inputs(lambda x: x.softmax(-1)), _ROWS),
-    "layer_norm": (_layer_norm, _ROWS[:2]),
-    "cross_entropy": (_cross_entropy, _ROWS),
-    "cumsum": (_with_random_inputs(lambda x: (x.cumsum(0), x.cumsum(1))), _ELEMENTS[:2]),
+    "add": (_with_random_inputs(lambda x, y: x + y, 2), _POINTWISE_SHAPES),
+    "exp": (_with_random_inputs(lambda x: x.exp()), _POINTWISE_SHAPES),
+    "transpose": (_with_random_inputs(lambda x: x.t() + 1), _POINTWISE_SHAPES),
+    "sum": (_with_random_inputs(lambda x: (x.sum(), x.sum(0), x.sum(1))), _POINTWISE_SHAPES),
+    "softmax": (_with_random_inputs(lambda x: x.softmax(-1)), _ROW_SHAPES),
+    "layer_norm": (_layer_norm, _ROW_SHAPES[:2]),
+    "cross_entropy": (_cross_entropy, _ROW_SHAPES),
+    "cumsum": (_with_random_inputs(lambda x: (x.cumsum(0), x.cumsum(1))), _POINTWISE_SHAPES[:2]),
     "sort": (_with_random_inputs(lambda x: x.sort(-1)), ((1000, 100), (1, 1 << 20))),
 }
 
@@ -97,13 +107,16 @@ OPS: dict[str, tuple[Callable[[Any, Shape], None], tuple[Shape, ...]]] = {
 def record_usual_calls(
     device: Device, ops: Sequence[str] | None, value_dtypes: Sequence[DType], shapes: Sequence[Shape] | None
 ) -> list[Any]:
-    """Call ops on a device, and return the recorded uses that have a choice of schedules.
+    """Call ops on a device, and return the recorded uses whose schedule can be chosen.
 
     Args:
         device: The device.
-        ops: Keys of `OPS`; None: all.
+        ops: Keys of `OPS`; None means all.
         value_dtypes: The dtypes of the tensors.
-        shapes: Shapes to use instead of the common ones.
+        shapes: Shapes to use instead of the common ones, each as the op's function above reads it.
+
+    Returns:
+        A `tuning.record.Use` for each distinct call, without those that fill tensors (`_FILL_OPS`).
 
     Raises:
         ArgumentError: An op is not in `OPS`, or takes none of the shapes.
@@ -113,7 +126,7 @@ def record_usual_calls(
 
     unknown = sorted(set(ops or ()) - set(OPS))
     if unknown:
-        raise ArgumentError(f"tune: no usual shapes are known for {', '.join(unknown)}; there are {', '.join(OPS)}")
+        raise ArgumentError(f"tune: no usual shapes are known for {', '.join(unknown)}; known are {', '.join(OPS)}")
     with Recording() as recording:
         for name in ops or OPS:
             call, usual_shapes = OPS[name]
@@ -121,12 +134,12 @@ def record_usual_calls(
             for dtype in value_dtypes:
                 for shape in shapes or usual_shapes:
                     try:
-                        for _ in range(3):  # the first call compiles and faults in memory
+                        for _ in range(3):  # the first call also compiles and takes page faults
                             call(lambda *s, _d=dtype, **k: rand(*s, dtype=_d, device=device, **k), shape)
                         success_count += 1
                     except (WeftgradError, ValueError) as error:  # the op does not take this shape or dtype
                         last_error = error
             if not success_count and last_error is not None:
                 raise ArgumentError(f"tune: {name} takes none of these shapes: {last_error}")
-    recorded_uses = [use for use in recording.uses() if use.questions]
-    return [use for use in recorded_uses if use.call.record.name not in ("uniform_fill", "full_like_as", "fill")]
+    tunable_uses = [use for use in recording.uses() if use.questions]
+    return [use for use in tunable_uses if use.call.record.name not in _FILL_OPS]

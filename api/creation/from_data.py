@@ -61,15 +61,17 @@ def tensor(
 
 
 def _as_array(data: Any) -> Array:
+    """Return the data as an array, or raise `ArgumentError` if no tensor can hold it."""
     if isinstance(data, (list, tuple)) and _has_tensor(data):
         data = _host_lists(data)
     try:
         array = np.asarray(data)
     except (ValueError, TypeError, OverflowError) as error:
         raise ArgumentError(f"tensor: cannot make one from {type(data).__name__}: {error}") from None
-    numbers = array.dtype == object and array.size and all(isinstance(x, (bool, int, float)) for x in array.flat)
-    if numbers or (array.dtype == np.uint64 and not isinstance(data, (np.ndarray, np.generic))):
-        raise ArgumentError("tensor: an integer is beyond the range of int64; write it as a float")
+    # NumPy stores integers of more than 63 bits as uint64, and of more than 64 bits as objects.
+    are_numbers = array.dtype == object and array.size and all(isinstance(x, (bool, int, float)) for x in array.flat)
+    if are_numbers or (array.dtype == np.uint64 and not isinstance(data, (np.ndarray, np.generic))):
+        raise ArgumentError("tensor: an integer is out of the range of int64; write it as a float")
     if array.dtype == object or array.dtype.kind in "USV":
         raise ArgumentError(f"tensor: cannot make one from {type(data).__name__} with elements of {array.dtype}")
     return array
@@ -80,6 +82,7 @@ def _has_tensor(data: Any) -> bool:
 
 
 def _host_lists(data: Any) -> Any:
+    """Return nested sequences with their tensors replaced by arrays."""
     if isinstance(data, Tensor):
         if data.meta.numel != 1:
             raise ArgumentError(
@@ -91,6 +94,7 @@ def _host_lists(data: Any) -> Any:
 
 
 def _dtype_of(array: Array, data: Any) -> DType:
+    """Return the dtype of the result for `data` without a requested one; `array` is `data` as an array."""
     if isinstance(data, (np.ndarray, np.generic)):
         return dtypes.from_numpy(array.dtype)
     if array.dtype.kind == "f":
@@ -180,7 +184,7 @@ def asarray(
     """
     output = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
     if copy is False and not (output is obj or (isinstance(obj, np.ndarray) and np.shares_memory(obj, output.numpy()))):
-        raise ArgumentError("asarray: the memory cannot be shared; leave copy=False away")
+        raise ArgumentError("asarray: the memory cannot be shared; do not pass copy=False")
     return finalize_output(output, "asarray", requires_grad)
 
 

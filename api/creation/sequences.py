@@ -36,9 +36,9 @@ def _fill_progression(
     name: str, count: int, dtype: DType, device: Device, numbers: tuple[int | float, ...],
     host_formula: Callable[..., Any],
 ) -> Tensor:  # fmt: skip
-    """Create a vector filled by the op `name`, or by `host_formula`, which gives the same bits without a driver."""
+    """Create a vector by the op `name`, or by `host_formula`, which computes the same bits, if no driver is open."""
     output = _empty(meta(dtype, (count,), None, device))
-    if not getattr(device.driver, "opened", True):  # as for constants
+    if not getattr(device.driver, "opened", True):  # a tensor alone does not open a driver, as in `factories`
         with np.errstate(all="ignore"):
             values = host_formula(np.arange(count), *numbers)
             if dtype.kind == "f" and dtype.itemsize == 2:  # kernels also round doubles to half types through float32
@@ -51,6 +51,7 @@ def _fill_progression(
 
 
 def _linspace_values(i: Array, start: float, end: float, step: float, last: float) -> Array:
+    """Return the values at the indices i. As in PyTorch, the second half counts from `end`, which is exact."""
     return np.where(2 * i < last, start + step * i, end - step * (last - i))
 
 
@@ -87,17 +88,17 @@ def arange(
         tensor([1.0000, 1.2500, 1.5000, 1.7500])
     """
     if start is None and end is None:
-        raise ArgumentError("arange: takes an end")
+        raise ArgumentError("arange: needs an end")
     low: Any = 0 if end is None or start is None else start
     high: Any = start if end is None else end
     increment: Any = step
-    integral = type(low) is type(high) is type(increment) is int
-    if not integral:
+    are_integers = type(low) is type(high) is type(increment) is int
+    if not are_integers:
         low, high, increment = (_endpoint(x, "arange") for x in (low, high, increment))
-        integral = all(isinstance(x, int) for x in (low, high, increment))
-    target_dtype, target_device = resolve_dtype_and_device(dtype, device, out, dtypes.int64 if integral else None)
+        are_integers = all(isinstance(x, int) for x in (low, high, increment))
+    target_dtype, target_device = resolve_dtype_and_device(dtype, device, out, dtypes.int64 if are_integers else None)
     if target_dtype is dtypes.bool_:
-        raise UnsupportedDType("arange: counts in integers or floats, not in bool; convert with .bool()")
+        raise UnsupportedDType("arange: has no dtype bool; convert the result with .bool()")
     if target_dtype is dtypes.int64:
         low, high, increment = int(low), int(high), int(increment)
     if increment == 0:

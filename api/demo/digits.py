@@ -1,7 +1,7 @@
 """Handwritten digits: 1,797 images of 8 x 8 pixels, small enough to ship inside the package.
 
 The data are the test set of "Optical Recognition of Handwritten Digits" (E. Alpaydin and C. Kaynak, 1998, UCI Machine
-Learning Repository, CC BY 4.0); `DIGITS.md` beside this file says how `digits.npz` was made.
+Learning Repository, CC BY 4.0); `DIGITS.md` beside this file says how `digits.npz` was created.
 """
 
 from pathlib import Path

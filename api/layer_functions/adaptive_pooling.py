@@ -1,8 +1,8 @@
-"""Average and max pooling over windows that cover the input evenly: `output_size` says how many there are.
+"""Average and max pooling over as many windows as `output_size` says, spread evenly over the input.
 
 With m windows along a dimension of size n, window i covers the elements floor(i * n / m) to ceil((i + 1) * n / m) - 1.
-Where m divides n, all windows have the same size, and the ops of `pooling` compute them. Otherwise the ops search the
-windows of each element.
+If m divides n along every dimension, all windows have the same size, and the calls are those of `pooling`. Otherwise
+the kernels compute the bounds of every window by this formula.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def _adaptive_size(where: str, rank: int, input: Tensor, output_size: Any, kinds
     is_sequence = isinstance(output_size, (tuple, list))
     if is_sequence and len(output_size) != rank:
         raise ShapeError(f"{where}: output_size is one integer or {rank} of them, not {tuple(output_size)!r}")
-    sizes_or_none = output_size if is_sequence else (output_size,) * rank
+    requested_sizes = output_size if is_sequence else (output_size,) * rank
     sizes = tuple(
-        n if v is None else to_size(v, where, "output_size") for v, n in zip(sizes_or_none, input_sizes, strict=True)
+        n if m is None else to_size(m, where, "output_size") for m, n in zip(requested_sizes, input_sizes, strict=True)
     )
     if min(sizes) < 0:
         raise ShapeError(f"{where}: output_size must not be negative, but it is {output_size!r}")
@@ -46,10 +46,10 @@ def _adaptive_size(where: str, rank: int, input: Tensor, output_size: Any, kinds
 
 
 def _equal_windows(input: Tensor, output_sizes: Ints) -> tuple[Ints | None, Ints]:
-    """Return kernel and strides of adaptive windows.
+    """Return the kernel size and the strides that are equivalent to adaptive windows.
 
-    If the output's sizes divide the input's, all windows have the same size. Otherwise the kernel is None, by which the
-    ops recognise adaptive windows, and the strides have no meaning.
+    They exist if the output's sizes divide the input's. Otherwise the kernel size is None, which tells the ops to
+    compute adaptive windows, and the strides have no meaning.
     """
     input_sizes = input.meta.shape[-len(output_sizes) :]
     if min(output_sizes) < 1 or any(n % m for n, m in zip(input_sizes, output_sizes, strict=True)):
@@ -62,6 +62,7 @@ def _adaptive_avg_pool(where: str, rank: int, input: Tensor, output_size: Adapti
     size = _adaptive_size(where, rank, input, output_size, "f")
     if all(n == 1 for n in size):
         return ops.mean(input, tuple(range(-rank, 0)), True)
+    # size, kernel, stride, padding, count_include_pad, divisor (0: the number of elements)
     statics = (size, *_equal_windows(input, size), (0,) * rank, False, 0)
     needs_grad = is_recorded(input) and 0 not in (*input.meta.shape, *size)
     if needs_grad and input.meta.device.driver.capabilities.takes_runs:
@@ -72,8 +73,8 @@ def _adaptive_avg_pool(where: str, rank: int, input: Tensor, output_size: Adapti
 class _AdaptiveAverage(Function):
     """Average over adaptive windows on a CPU.
 
-    The gradient is resampled along one dimension after the other, with tables of weights. That is cheaper on CPUs than
-    one kernel that searches the windows of every element.
+    Backward resamples the gradient along one dimension after the other, by tables of weights. That is cheaper on CPUs
+    than one kernel that looks for the windows of every element.
     """
 
     @staticmethod
@@ -148,7 +149,7 @@ def _adaptive_max_pool(where: str, rank: int, input: Tensor, output_size: Adapti
         batch_shape = input.meta.shape[:-rank]
         values, positions = call(registry["max_plane"], (views.reshape(input, (*batch_shape, -1)),), (-1, False))
         return views.reshape(values, (*batch_shape, *size)), views.reshape(positions, (*batch_shape, *size))
-    statics = (size, *_equal_windows(input, size), (0,) * rank, (1,) * rank)
+    statics = (size, *_equal_windows(input, size), (0,) * rank, (1,) * rank)  # size, kernel, stride, padding, dilation
     return call(registry["max_windows"], (input,), statics)
 
 

@@ -50,7 +50,8 @@ def lstm(
         input: `(T, N, input_size)`, or `(N, T, input_size)` with `batch_first`.
         hx: `h_0` of shape `(layers * directions, N, hidden or projected)` and `c_0` of shape
             `(layers * directions, N, hidden)`.
-        params: Flat list of weights and biases; see the module's docstring.
+        params: Flat list of parameters, by layer and then direction: weight_ih, weight_hh, with biases also bias_ih,
+            bias_hh, with a projection also weight_hr.
         has_biases: Whether `params` has biases.
         num_layers: Number of layers.
         dropout: Probability of dropout between layers, used if `train` is true.
@@ -80,6 +81,8 @@ def lstm(
 
 
 def _single_state_network(name: str, kind: str) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return the public function of a network without a cell state. `kind` describes the network in its docstring."""
+
     def network(
         input: Tensor,
         hx: Any,
@@ -104,13 +107,16 @@ def _single_state_network(name: str, kind: str) -> Callable[..., tuple[Tensor, T
     Args:
         input: `(T, N, input_size)`, or `(N, T, input_size)` with `batch_first`.
         hx: Initial states, `(layers * directions, N, hidden)`.
-        params: Flat list of weights and biases; see the module's docstring.
+        params: Flat list of parameters, by layer and then direction: weight_ih, weight_hh, with biases also bias_ih,
+            bias_hh.
 
     Returns:
         `(output, h_n)`: output `(T, N, directions * hidden)`, states shaped like `hx`.
 
     Raises:
-        ShapeError: Shapes do not fit together; `DTypeError` and `DeviceError` for dtypes and devices.
+        ShapeError: Shapes do not fit together.
+        DTypeError: Dtypes differ or are not floating.
+        DeviceError: Operands are on different devices.
     """
     return network
 
@@ -121,7 +127,10 @@ rnn_relu = _single_state_network("rnn_relu", "an Elman network (Elman 1990) with
 
 
 def _run_network(name: str, *arguments: Any) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Dispatch PyTorch's two call forms: with `batch_first`, or packed, with `batch_sizes` as second argument."""
+    """Run a network from either of PyTorch's two signatures: with `batch_first`, or packed with `batch_sizes`.
+
+    The position of the list of parameters tells them apart.
+    """
     kind = CELL_KINDS[name]
     if isinstance(arguments[2], Tensor) or (kind.cell and isinstance(arguments[1], Tensor)):
         data, batch_sizes, hx, params, biases, layers, dropout, train, bidirectional = arguments
@@ -147,7 +156,7 @@ def _check_and_run(
     kind: CellKind, x: Tensor, sizes: list[int], hx: Any, params: list[Tensor], biases: bool, layers: int,
     dropout: float, train: bool, bidirectional: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
-    """Check states and parameters, then run the network; step t has `sizes[t]` rows of the input."""
+    """Check the arguments, then run the network on x, `(rows, input_size)`; step t has `sizes[t]` of the rows."""
     states = tuple(hx) if kind.cell else (hx,)
     if len(states) != 1 + kind.cell:
         raise ArgumentError(f"{kind.name}: hx must be h_0{' and c_0' if kind.cell else ''}, not {len(states)} tensors")
@@ -162,13 +171,13 @@ def _run_layers(
     kind: CellKind, x: Tensor, sizes: list[int], states: tuple[Tensor, ...], grouped: list[Weights], layers: int,
     dropout: float, directions: int,
 ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
-    """Run all layers in order, with dropout between them."""
+    """Run all layers in order, with dropout between them. `grouped` has one `Weights` per layer and direction."""
     x, states, grouped = _cast_for_autocast(x, states, grouped)
     geometry = Geometry(sizes)
     _check(kind, x, geometry, states, grouped, directions)
     layer_finals: list[Any] = []
-    for number in range(layers):
-        first = number * directions
+    for layer_index in range(layers):
+        first = layer_index * directions  # index of the layer's first direction in states and weights
         initial = [s if layers == 1 else ops.narrow(s, 0, first, directions) for s in states]
         initial = [s if s.meta.contiguous else ops.contiguous_copy(s) for s in initial]
         x = x if x.meta.contiguous else ops.contiguous_copy(x)
@@ -176,16 +185,18 @@ def _run_layers(
             kind, geometry, x, initial[0], initial[1] if kind.cell else None, grouped[first : first + directions]
         )
         layer_finals.append(final_states)
-        if dropout and number < layers - 1:
+        if dropout and layer_index < layers - 1:
             x = _apply_dropout(x, dropout)
-    finals = [
-        parts[0] if layers == 1 else cat(parts) for parts in zip(*layer_finals, strict=True) if parts[0] is not None
+    finals = [  # h_n and c_n; without a cell state, a layer returns None for the latter
+        states_of_layers[0] if layers == 1 else cat(states_of_layers)
+        for states_of_layers in zip(*layer_finals, strict=True)
+        if states_of_layers[0] is not None
     ]
     return x, finals[0], finals[1] if kind.cell else None
 
 
 def _apply_dropout(x: Tensor, p: float) -> Tensor:
-    from ..nn.functional import dropout  # imported late: nn imports this package
+    from ..nn.functional import dropout  # lazy: nn imports this package
 
     return dropout(x, p)
 
@@ -194,7 +205,8 @@ def _group_parameters(kind: CellKind, params: list[Tensor], biases: bool, projec
     """Split the flat parameter list into one `Weights` for each layer and direction."""
     params_per_direction = 2 + 2 * biases + projected
     if len(params) != params_per_direction * count:
-        expected = f"{params_per_direction} parameters a layer and direction, {params_per_direction * count} in all"
+        total = params_per_direction * count
+        expected = f"{params_per_direction} parameters for each layer and direction, {total} in all"
         raise ArgumentError(f"{kind.name}: takes {expected}, not {len(params)}")
     only_tensors(kind.name, *params)
     grouped = []
@@ -208,24 +220,24 @@ def _group_parameters(kind: CellKind, params: list[Tensor], biases: bool, projec
 def _cast_for_autocast(
     x: Tensor, states: tuple[Tensor, ...], grouped: list[Weights]
 ) -> tuple[Tensor, tuple[Tensor, ...], list[Weights]]:
-    """Under autocast, cast everything to the region's half dtype; gates are still computed in float32."""
+    """Under autocast, cast all operands to the half dtype; gates are still computed in float32."""
     region = state().autocast
     half_dtype = None if region is None else region.enabled.get(x.meta.device.type)
     if half_dtype is None or x.meta.dtype is float64:
         return x, states, grouped
     if x.meta.dtype is not half_dtype:
         x = call(registry["copy"], (x,), (half_dtype,))
-    cast = [
+    cast_weights = [
         Weights._make(None if w is None else match_autocast_dtype(w, x) for w in direction_weights)
         for direction_weights in grouped
     ]
-    return x, tuple(match_autocast_dtype(s, x) for s in states), cast
+    return x, tuple(match_autocast_dtype(s, x) for s in states), cast_weights
 
 
 def _check(
     kind: CellKind, x: Tensor, geometry: Geometry, states: tuple[Tensor, ...], grouped: list[Weights], directions: int
 ) -> None:
-    """Raise `ShapeError`, `DTypeError` or `DeviceError` with the name of the operand that does not fit."""
+    """Raise `ShapeError`, `DTypeError` or `DeviceError` with the name of the first operand that does not fit."""
     name, layout = kind.name, x.meta
     if layout.dtype.kind != "f":
         raise DTypeError(f"{name}: takes floating dtypes, not {layout.dtype.name}; convert with .to()")
@@ -260,11 +272,8 @@ _FIELDS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 def _check_operand(name: str, operand: str, tensor: Tensor, shape: tuple[int, ...], x: Tensor) -> None:
     layout, input_layout = tensor.meta, x.meta
     if layout.shape != shape:
-        description = (
-            f"{operand} has shape {list(layout.shape)}; to an input of {input_layout.shape[1]} features and the other "
-            "weights"
-        )
-        raise ShapeError(f"{name}: {description}, {list(shape)} would fit")
+        description = f"{operand} must have shape {list(shape)}, not {list(layout.shape)}"
+        raise ShapeError(f"{name}: {description}, for an input of {input_layout.shape[1]} features")
     if layout.dtype is not input_layout.dtype:
         raise DTypeError(
             f"{name}: the input is {input_layout.dtype.name} and {operand} {layout.dtype.name}; convert one with .to()"
@@ -300,7 +309,9 @@ def lstm_cell(
         The new states `(h, c)`.
 
     Raises:
-        ShapeError: Shapes do not fit together; `DTypeError` and `DeviceError` for dtypes and devices.
+        ShapeError: Shapes do not fit together.
+        DTypeError: Dtypes differ or are not floating.
+        DeviceError: Operands are on different devices.
 
     Example:
         >>> state = wg.zeros(2, 5)
@@ -329,7 +340,9 @@ def gru_cell(
         The new state, of the shape of `hx`.
 
     Raises:
-        ShapeError: Shapes do not fit together; `DTypeError` and `DeviceError` for dtypes and devices.
+        ShapeError: Shapes do not fit together.
+        DTypeError: Dtypes differ or are not floating.
+        DeviceError: Operands are on different devices.
 
     Example:
         >>> wg.gru_cell(wg.ones(2, 3), wg.zeros(2, 5), wg.ones(15, 3), wg.ones(15, 5)).shape
@@ -355,7 +368,9 @@ def rnn_tanh_cell(
         The new state, of the shape of `hx`.
 
     Raises:
-        ShapeError: Shapes do not fit together; `DTypeError` and `DeviceError` for dtypes and devices.
+        ShapeError: Shapes do not fit together.
+        DTypeError: Dtypes differ or are not floating.
+        DeviceError: Operands are on different devices.
 
     Example:
         >>> wg.rnn_tanh_cell(wg.zeros(2, 3), wg.zeros(2, 1), wg.ones(1, 3), wg.ones(1, 1))
@@ -382,7 +397,9 @@ def rnn_relu_cell(
         The new state, of the shape of `hx`.
 
     Raises:
-        ShapeError: Shapes do not fit together; `DTypeError` and `DeviceError` for dtypes and devices.
+        ShapeError: Shapes do not fit together.
+        DTypeError: Dtypes differ or are not floating.
+        DeviceError: Operands are on different devices.
 
     Example:
         >>> wg.rnn_relu_cell(wg.ones(2, 3), wg.zeros(2, 1), wg.ones(1, 3), wg.ones(1, 1))
@@ -400,15 +417,15 @@ def _cell(
     only_tensors(f"{name}_cell", input, *states, w_ih, w_hh)
     if input.meta.ndim not in (1, 2):
         raise ShapeError(f"{name}_cell: the input must have 1 or 2 dimensions, not shape {list(input.meta.shape)}")
-    single = input.meta.ndim == 1
+    is_unbatched = input.meta.ndim == 1
     for hidden_state in states:
         if hidden_state.meta.ndim != input.meta.ndim:
             raise ShapeError(
-                f"{name}_cell: hx has {hidden_state.meta.ndim} dimensions and the input {input.meta.ndim}; they must "
-                "be as many"
+                f"{name}_cell: hx has {hidden_state.meta.ndim} dimensions and the input {input.meta.ndim}; both must "
+                "have the same number"
             )
-    rows = ops.unsqueeze(input, 0) if single else input
-    hx = [views.reshape(s, (1, 1, *s.meta.shape) if single else (1, *s.meta.shape)) for s in states]
+    rows = ops.unsqueeze(input, 0) if is_unbatched else input
+    hx = [views.reshape(s, (1, 1, *s.meta.shape) if is_unbatched else (1, *s.meta.shape)) for s in states]
     kind, weights = CELL_KINDS[name], [Weights(w_ih, w_hh, b_ih, b_hh)]
     finals: list[Any]
     _, *finals = _run_layers(kind, rows, [rows.meta.shape[0]], tuple(hx), weights, 1, 0.0, 1)

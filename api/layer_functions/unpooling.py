@@ -1,4 +1,4 @@
-"""Max unpooling: put the maxima of a pooling back at their positions.
+"""Max unpooling: put the maxima of a pooling back at their positions, and zeros elsewhere.
 
 The shapes and arguments are those of `pooling`.
 """
@@ -57,6 +57,7 @@ def _max_unpool(
     kernel = window_sizes(kernel_size, rank, where, "kernel_size", 1)
     strides = kernel if stride is None else window_sizes(stride, rank, where, "stride", 1)
     pad_sizes = window_sizes(padding, rank, where, "padding", 0)
+    # The default is the smallest size that pools to the input.
     size = tuple((n - 1) * s + k - 2 * p for n, s, k, p in zip(input_sizes, strides, kernel, pad_sizes, strict=True))
     if output_size is not None:
         output_shape = tuple(to_size(n, where, "output_size") for n in output_size)
@@ -76,8 +77,8 @@ def _max_unpool(
     positions = views.reshape(indices, (*batch_shape, math.prod(input_sizes)))
     try:
         check_bounds(positions, length, where)
-    except IndexOutOfRange as error:  # PyTorch raises a RuntimeError here, and no IndexError
-        raise ShapeError(f"{error}: the output has {list(size)} elements a plane") from None
+    except IndexOutOfRange as error:  # PyTorch raises a RuntimeError here, not an IndexError
+        raise ShapeError(f"{error}: each channel of the output has size {list(size)}") from None
     flat = views.reshape(input, (*batch_shape, math.prod(input_sizes)))
     return views.reshape(_Unpooled.apply(flat, positions, length), (*batch_shape, *size))
 
@@ -94,7 +95,7 @@ def max_unpool1d(
         kernel_size: Size of the window: one int, or one for each spatial dimension.
         stride: Distance between windows; None: `kernel_size`.
         padding: Elements added at both ends of each spatial dimension.
-        output_size: Spatial size of the result; None: the least one that the windows cover.
+        output_size: Spatial size of the result; None: the smallest size that pools to the input.
 
     Returns:
         Tensor of spatial size `output_size`.
@@ -118,8 +119,8 @@ def max_unpool2d(
         indices: int64 positions from `max_pool2d`, in the shape of `input`. If several elements have the same position,
             the last one wins.
         kernel_size: Size of the window, as it was passed to `max_pool2d`.
-        stride: Distance between windows, likewise; None: `kernel_size`.
-        padding: Elements added at both ends of each spatial dimension, likewise.
+        stride: Distance between windows, as it was passed to `max_pool2d`; None: `kernel_size`.
+        padding: Elements added at both ends of each spatial dimension, as it was passed to `max_pool2d`.
         output_size: Spatial size of the result, with or without N and C. Pass it if the pooled tensor did not have the
             default size, `(n - 1) * stride + kernel_size - 2 * padding`.
 
@@ -152,7 +153,7 @@ def max_unpool3d(
         kernel_size: Size of the window: one int, or one for each spatial dimension.
         stride: Distance between windows; None: `kernel_size`.
         padding: Elements added at both ends of each spatial dimension.
-        output_size: Spatial size of the result; None: the least one that the windows cover.
+        output_size: Spatial size of the result; None: the smallest size that pools to the input.
 
     Returns:
         Tensor of spatial size `output_size`.

@@ -87,6 +87,7 @@ def _terms(equation: str) -> tuple[list[list[Any]], list[Any] | None]:
 
 
 def _symbols(term: str, equation: str) -> list[Any]:
+    """Return the symbols of one term of an equation, such as [26, 27, ...] for `ab...`."""
     symbols: list[Any] = []
     parts = term.split("...")
     if len(parts) > 2:
@@ -101,6 +102,7 @@ def _symbols(term: str, equation: str) -> list[Any]:
 
 
 def _sublists(args: tuple[Any, ...]) -> tuple[list[Tensor], list[list[Any]], list[Any] | None]:
+    """Parse the sublist form: operand, symbols, operand, symbols, …, and optionally the symbols of the result."""
     last = list(args[-1]) if len(args) % 2 else None
     pairs = args[: len(args) - len(args) % 2]
     terms = [list(sublist) for sublist in pairs[1::2]]

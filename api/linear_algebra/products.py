@@ -58,14 +58,14 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     """
     if not isinstance(input, Tensor) or not isinstance(other, Tensor):
         raise ArgumentError("matmul: takes two tensors")
-    a, b = input.meta.ndim, other.meta.ndim
-    if a == 0 or b == 0:
+    input_ndim, other_ndim = input.meta.ndim, other.meta.ndim
+    if input_ndim == 0 or other_ndim == 0:
         raise ShapeError("matmul: both tensors need at least one dimension; use * for numbers")
-    if a == 2 and b == 2:
+    if input_ndim == 2 and other_ndim == 2:
         return ops.mm(input, other, out=out)
-    elif a == 1:
-        output = _inner_product(input, other) if b == 1 else ops.vm(input, other)
-    elif b == 1:
+    elif input_ndim == 1:
+        output = _inner_product(input, other) if other_ndim == 1 else ops.vm(input, other)
+    elif other_ndim == 1:
         output = ops.bmv(input, other)
     else:
         output = ops.matmul_batched(input, other)
@@ -234,6 +234,7 @@ def baddbmm(
 
 
 def _add_scaled_product(input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """Return `beta * input + alpha * product`, without multiplications by 1."""
     input = match_autocast_dtype(input, product)
     if beta == 0:  # ignore NaN in input, as BLAS does
         return product if alpha == 1 else ops.mul(product, alpha)
@@ -287,7 +288,7 @@ def _linear(rows: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, 
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the sums of products over the last dimensions: `(..., n)` and `(*, n)` give `(..., *)`.
 
-    0-d tensors scale.
+    If one of them is 0-d, the result is their elementwise product.
 
     Args:
         input: Tensor of shape `(..., n)`.

@@ -43,7 +43,7 @@ __all__ = [
 
 _install()
 _server: Any = _forkserver._forkserver
-if _server._preload_modules == ["__main__"]:  # unless the program set others: new processes then have weftgrad imported
+if _server._preload_modules == ["__main__"]:  # the default: let the fork server import weftgrad once for all processes
     _server.set_forkserver_preload(["__main__", "weftgrad.utils.data.worker"])
 _STRATEGIES = {"file_descriptor", "file_system"}
 
@@ -57,7 +57,7 @@ class Process(_process.BaseProcess):  # type: ignore[no-redef]
         name: Name of the process.
         args: Positional arguments of `target`.
         kwargs: Keyword arguments of `target`.
-        daemon: Whether the process is terminated when this one exits; None: as this one.
+        daemon: Whether the process is terminated when this one exits; None: if this one is a daemon.
 
     Example:
         >>> wg.multiprocessing.Process(target=print).exitcode is None
@@ -72,10 +72,13 @@ class Process(_process.BaseProcess):  # type: ignore[no-redef]
 
 
 class _Default(_context.DefaultContext):
+    """The context of this module: `set_start_method` changes it, and not the standard library's."""
+
     Process = Process
 
 
 _default = _Default(_context._concrete_contexts["forkserver"])  # type: ignore[attr-defined]
+# The standard module's functions are methods of its own context; these are the same methods of ours.
 globals().update({name: getattr(_default, name) for name in _standard.__all__ if hasattr(_default, name)})
 
 
@@ -120,7 +123,7 @@ def set_sharing_strategy(new_strategy: str) -> None:
     if new_strategy not in _STRATEGIES:
         from ..runtime.errors import ArgumentError
 
-        raise ArgumentError(f"set_sharing_strategy: {new_strategy!r} is none of {sorted(_STRATEGIES)}")
+        raise ArgumentError(f"set_sharing_strategy: {new_strategy!r} is not one of {sorted(_STRATEGIES)}")
 
 
 def __getattr__(name: str) -> ModuleType:

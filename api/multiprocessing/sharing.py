@@ -115,14 +115,14 @@ def share(storages: list[Storage]) -> None:
             return
         driver: Any = device("cpu").driver
         driver.synchronize()
-        end_offset = max(s.start for s in to_move)
-        hole = end_offset = -(-end_offset // PAGE) * PAGE
-        offsets = []
+        # A new buffer begins `start` bytes before its storage, and must not begin before the segment does.
+        hole_bytes = -(-max(s.start for s in to_move) // PAGE) * PAGE
+        end_offset, offsets = hole_bytes, []
         for storage in to_move:
             offsets.append(end_offset)
             end_offset += -(-storage.nbytes // _ALIGNMENT) * _ALIGNMENT
         content = [(o, driver.host_view(s)[: s.nbytes]) for s, o in zip(to_move, offsets, strict=True)]
-        segment = Segment(end_offset, hole, "shared tensors", content)
+        segment = Segment(end_offset, hole_bytes, "shared tensors", content)
         token = os.urandom(16)
         _segments[token] = segment
         for storage, offset in zip(to_move, offsets, strict=True):
@@ -194,6 +194,11 @@ class Desk:
                 self._answer(client)
 
     def _answer(self, client: socket.socket) -> None:
+        """Send the segment of the client's ticket, or "?" for an unknown ticket.
+
+        A byte after the ticket says that the client has the segment already: the ticket is cancelled. Clients of other
+        users get no answer.
+        """
         client.settimeout(1.0)
         credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         request = client.recv(_TICKET_BYTES + 1)
@@ -211,6 +216,7 @@ class Desk:
             self._lock.notify_all()
 
     def _wait(self) -> None:
+        """Wait until all tickets are used, for `TICKET_TIMEOUT_SECONDS` at most."""
         end = monotonic() + TICKET_TIMEOUT_SECONDS
         with self._lock:
             while self._tickets and monotonic() < end:
@@ -243,16 +249,15 @@ def fetch(address: str, ticket: bytes, token: bytes, nbytes: int) -> Segment:
         if known_segment is not None:
             return known_segment
         raise WorkerError(
-            f"a tensor that process {address.split('-')[1]} sent could not be fetched from it ({error}): its memory "
-            "lives in the process that sent it until it is received; let that process live until then (join it after "
-            "receiving)"
+            f"a tensor that process {address.split('-')[1]} sent could not be fetched from it ({error}): the sender "
+            "must live until the tensor is received; join it after receiving"
         ) from error
     if known_segment is not None:
         return known_segment
     if answer != b"." or not fds:
         raise WorkerError(
-            "a tensor was unpickled a second time from the same bytes: what a pickle for another process refers to is "
-            "handed out once; pickle it again for every receiver"
+            "a tensor was unpickled a second time from the same bytes: a tensor that was pickled for another process "
+            "can be received only once; pickle it again for every receiver"
         )
     return Segment.from_fd(fds[0], nbytes)
 

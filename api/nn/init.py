@@ -1,6 +1,6 @@
-"""Initial values of parameters under `torch.nn.init`'s names, written in place without recording gradients.
+"""Initial values of parameters, under `torch.nn.init`'s names.
 
-All functions return the tensor.
+The functions write to their tensor in place, record no gradients, and return the tensor.
 """
 
 from __future__ import annotations
@@ -57,13 +57,11 @@ def skip_initialization() -> Iterator[None]:
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """Return the factor by which weights are scaled for the nonlinearity after the layer.
-
-    With it, the nonlinearity preserves variances.
+    """Return the factor that weights need so that the variance is the same before a layer and after its nonlinearity.
 
     Args:
-        nonlinearity: `linear`, `conv1d` etc. and `sigmoid` (gain 1), `tanh` (5/3), `relu` (sqrt(2)), `leaky_relu`
-            (sqrt(2 / (1 + param**2))) or `selu` (3/4).
+        nonlinearity: `linear`, `sigmoid`, `conv1d` and other convolutions (gain 1), `tanh` (5/3), `relu` (sqrt(2)),
+            `leaky_relu` (sqrt(2 / (1 + param**2))) or `selu` (3/4).
         param: Negative slope of `leaky_relu`; None means 0.01.
 
     Returns:
@@ -124,6 +122,7 @@ _calculate_fan_in_and_fan_out = fan_in_and_fan_out  # PyTorch's private name, wh
 
 
 def _fan(tensor: Tensor, mode: str) -> int:
+    """Return the fan that `mode` names."""
     if mode not in ("fan_in", "fan_out"):
         raise ArgumentError(f"mode is 'fan_in' or 'fan_out', not {mode!r}")
     return fan_in_and_fan_out(tensor)[mode == "fan_out"]
@@ -291,8 +290,9 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 
 def _warn_if_empty(tensor: Tensor) -> bool:
+    """Return True, and warn in the name of the caller's caller, if the tensor has no elements."""
     if not tensor.meta.numel:
-        warnings.warn("a tensor of no elements cannot be initialized", stacklevel=3)
+        warnings.warn("a tensor without elements cannot be initialized", stacklevel=3)
     return not tensor.meta.numel
 
 
@@ -433,16 +433,17 @@ def trunc_normal_(
         return tensor
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
-            f"trunc_normal_: the mean {mean} is more than 2 deviations outside of [{a}, {b}], so the samples "
+            f"trunc_normal_: the mean {mean} is more than 2 standard deviations outside of [{a}, {b}], so the samples "
             "may be inaccurate",
             stacklevel=2,
         )
-    low_erf, high_erf = (math.erf((edge - mean) / std / math.sqrt(2.0)) for edge in (a, b))
+    # x = mean + std sqrt(2) erfinv(u) with u uniform in [erf(a'), erf(b')], the images of the bounds.
+    low_erf, high_erf = (math.erf((bound - mean) / std / math.sqrt(2.0)) for bound in (a, b))
     with no_grad():
         samples = (
             tensor.uniform_(low_erf, high_erf, generator=generator).erfinv_().mul_(std * math.sqrt(2.0)).add_(mean)
         )
-        return tensor.copy_(samples.clamp(a, b))
+        return tensor.copy_(samples.clamp(a, b))  # rounding can leave the bounds
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = None) -> Tensor:
@@ -482,7 +483,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
         max(rows, columns), min(rows, columns), generator=generator, dtype=dtypes.float32, device="cpu"
     )
     q, r = np.linalg.qr(gaussian.numpy().astype(np.float64))
-    q = q * np.sign(np.diagonal(r))
+    q = q * np.sign(np.diagonal(r))  # with positive diagonals of R, Q is uniformly distributed (Mezzadri 2007)
     values = (q.T if rows < columns else q).reshape(tensor.meta.shape) * gain
     with no_grad():
         return tensor.copy_(make_tensor(values, dtype=tensor.meta.dtype, device=tensor.meta.device))
@@ -494,7 +495,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Gener
     Args:
         tensor: Matrix.
         sparsity: Fraction of zeros in each column, from 0 to 1.
-        std: Standard deviation of the others.
+        std: Standard deviation of the elements that are not zeroed.
         generator: Source of random numbers; None: the default generator.
 
     Returns:
@@ -523,7 +524,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Gener
 
 
 def _deprecated_alias(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function` under its former name, without the underscore at the end, which warns."""
+    """Return `function` under PyTorch's deprecated name, without the underscore at the end. Its calls warn."""
     old_name = function.__name__[:-1]
 
     @functools.wraps(function)

@@ -20,7 +20,7 @@ class Parameter(Tensor):
     """A tensor that a module learns. Assigned to a module's attribute, it is listed by `parameters()`.
 
     Args:
-        data: The tensor whose memory is shared; None for an empty one.
+        data: The tensor whose memory it shares; None for an empty one.
         requires_grad: Whether gradients are computed.
 
     Raises:
@@ -49,7 +49,7 @@ class Buffer(Tensor):
     """A tensor that is part of a module's state but not learned. It is listed by `buffers()`.
 
     Args:
-        data: The tensor whose memory is shared; None for an empty one.
+        data: The tensor whose memory it shares; None for an empty one.
         persistent: Include it in `state_dict`.
 
     Example:
@@ -133,18 +133,18 @@ class _Uninitialized:
             dtype=self.dtype if dtype is None else dtype,
             device=self.device if device is None else device,
         )
-        needs = self.needs
+        requires_grad = self.needs
         del self._placeholder
         self.__class__ = self.materialized_class
-        Tensor.__init__(self, tensor.storage, tensor.meta, tensor.start, needs)  # type: ignore[call-overload]
+        Tensor.__init__(self, tensor.storage, tensor.meta, tensor.start, requires_grad)  # type: ignore[call-overload]
 
     def convert(self, convert: Any) -> None:
-        """Adopt the dtype and device that the function `convert` gives a tensor with this one's."""
+        """Take the dtype and device that `convert`, such as `lambda t: t.to(...)`, returns for a tensor like this."""
         converted = convert(self._placeholder)
         self._set_placeholder(converted.meta.dtype, converted.meta.device, self.needs)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Choose whether a gradient is computed, once there is a shape."""
+        """Set whether gradients are computed once the tensor has a shape."""
         self.needs = requires_grad
         return self
 

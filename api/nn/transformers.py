@@ -153,12 +153,12 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        separate = None
+        qkv_weights = None
         if not self._qkv_same_embed_dim:
-            separate = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+            qkv_weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
         heads = Heads(
             self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.bias_k, self.bias_v,
-            self.add_zero_attn, self.out_proj.weight, self.out_proj.bias, separate,
+            self.add_zero_attn, self.out_proj.weight, self.out_proj.bias, qkv_weights,
         )  # fmt: skip
         return attend_heads(
             (query, key, value), heads, self.dropout if self.training else 0.0, key_padding_mask, attn_mask,
@@ -466,8 +466,8 @@ class Transformer(Module):
         dim_feedforward: Features of the hidden layers.
         dropout: Dropout probability.
         activation: `"relu"`, `"gelu"` or a function of a tensor.
-        custom_encoder: Encoder to use instead.
-        custom_decoder: Decoder to use instead.
+        custom_encoder: Encoder to use instead of a `TransformerEncoder`; None creates one.
+        custom_decoder: Decoder to use instead of a `TransformerDecoder`; None creates one.
         layer_norm_eps: `eps` of the layer norms.
         batch_first: Whether the batch is the first dimension.
         norm_first: Normalize the input of each part instead of the sum.
@@ -524,7 +524,7 @@ class Transformer(Module):
         shapes = f"src has shape {list(src.meta.shape)} and tgt {list(tgt.meta.shape)}"
         batch = 0 if self.batch_first else 1
         if src.meta.ndim == 3 and src.meta.shape[batch] != tgt.meta.shape[batch]:
-            raise ShapeError(f"Transformer: {shapes}; their batches (dimension {batch}) must be of one size")
+            raise ShapeError(f"Transformer: {shapes}; their batch sizes (dimension {batch}) must be equal")
         if src.meta.shape[-1] != self.d_model or tgt.meta.shape[-1] != self.d_model:
             raise ShapeError(f"Transformer: {shapes}; the last dimension must be d_model, {self.d_model}")
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
@@ -567,6 +567,7 @@ def _activation_function(activation: Activation) -> Callable[[Tensor], Tensor]:
 
 
 def _clone_layers(module: Module, count: int) -> ModuleList:
+    """Return copies of a layer, which do not share parameters but begin with the same values."""
     return ModuleList([copy.deepcopy(module) for _ in range(count)])
 
 
@@ -589,7 +590,7 @@ def _is_padding_at_end(padded: Tensor) -> bool:
 
 
 def _sequence_length(x: Tensor, layers: ModuleList) -> int | None:
-    """Return the number of positions of `x`; a layer without `batch_first` counts as batch-second."""
+    """Return the number of positions of `x`. A custom layer without `batch_first` is assumed to take (S, N, E)."""
     if x.meta.ndim == 2:
         return x.meta.shape[0]
     attention = getattr(layers[0], "self_attn", None) if len(layers) else None
@@ -597,7 +598,7 @@ def _sequence_length(x: Tensor, layers: ModuleList) -> int | None:
 
 
 def _is_causal(mask: Tensor | None, is_causal: bool | None, size: int | None) -> bool:
-    """Return whether `mask` is the causal mask, which the host waits for; `is_causal` itself if it is not None."""
+    """Return `is_causal` if it is not None, else whether `mask` is the causal mask, for which the host waits."""
     if is_causal is not None or mask is None:
         return is_causal is True
     if size is None or mask.meta.shape != (size, size):

@@ -1,6 +1,7 @@
-"""Functions composed of other ops: covariance, matrix powers, angle conversion, resizing, and aliases of methods.
+"""Functions composed of other ops, methods such as `resize_`, functions that call a method, and aliases of methods.
 
-They do not read values on the host, and their gradients follow from the ops they call.
+They do not read values on the host, and their gradients follow from the ops they call. `install` adds the methods to
+`Tensor`.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def corrcoef(input: Tensor) -> Tensor:
     """
     covariance = cov(input)
     if not covariance.ndim:
-        return covariance / covariance
+        return covariance / covariance  # 1, or NaN for a constant vector, as in PyTorch
     deviations = covariance.diagonal().sqrt()
     return (covariance / deviations.unsqueeze(1) / deviations).clamp(-1, 1)
 
@@ -169,7 +170,7 @@ def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
         raise ShapeError(f"matrix_power: takes square matrices, not the shape {list(input.shape)}")
     if n < 0:
-        raise ArgumentError("matrix_power: negative powers need an inverse, which there is no op for")
+        raise ArgumentError("matrix_power: negative powers need a matrix inverse, and there is no op for it")
     product = None
     square = input
     for bit in reversed(f"{n:b}"):
@@ -380,6 +381,8 @@ def is_signed(input: Tensor) -> bool:
 
 
 def _view_in_place(name: str) -> Callable[..., Any]:
+    """Return the in-place form of a view: the tensor gets the view's layout."""
+
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if self.requires_grad:
             raise GradientError(f"{name}_: changes a tensor's shape in place, which is not recorded; use {name}")
@@ -424,16 +427,16 @@ def resize_(self: Tensor, *sizes: Sizes, memory_format: MemoryFormat | None = No
     storage = self.storage
     available_bytes = storage.nbytes - (self.start - storage.start)
     if layout.nbytes > available_bytes:
-        grown = empty(layout)
+        larger = empty(layout)
         count = available_bytes // layout.dtype.itemsize
         if count:
             flat_layout = meta(layout.dtype, (count,), None, layout.device)
-            grown.view(-1)[:count].copy_(Tensor(storage, flat_layout, self.start))
-        self.storage, self.start = grown.storage, grown.start
+            larger.view(-1)[:count].copy_(Tensor(storage, flat_layout, self.start))
+        self.storage, self.start = larger.storage, larger.start
     storage.version += 1  # backward of an earlier op must not read the saved tensor with the new shape
     self.meta = layout
     if self.extra is not None and not _lies_within(self, self.extra.base):
-        self.extra.base = None
+        self.extra.base = None  # it is no view of its base any more
     return self
 
 
@@ -495,7 +498,7 @@ def clamp_(input: Tensor, min: Operand | None = None, max: Operand | None = None
     Args:
         input: Tensor, which is changed.
         min: Lower bound: a number, a tensor that broadcasts, or None.
-        max: Upper bound, likewise.
+        max: Upper bound: a number, a tensor that broadcasts, or None.
 
     Returns:
         `input`.
@@ -590,7 +593,7 @@ def index_put_(input: Tensor, indices: Sequence[Index], values: Operand, accumul
         input: Tensor, which is changed.
         indices: Indices of the first dimensions, such as int64 or bool tensors.
         values: Number, or a tensor that broadcasts to the indexed shape.
-        accumulate: Add instead, once for each time a position occurs.
+        accumulate: Add the values to the elements, once for each occurrence of a position, instead of storing them.
 
     Returns:
         `input`.

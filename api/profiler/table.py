@@ -1,4 +1,4 @@
-"""Format the sums of a profile as a table."""
+"""Format a profile's sums as the table that `key_averages().table()` returns. Times are in microseconds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,21 @@ def render(
     rows: Sequence[Any], sort_by: str | None, limit: int, name_width: int, shapes_width: int, source_width: int,
     header: str | None, unit: str | None,
 ) -> str:  # fmt: skip
-    """Return the table: headings, one line per row, and totals. Columns that are empty in every row are left out."""
+    """Return the table: headings, one line per row, and totals. Columns that are empty in every row are left out.
+
+    Args:
+        rows: Sums of an op, or of an op and its shapes or stack.
+        sort_by: Attribute to sort by, largest first; one of `SORTS`, or with PyTorch's prefix `cuda_`.
+        limit: Maximum number of rows; negative for all. The totals are those of all rows.
+        name_width: Maximum width of the column of names.
+        shapes_width: Maximum width of the column of shapes.
+        source_width: Maximum width of the column of source locations.
+        header: A line above the table.
+        unit: `s`, `ms` or `us` for all times; None chooses a unit for each.
+
+    Raises:
+        ArgumentError: `sort_by` or `unit` is unknown.
+    """
     if sort_by is not None:
         attribute = sort_by.replace("cuda_", "device_").replace("xpu_", "device_")
         if attribute not in SORTS:
@@ -65,16 +79,14 @@ def render(
     if any(row.stack for row in rows):
         columns.append(("Source Location", lambda r: _cut(r.stack[0] if r.stack else "", source_width, end=True)))
     cells = [[text(row) for _, text in columns] for row in visible_rows]
-    widths = [max([len(title), *(len(line[i]) for line in cells)]) for i, (title, _) in enumerate(columns)]
+    widths = [max([len(title), *(len(row_cells[i]) for row_cells in cells)]) for i, (title, _) in enumerate(columns)]
     rule = "  ".join("-" * width for width in widths)
 
-    def line(texts: Sequence[str]) -> str:
-        first_text, *other_texts = texts
-        return "  ".join(
-            [first_text.ljust(widths[0]), *(t.rjust(w) for t, w in zip(other_texts, widths[1:], strict=True))]
-        )
+    def align(texts: Sequence[str]) -> str:
+        name, *values = texts
+        return "  ".join([name.ljust(widths[0]), *(v.rjust(w) for v, w in zip(values, widths[1:], strict=True))])
 
-    lines = [rule, line([title for title, _ in columns]), rule, *map(line, cells), rule]
+    lines = [rule, align([title for title, _ in columns]), rule, *map(align, cells), rule]
     lines.append(f"Self CPU time total: {time(host)}")
     if device:
         lines.append(f"Self Device time total: {time(device)}")
@@ -82,12 +94,14 @@ def render(
 
 
 def _cut(text: str, max_length: int, end: bool = False) -> str:
+    """Shorten a text with an ellipsis; `end` says that its end stays, not its beginning."""
     if len(text) <= max_length or max_length <= 3:
         return text
     return "..." + text[3 - max_length :] if end else text[: max_length - 3] + "..."
 
 
 def _memory(name: str) -> Callable[[Any], str]:
+    """Return a function that formats a row's attribute `name`, a number of bytes."""
     return lambda row: _bytes(getattr(row, name))
 
 
@@ -107,7 +121,10 @@ def format_time(microseconds: float) -> str:
 
 
 def total_times(rows: Sequence[Any]) -> tuple[float, float]:
-    """Return host and device microseconds of all rows. A kernel counts once, in its own row."""
+    """Return the host and the device microseconds of all rows.
+
+    Device time is summed over the rows of kernels: rows of ops contain the time of their kernels again.
+    """
     host = sum(row.self_cpu_time_total for row in rows)
     kernels = [row for row in rows if row.is_kernel]
     return host, sum(row.self_device_time_total for row in kernels)

@@ -1,4 +1,4 @@
-"""Checks of arguments that functions run first, so that a wrong type raises a clear error."""
+"""Checks that functions apply to their arguments first, so that a wrong type raises a clear error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["only_tensors", "to_dtype_number", "to_integer"]
 
 
 def only_tensors(where: str, *values: Any) -> None:
-    """Raise `ArgumentError`, a `TypeError`, unless all `values` are tensors."""
+    """Raise `ArgumentError` unless all `values` are tensors."""
     for value in values:
         if not isinstance(value, Tensor):
             raise ArgumentError(
@@ -29,7 +29,7 @@ def to_integer(value: Any, where: str, name: str, minimum: int = 0) -> int:
     try:
         number = int(value.__index__())
     except AttributeError:
-        number = minimum - 1
+        number = minimum - 1  # not an integer: fail the check below
     if number < minimum or isinstance(value, bool):
         raise ArgumentError(f"{where}: {name} must be an integer of at least {minimum}, not {value!r}")
     return number

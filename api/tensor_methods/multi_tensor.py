@@ -32,6 +32,7 @@ _local = _Local()
 
 
 def _update(name: str, lists: list[list[Tensor]], numbers: tuple[float, ...] = ()) -> None:
+    """Run the multi-tensor op `name` with this thread's launcher."""
     if name not in _local.launchers:
         _local.launchers[name] = MultiTensor(registry[name])
     _local.launchers[name](lists, numbers)
@@ -39,16 +40,16 @@ def _update(name: str, lists: list[list[Tensor]], numbers: tuple[float, ...] = (
 
 def scale(tensors: Sequence[Tensor], factors: Sequence[Tensor]) -> None:
     """Multiply each tensor in place by its factor, a 0-d tensor on the same device, without waiting for the device."""
-    watched = state().has_active_mode()
-    is_grouped = [not watched and is_dense(t.meta) for t in tensors]
-    if any(is_grouped):
-        grouped = [[x for x, t in zip(sequence, is_grouped, strict=True) if t] for sequence in (tensors, factors)]
-        versions = {id(f): (f, f.storage.version) for f in grouped[1]}
-        _update("scale_step", grouped)
+    has_active_mode = state().has_active_mode()  # it must see a call for each tensor
+    shares_launch = [not has_active_mode and is_dense(t.meta) for t in tensors]
+    if any(shares_launch):
+        lists = [[x for x, shares in zip(s, shares_launch, strict=True) if shares] for s in (tensors, factors)]
+        versions = {id(f): (f, f.storage.version) for f in lists[1]}
+        _update("scale_step", lists)
         for factor, version in versions.values():
             factor.storage.version = version  # the kernel declares the factor as written, but does not change it
-    for tensor, factor, was_grouped in zip(tensors, factors, is_grouped, strict=True):
-        if not was_grouped and tensor.meta.numel:
+    for tensor, factor, is_done in zip(tensors, factors, shares_launch, strict=True):
+        if not is_done and tensor.meta.numel:
             call_into(registry["mul"], (tensor, factor), (), (tensor,), in_place=True)
 
 

@@ -2,10 +2,12 @@
 
 After Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016.
 
-`use_reentrant=False` (recommended): the graph is recorded as usual, but its nodes save placeholders instead of tensors.
-When backward reads the first placeholder, the function runs a second time, with the same random numbers and modes
-(autocast), and the saved tensors of that run replace all placeholders. `use_reentrant=True`: the function runs without
-a graph, and its backward runs it again with a graph and calls backward inside backward.
+With `use_reentrant=False` (recommended), the graph is recorded as usual, but its nodes save placeholders instead of
+tensors. When backward reads the first placeholder, the function runs a second time, with the same random numbers and
+autocast mode, and the tensors that this run saves replace all placeholders.
+
+With `use_reentrant=True`, the function runs without a graph, as one node. The node's backward runs the function again
+with a graph, and calls backward on that.
 """
 
 from __future__ import annotations
@@ -112,7 +114,7 @@ def checkpoint(
     """
     if use_reentrant is None:
         warnings.warn(
-            "checkpoint: pass use_reentrant; False is recommended, and True is what leaving it out means",
+            "checkpoint: pass use_reentrant; False is recommended, and the default is True",
             stacklevel=2,
         )
         use_reentrant = True
@@ -121,15 +123,16 @@ def checkpoint(
     if use_reentrant:
         if kwargs or context_fn is not noop_context_fn:
             unsupported = f"keyword arguments {sorted(kwargs)}" if kwargs else "a context_fn"
-            raise ArgumentError(f"checkpoint: {unsupported} can be given with use_reentrant=False only")
+            raise ArgumentError(f"checkpoint: {unsupported} can only be used with use_reentrant=False")
         return _reentrant(function, args, preserve_rng_state)
     thread_state = state()
-    if not thread_state.grad or _recording(thread_state.mode):  # an outer checkpoint already saves nothing of this call
+    # Without gradients nothing is saved. Inside another checkpoint, the outer one already saves nothing of this call.
+    if not thread_state.grad or _is_in_first_run(thread_state.mode):
         with context_fn()[0]:
             return function(*args, **kwargs)
-    first, second = context_fn()
-    frame = _Frame(function, args, kwargs, preserve_rng_state, second, determinism_check == "default")
-    with _FirstRun(frame), first:
+    first_context, second_context = context_fn()
+    frame = _Frame(function, args, kwargs, preserve_rng_state, second_context, determinism_check == "default")
+    with _FirstRun(frame), first_context:
         return function(*args, **kwargs)
 
 
@@ -159,7 +162,7 @@ def checkpoint_sequential(
     """
     if use_reentrant is None:
         warnings.warn(
-            "checkpoint_sequential: pass use_reentrant; False is recommended, and True is what leaving it out means",
+            "checkpoint_sequential: pass use_reentrant; False is recommended, and the default is True",
             stacklevel=2,
         )
         use_reentrant = True
@@ -219,8 +222,8 @@ class _Frame:
 
     Attributes:
         count: The number of nodes that the first run recorded.
-        table: The tensors that the second run saved, by (node, position). Each is removed when it is read, so that
-            memory is freed as backward proceeds.
+        recomputed: The tensors that the second run saved, by (node, position). Each is removed when it is read, so
+            that memory is freed as backward proceeds.
     """
 
     def __init__(
@@ -239,31 +242,31 @@ class _Frame:
         self.context = context
         self.compare = compare
         self.count = 0
-        self.table: dict[tuple[int, int], Saved] = {}
+        self.recomputed: dict[tuple[int, int], Saved] = {}
 
     def take(self, key: tuple[int, int]) -> Saved:
         """Return the tensor that node key[0] saved at position key[1], from the second run."""
-        if key not in self.table:
+        if key not in self.recomputed:
             self._run_again()
-        if key not in self.table:
+        if key not in self.recomputed:
             raise CheckpointError(
                 f"checkpoint: the second run of {_name(self.function)} did not record call {key[0]} as the first did"
             )
-        return self.table.pop(key)
+        return self.recomputed.pop(key)
 
     def _run_again(self) -> None:
         args = [_unpack_argument(a) for a in self.args]
         kwargs = {k: _unpack_argument(v) for k, v in self.kwargs.items()}
-        self.table = {}
+        self.recomputed = {}
         with self.replay, _SecondRun() as collector, self.context:
             self.function(*args, **kwargs)
         nodes, collector.nodes, collector.done = collector.nodes, [], True
         if self.compare and len(nodes) != self.count:
             raise CheckpointError(
-                f"checkpoint: {_name(self.function)} recorded {self.count} calls when it was first run and "
+                f"checkpoint: {_name(self.function)} recorded {self.count} calls in forward and "
                 f"{len(nodes)} in backward; it must do the same both times"
             )
-        self.table = {
+        self.recomputed = {
             (k, i): _without_history(saved)
             for k, node in enumerate(nodes)
             for i, saved in enumerate((*node.saved, *node.saved_out))
@@ -330,13 +333,13 @@ class _RecomputedTensor(Saved):
 
 
 class _NodeObserver(Mode):
-    """Mode that passes every new node with saved tensors to `recorded`, once.
+    """Mode that passes every new node with saved tensors to `on_node`, once.
 
     Casts save nothing, so they do not count: a cast may happen in one run, and be cached in the other.
     """
 
     def call(self, record: Any, operands: Any, statics: Any, outs: Any, in_place: bool) -> Any:
-        """Make the call, and pass its node to `recorded`."""
+        """Make the call, and pass its node to `on_node`."""
         nodes_before = None if outs is None else [out.node for out in outs]
         result = self.proceed(record, operands, statics, outs, in_place)
         last_node = None
@@ -345,10 +348,10 @@ class _NodeObserver(Mode):
             if node is not None and node is not last_node and (nodes_before is None or node is not nodes_before[i]):
                 last_node = node
                 if any(map(_needs_memory, (*node.saved, *node.saved_out))):
-                    self.recorded(node)
+                    self.on_node(node)
         return result
 
-    def recorded(self, node: Node) -> None:
+    def on_node(self, node: Node) -> None:
         """Handle one node."""
         raise NotImplementedError
 
@@ -359,15 +362,15 @@ class _FirstRun(_NodeObserver):
     def __init__(self, frame: _Frame):
         self.frame = frame
 
-    def recorded(self, node: Node) -> None:
+    def on_node(self, node: Node) -> None:
         """Replace the node's saved tensors by placeholders."""
-        call, split = self.frame.count, len(node.saved)
+        node_index, saved_count = self.frame.count, len(node.saved)
         self.frame.count += 1
         replacements = tuple(
-            _RecomputedTensor(saved, self.frame, (call, i)) if _needs_memory(saved) else saved
+            _RecomputedTensor(saved, self.frame, (node_index, i)) if _needs_memory(saved) else saved
             for i, saved in enumerate((*node.saved, *node.saved_out))
         )
-        node.saved, node.saved_out = replacements[:split], replacements[split:]
+        node.saved, node.saved_out = replacements[:saved_count], replacements[saved_count:]
 
 
 class _SecondRun(_NodeObserver):
@@ -377,13 +380,14 @@ class _SecondRun(_NodeObserver):
         self.nodes: list[Node] = []
         self.done = False
 
-    def recorded(self, node: Node) -> None:
+    def on_node(self, node: Node) -> None:
         """Collect the node. Ignore nodes after the run: a mode entered inside may reinstate this one later."""
         if not self.done:
             self.nodes.append(node)
 
 
-def _recording(mode: Mode | None) -> bool:
+def _is_in_first_run(mode: Mode | None) -> bool:
+    """Return True if `mode` or one below it is the first run of a checkpoint."""
     while mode is not None:
         if isinstance(mode, _FirstRun):
             return True
@@ -401,7 +405,7 @@ def _reentrant(function: Callable[..., Any], args: tuple[Any, ...], preserve_rng
             "use use_reentrant=False",
             stacklevel=3,
         )
-    result_template: list[Any] = []
+    result_template: list[Any] = []  # gets the function's result: `apply` returns only the tensors in it
     outputs = _Reentrant.apply(function, _Replay(preserve_rng_state), result_template, *args)
     if not isinstance(result_template[0], tuple):
         return outputs[0] if isinstance(result_template[0], Tensor) else result_template[0]
@@ -410,6 +414,7 @@ def _reentrant(function: Callable[..., Any], args: tuple[Any, ...], preserve_rng
 
 
 def _tensors(result: Any) -> Iterable[Tensor]:
+    """Return the tensors in a result, which is one object or a tuple."""
     return [r for r in (result if isinstance(result, tuple) else (result,)) if isinstance(r, Tensor)]
 
 
@@ -436,6 +441,6 @@ class _Reentrant(autograd.Function):
             result = ctx.function(*inputs)
         pairs = [(r, g) for r, g in zip(_tensors(result), grads, strict=True) if g is not None and r.requires_grad]
         if not pairs:
-            raise CheckpointError("checkpoint: none of the results requires grad, so there is nothing to go back to")
+            raise CheckpointError("checkpoint: none of the results requires grad, so backward has nothing to compute")
         autograd.backward([r for r, _ in pairs], [g for _, g in pairs])
         return (None, None, None, *[g.grad if isinstance(g, Tensor) else None for g in inputs])

@@ -15,7 +15,7 @@ __all__ = ["NumpySite", "site"]
 
 
 class NumpySite(Site):
-    """numpy: a tensor is an array, and a random one is float32."""
+    """NumPy on the CPU. A tensor of this site is an array; random arrays are float32."""
 
     name = "numpy"
     library = np

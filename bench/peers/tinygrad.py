@@ -1,4 +1,4 @@
-"""tinygrad on CUDA or the CPU, as our devices are; every row's function is compiled by `TinyJit`.
+"""tinygrad on CUDA, or on the CPU if none of our devices is on CUDA. `TinyJit` compiles the function of every row.
 
 Its tensors are lazy, so a call ends with `realize`. Its methods have PyTorch's names.
 """
@@ -43,10 +43,10 @@ class TinygradSite(Site):
         self.tiny.Device[self.device].synchronize()
 
     def ready(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def realized(*operands: Any) -> Any:
+        def call(*operands: Any) -> Any:
             return self._realize(function(self.library, *operands))
 
-        return self.tiny.TinyJit(realized)
+        return self.tiny.TinyJit(call)
 
     def _realize(self, result: Any) -> Any:
         if isinstance(result, tuple | list):
@@ -59,11 +59,11 @@ class TinygradSite(Site):
         shape = tuple(function(self.library, *operands).shape)
         grads = self.tensor(seed(shape))
 
-        def back(g: Any, *inputs: Any) -> Any:
+        def gradients(g: Any, *inputs: Any) -> Any:
             result = function(self.library, *inputs)
             return self._realize(tuple(result.gradient(*[inputs[i] for i in grad_indices], gradient=g)))
 
-        compiled = self.tiny.TinyJit(back)
+        compiled = self.tiny.TinyJit(gradients)
         return lambda: compiled(grads, *operands)
 
     def like(self, array: Array, tensor: Any) -> Any:
@@ -102,8 +102,10 @@ def _pytorch_names(tensor: Any) -> dict[str, Callable[..., Any]]:
     def conv(x: Any, w: Any, stride: int = 1, padding: int = 0, groups: int = 1) -> Any:
         return x.conv2d(w, groups=groups, stride=stride, padding=padding)
 
-    plain = ("exp", "tanh", "sigmoid", "sqrt", "log", "sin", "gather", "sort", "relu", "matmul", "add", "sub", "mul")
-    table: dict[str, Callable[..., Any]] = {name: getattr(tensor, name) for name in plain}
+    same_signature = (
+        "exp", "tanh", "sigmoid", "sqrt", "log", "sin", "gather", "sort", "relu", "matmul", "add", "sub", "mul",
+    )  # fmt: skip
+    table: dict[str, Callable[..., Any]] = {name: getattr(tensor, name) for name in same_signature}
     return table | {
         "sum": lambda x, dim=None: x.sum(dim), "mean": lambda x, dim=None: x.mean(dim), "mm": tensor.matmul,
         "bmm": tensor.matmul, "softmax": lambda x, dim=-1: x.softmax(dim),

@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping
 from .nodes import Expr, const, is_const, topological
 from .vocabulary import call, power
 
-_INTEGER_LIMIT = 2**64
+_INTEGER_LIMIT = 2**64  # a larger integer is not folded: no integer type of a kernel holds it
 
+# What Python computes for a function of constants.
 _FOLD: Mapping[str, Callable[..., object]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
     "neg": operator.neg, "abs": abs, "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "pow": math.pow,
@@ -26,14 +27,14 @@ _FOLD: Mapping[str, Callable[..., object]] = {
     "detach": lambda value: value,
 }  # fmt: skip
 
-Memo = dict[Expr, Expr]
+Memo = dict[Expr, Expr]  # node -> its stable form
 
 
 def canonical(expr: Expr, memo: Memo | None = None) -> Expr:
     """Return the stable form of `expr`.
 
     It recognises logistic, softplus, log1p, expm1 and rsqrt, folds constants, and replaces multiplication by a mask
-    with `where`. `memo` caches finished nodes across calls.
+    with `where`. `memo` caches stable forms across calls.
     """
     memo_table: Memo = {} if memo is None else memo
     if expr in memo_table:
@@ -45,19 +46,20 @@ def canonical(expr: Expr, memo: Memo | None = None) -> Expr:
     return memo_table[expr]
 
 
-def _rewrite_fully(node: Expr, done: Memo) -> Expr:
+def _rewrite_fully(node: Expr, memo: Memo) -> Expr:
     """Apply rules until none matches. The arguments are canonical already."""
     for _ in range(100):  # the bound stops a rule that makes no progress
         better = _rewrite(node)
         if better is None or better is node:
             return node
         # A rule may build several nodes: the new arguments may match rules themselves.
-        args = [done.get(arg) or canonical(arg, done) for arg in better.args]
+        args = [memo.get(arg) or canonical(arg, memo) for arg in better.args]
         node = call(better.fn, *args) if any(a is not b for a, b in zip(args, better.args, strict=True)) else better
     return node
 
 
 def _rewrite(node: Expr) -> Expr | None:
+    """Apply one rule, and return the better expression; None if no rule matches."""
     if not node.args:
         return None
     folded = _fold_constants(node)
@@ -136,7 +138,7 @@ def _mul(a: Expr, b: Expr) -> Expr | None:
             return x
         if is_const(factor, -1):
             return call("neg", x)
-        if factor.fn == "to_value":
+        if factor.fn == "to_value":  # a mask selects: 0 also where x is infinite or NaN
             return call("where", factor.args[0], x, const(0))
         if x.fn == "neg":
             return call("neg", call("mul", *((x.args[0], b) if x is a else (a, x.args[0]))))

@@ -62,7 +62,7 @@ class _Triton(Dialect):
 
     def apply(self, node: Expr, args: Sequence[Piece]) -> Piece:
         if functions()[node.fn].row:
-            raise ExprError(f"{node.fn} is no function of one element: cut the expression with row_stages first")
+            raise ExprError(f"{node.fn} reduces a row: split the expression with row_stages first")
         if functions()[node.fn].random:
             counter = f"wg_index, wg_offset + {node.args[0].value}, wg_key"
             return Piece(f"wg_{node.fn}({counter})" if node.fn == "bits" else f"wg_{node.fn}({counter}, C)")
@@ -100,6 +100,7 @@ def _is_minus_zero(value: object) -> bool:
 
 
 def _number(value: object) -> str:
+    """Return a number's literal in Triton."""
     if isinstance(value, float):
         if not math.isfinite(value):
             return f'float("{value}")'
@@ -119,6 +120,7 @@ def emit_triton(outputs: Mapping[str, Expr], *, local: str = "t", names: Mapping
     without prefix.
 
     Args:
+        outputs: name -> expression.
         local: prefix of the locals.
         names: operand -> its name in the text.
 
@@ -126,7 +128,7 @@ def emit_triton(outputs: Mapping[str, Expr], *, local: str = "t", names: Mapping
         ExprError: the expression has a row reduction; split it with `row_stages` first.
     """
     block = emit(outputs, _TRITON, local=local, names=names)
-    constant = {output: _TRITON.typed(node).text for output, node in outputs.items() if node.fn == "const"}
-    values = {**block.values, **constant}
+    constants = {output: _TRITON.typed(node).text for output, node in outputs.items() if node.fn == "const"}
+    values = {**block.values, **constants}
     function_names = {name for text in (*block.statements, *values.values()) for name in _CALL_PATTERN.findall(text)}
     return Block(block.statements, values, tuple(sorted(function_names)))

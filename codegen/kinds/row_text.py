@@ -21,18 +21,26 @@ def short_name(op_name: str) -> str:
 
 
 def shared_parts(exprs: Sequence[Expr], used_names: set[str]) -> tuple[dict[str, str], list[str]]:
-    """Print `exprs`, with a let for each shared subexpression: fully expanded, the text can grow exponentially."""
+    """Print `exprs`, with a let for each shared subexpression: fully expanded, the text can grow exponentially.
+
+    Args:
+        exprs: The expressions.
+        used_names: Names that no let may have; gets the names of the lets.
+
+    Returns:
+        The text of each let by name, and the texts of `exprs`, which use these names.
+    """
     order = topological(exprs)
     uses = Counter(arg for node in order for arg in node.args)
     uses.update(exprs)
     lets: dict[str, str] = {}
-    rebuilt_nodes: dict[Expr, Expr] = {}
+    nodes_with_lets: dict[Expr, Expr] = {}
     for node in order:
-        rebuilt = call(node.fn, *(rebuilt_nodes[arg] for arg in node.args)) if node.args else node
+        new_node = call(node.fn, *(nodes_with_lets[arg] for arg in node.args)) if node.args else node
         if node.args and uses[node] > 1:
             key = next(f"part_{i}" for i in range(len(lets), 1_000_000) if f"part_{i}" not in used_names)
             used_names.add(key)
-            lets[key] = to_text(rebuilt)
-            rebuilt = name(key, Operand(node.type, node.scope))
-        rebuilt_nodes[node] = rebuilt
-    return lets, [to_text(rebuilt_nodes[expr]) for expr in exprs]
+            lets[key] = to_text(new_node)
+            new_node = name(key, Operand(node.type, node.scope))
+        nodes_with_lets[node] = new_node
+    return lets, [to_text(nodes_with_lets[expr]) for expr in exprs]

@@ -23,14 +23,27 @@ def triton_source(
     """Render the kernels of both schedules.
 
     Args:
+        op: the op.
+        title: the comment at the top of the kernels.
         scopes: (type, scope) of each result.
         program: the expressions of the results, split into sweeps over the row.
+        environment: the Jinja2 environment with the templates.
     """
     return _TritonRenderer(op, program).source(title, scopes, environment)
 
 
 class _TritonRenderer:
-    """Print each part of the program as a function of the names it uses, and its call with the kernel's locals."""
+    """Print each part of the program as a function of the names it uses, and its call with the kernel's locals.
+
+    Attributes:
+        op: The op.
+        program: Its expressions, split into sweeps over the row.
+        inputs: The tensor operands.
+        numbers: Position of each scalar operand, by name.
+        locals: The kernel's Python expression for each name of the spec.
+        kernel_names: Names of the spec that are not valid in Triton, and what replaces them.
+        definitions: (name, parameters, body, results) of each printed function, in order.
+    """
 
     def __init__(self, op: Op, program: RowProgram) -> None:
         self.op, self.program = op, program
@@ -57,7 +70,8 @@ class _TritonRenderer:
         return f"{function_name}({', '.join([*(self.locals[n] for n in names), 'C'])})"
 
     def source(self, title: str, scopes: Mapping[str, tuple[str, str]], environment: Environment) -> Source:
-        stages = []
+        """Render the template with the calls of all parts; see `triton_source`."""
+        stages = []  # for each sweep: its call, the (name, fold) of its reductions, and the values computed after it
         for number, stage in enumerate(self.program.stages):
             sweep = self.function(f"sweep{number}", {r.name: r.argument for r in stage.reductions})
             folds = [(r.name, r.fn.removeprefix("row_")) for r in stage.reductions]

@@ -6,6 +6,9 @@ f(d) with other factors, over the elements k or over the rows j, have gradients 
 
     pair_dots[i, j] = sum_k left[i, k] right[j, k] f(d)
     pair_sums[i, k] = sum_j weight[i, j] right[j, k] f(d)
+
+The maximum norm selects elements by the operand `distance`: with it, f(d) is 0 unless |d| = distance[i, j]. The op is
+then piecewise constant in x1 and x2, so its gradients to them are 0.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from .node import Node
 
 __all__ = ["rules"]
 
-_POWERS = {0.0: "0", 1.0: "1", 2.0: "2"}
+_POWERS = {0.0: "0", 1.0: "1", 2.0: "2"}  # exponents with kernels of their own; `any` computes a power
 
 
 def rules(record: OpRecord) -> Mapping[str, Rule]:
@@ -65,27 +68,28 @@ def _zeros(like: Tensor) -> Tensor:
     return call(registry["zero_like"], (like,))
 
 
-# Norms: the gradient of the root of a sum of powers
+# pair_norms: the norm is the root of a sum of powers
 
 
 def _norm_gradient(values: Mapping[str, Any], node: Node, is_x1: bool) -> Tensor:
-    power, order = _static(node, "power"), values["order"]
+    power = _static(node, "power")
     x1, x2, grad = values["x1"], values["x2"], values["grad"]
     target, opposite = (x1, x2) if is_x1 else (x2, x1)
-    if power == "count":
+    if power == "count":  # the number of nonzero differences is piecewise constant
         return _zeros(target)
     orient: Callable[[Tensor], Any] = (lambda t: t) if is_x1 else _transpose
     if power == "max":
-        out = values["out"]  # which elements are the largest is constant almost everywhere
+        # Which element is largest is piecewise constant: share the result's memory without its history.
+        out = values["out"]
         distance = Tensor(out.storage, out.meta, out.start)
         return _pair_sums(orient(grad), target, opposite, None, orient(distance), 0.0, True)
-    exponent = {"1": 1.0, "2": 2.0}.get(power, order)
-    weight = grad if exponent == 1 else _norm_weight(grad, values["out"], exponent)
-    return _pair_sums(orient(weight), target, opposite, None, None, exponent - 1, True)
+    order = {"1": 1.0, "2": 2.0}.get(power, values["order"])
+    weight = grad if order == 1 else _norm_weight(grad, values["out"], order)
+    return _pair_sums(orient(weight), target, opposite, None, None, order - 1, True)
 
 
 def _norm_weight(grad: Tensor, distance: Tensor, order: float) -> Tensor:
-    """Return grad * distance^(1 - order), and 0 where the distance is 0."""
+    """Return `grad * distance ** (1 - order)`, and 0 where the distance is 0, as PyTorch does."""
     is_zero = call(registry["eq"], (distance, 0.0))
     nonzero_distance = call(registry["masked_fill"], (distance, is_zero, 1.0))
     if order == 2:
@@ -103,11 +107,11 @@ def _norm_x2(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
     return _norm_gradient(values, node, False)
 
 
-# Sums over elements
+# pair_dots: sums over the elements k
 
 
 def _sign_when_swapped(signed: bool) -> int:
-    """Return f(-d) / f(d): the factor for swapping x1 and x2."""
+    """Return f(-d) / f(d), by which swapping x1 and x2 multiplies f."""
     return -1 if signed else 1
 
 
@@ -137,7 +141,7 @@ def _dots_x2(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
     return _scale(sums, v["right"], -e * _sign_when_swapped(not signed))
 
 
-# Sums over rows
+# pair_sums: sums over the rows j
 
 
 def _sums_weight(node: Node, values: Mapping[str, Any], position: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Gradients of sort ops: each gradient goes back to the position that its element came from."""
+"""Gradients of sort ops: the gradient of each value goes to the position that the value had in the input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _scatter_back(node: Node, values: Mapping[str, Any], position: int) -> Tenso
     """Scatter the gradient into zeros, to the original positions of the elements."""
     shape = node.recipe.metas[position].shape  # type: ignore[union-attr]
     grad, indices = values["grad_values"], values["indices"]
-    if not shape:
+    if not shape:  # a scalar has one position
         return reshape(grad, ())
     dim = node.statics[node.recipe.record.statics.index("dim")] % len(shape)
     return call(registry["spread"], (grad, indices), (shape, dim))

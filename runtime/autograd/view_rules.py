@@ -1,4 +1,4 @@
-"""Gradients of views: the inverse view if there is one, else zeros into which the gradient is written."""
+"""Gradients of views: the inverse view of the gradient if there is one, else zeros with the gradient copied in."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _gradient(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor
     layout = node.recipe.metas[0]
     assert isinstance(layout, Meta)
     name = str(node.recipe.record.detail["view"])
-    return _INVERSE.get(name, _scatter)(node, values["grad"], layout)
+    return _GRADIENTS.get(name, _scatter)(node, values["grad"], layout)
 
 
 def _reshape(node: Node, grad: Tensor, layout: Meta) -> Tensor:
@@ -40,6 +40,7 @@ def _permute(node: Node, grad: Tensor, layout: Meta) -> Tensor:
 
 
 def _same_view(node: Node, grad: Tensor, layout: Meta) -> Tensor:
+    """Apply a view that is its own inverse."""
     return call(node.recipe.record, (grad,), node.statics)
 
 
@@ -56,6 +57,7 @@ def zeros(layout: Meta, *, keep_strides: bool = False) -> Tensor:
 
 
 def _scatter(node: Node, grad: Tensor, layout: Meta) -> Tensor:
+    """Copy the gradient into the same view of zeros, such as `x[2:5]` or a diagonal."""
     grad_input = zeros(layout)
     target = call(node.recipe.record, (grad_input,), node.statics)
     if grad.meta.numel:
@@ -64,17 +66,17 @@ def _scatter(node: Node, grad: Tensor, layout: Meta) -> Tensor:
 
 
 def _as_strided(node: Node, grad: Tensor, layout: Meta) -> Tensor:
+    """Copy the gradient into the view of zeros with the input's strides, summed over dimensions with stride 0."""
     size, stride, offset = node.statics
-    repeated = tuple(d for d, (n, s) in enumerate(zip(size, stride, strict=True)) if s == 0 and n > 1)
-    if repeated:
-        grad = call(registry["sum"], (grad,), (repeated, True, None))
-        size = tuple(1 if d in repeated else n for d, n in enumerate(size))
+    expanded_dims = tuple(d for d, (n, s) in enumerate(zip(size, stride, strict=True)) if s == 0 and n > 1)
+    if expanded_dims:
+        grad = call(registry["sum"], (grad,), (expanded_dims, True, None))
+        size = tuple(1 if d in expanded_dims else n for d, n in enumerate(size))
     view_layout = meta(layout.dtype, size, stride, layout.device)
     if has_internal_overlap(view_layout) or not is_dense(layout):
         raise NotSupported(
-            f"backward of as_strided: size {list(size)} with strides {list(stride)} visits elements of a tensor "
-            f"of shape "
-            f"{list(layout.shape)} and strides {list(layout.strides)} more than once; use unfold() or gather()"
+            f"backward of as_strided: size {list(size)} with strides {list(stride)} reads elements of a tensor of "
+            f"shape {list(layout.shape)} and strides {list(layout.strides)} more than once; use unfold() or gather()"
         )
     grad_input = zeros(layout, keep_strides=True)
     target = call(node.recipe.record, (grad_input,), (size, stride, offset))
@@ -84,6 +86,7 @@ def _as_strided(node: Node, grad: Tensor, layout: Meta) -> Tensor:
 
 
 def _unfold(node: Node, grad: Tensor, layout: Meta) -> Tensor:
+    """Add the k-th elements of all windows at once, for every k."""
     dim, size, step = node.statics
     axis = normalize_dim(dim, layout.ndim, "unfold")
     grad_input = zeros(layout)
@@ -95,7 +98,8 @@ def _unfold(node: Node, grad: Tensor, layout: Meta) -> Tensor:
     return grad_input
 
 
-_INVERSE: dict[str, Callable[[Node, Tensor, Meta], Tensor]] = {
+# The gradients of views that are not slices; `_scatter` has those of all others.
+_GRADIENTS: dict[str, Callable[[Node, Tensor, Meta], Tensor]] = {
     "view": _reshape, "squeeze": _reshape, "unsqueeze": _reshape,
     "alias": _same_view, "flip": _same_view, "transpose": _same_view,
     "permute": _permute, "expand": _expand, "as_strided": _as_strided, "unfold": _unfold,

@@ -15,8 +15,8 @@ def override(caps: Capabilities, text: str) -> Capabilities:
     changes: dict[str, Any] = {}
     for item in filter(None, text.split(",")):
         field, _, value = item.partition("=")
-        kind = type(getattr(caps, field))
-        changes[field] = value not in ("0", "False") if kind is bool else kind(value)
+        field_type = type(getattr(caps, field))
+        changes[field] = value not in ("0", "False") if field_type is bool else field_type(value)
     if changes.get("registers", 16) not in (16, 32):
-        raise ValueError(f"registers={changes['registers']}: tables of tiles are for 16 and for 32")
+        raise ValueError(f"registers={changes['registers']}: there are tables of tiles for 16 and 32 registers only")
     return replace(caps, **changes)

@@ -23,6 +23,7 @@ static int is_routed_through_python;
 
 void set_python_route(int on) { is_routed_through_python = on; }
 
+/* Run a launch on this thread and `helpers` others. `releases`: without the interpreter's lock. */
 static void perform(const Launch *launch, uint32_t helpers, int64_t work, int releases) {
     Rounding mode = set_kernel_rounding();
     if (releases) {
@@ -33,13 +34,13 @@ static void perform(const Launch *launch, uint32_t helpers, int64_t work, int re
     restore_rounding(mode);
 }
 
-/* Launch. Return 1 if done, 0 if the Python version has to do it, -1 with an exception. */
+/* Launch a kernel on tensors. Return 1 if done, 0 if the Python launcher has to do it, -1 with an exception set. */
 int host_launch(PyObject *launcher, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
                 Py_ssize_t scalar_count) {
     HostLauncher *self = (HostLauncher *)launcher;
     _Alignas(8) char dynamic[MAX_DYNAMIC_BYTES];
     void *memory[MAX_BUFFERS];
-    size_t filled = 0;
+    size_t filled = 0;  /* bytes of `dynamic`: the buffers' offsets, then the call's numbers */
     Launch launch;
     if (is_routed_through_python || (launch.code = ((Kernel *)self->kernel)->code) == NULL) return 0;
     const Signature *signature = &self->signature;
@@ -203,7 +204,7 @@ PyDoc_STRVAR(doc,
 "`run(tensors, scalars, stream)` of one step on the `cpu` device.\n\n"
 "kernel: a Kernel. size: work-items in three dimensions. element: the struct letter of the compute type. counter:\n"
 "counts the driver's launches. helpers: maximum number of threads that share the work-items with the calling one\n"
-"(team.c). work: estimated nanoseconds on one thread. releases: release the interpreter's lock while the kernel runs.\n"
+"(team.c). work: estimated cost, as in `Step.work`. releases: release the interpreter's lock while the kernel runs.\n"
 "fallback: the same launch in Python, for a kernel that is not compiled yet, profiled launches, numbers that do not\n"
 "fit, and errors. Raises ValueError for more than 40 arguments of one kind.");
 

@@ -18,7 +18,8 @@ from ..records import Operand
 from . import Request
 
 __all__ = [
-    "EpilogueInputs", "Gemm", "Label", "Strides", "TensorView", "bind", "epilogue_inputs", "parse", "strides_by_label",
+    "EpilogueInputs", "Gemm", "Label", "Strides", "TensorView", "bind", "epilogue_inputs", "parse",
+    "scalar_positions", "strides_by_label",
 ]  # fmt: skip
 
 Label = str | int  # a letter; or, for a dimension of `...`, its index from the right: -1, -2, …
@@ -103,6 +104,11 @@ def epilogue_inputs(
         dims = zip(labels, expand_strides(tensor, result.shape), strict=True)
         views.append(TensorView(position, tensor.dtype, {label: s for label, s in dims if sizes[label] != 1}))
     return EpilogueInputs(tuple(views), sum(o.role in ("scalar", "number") for o in request.record.operands))
+
+
+def scalar_positions(epilogue: EpilogueInputs | None) -> tuple[int, ...]:
+    """Return the positions, among the call's scalars, of those that a kernel takes: all with an epilogue, else none."""
+    return tuple(range(epilogue.scalars)) if epilogue is not None else ()
 
 
 @lru_cache(maxsize=256)

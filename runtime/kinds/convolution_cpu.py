@@ -1,13 +1,15 @@
 """Plan a convolution's launches on CPUs.
 
-Forward and input gradient: `pad` copies the image to padded planes, one for each channel, and `pack` packs the weight
-in blocks. Then `direct` computes whole vectors of pixels for several channels at a time, or `channels` whole vectors of
-channels for several pixels.
+The kernels of the forward pass and of the input gradient are `pad`, which copies the image to padded planes, one for
+each channel, and `pack`, which packs the weight in blocks. Then `direct` computes whole vectors of pixels for several
+channels at a time, or `channels` computes whole vectors of channels for several pixels.
 
-Weight gradient: `weight` multiplies planes with planes. `outer` multiplies planes with vectors of channels, to which
-`turn` transposes the gradient. Both work on parts of the batch, which `sum` adds up.
+For the weight gradient, `weight` multiplies planes with planes. If there are enough output channels, `turn` transposes
+the gradient to vectors of channels instead, and `outer` multiplies planes with these. Both kernels work on parts of the
+batch, and `sum` adds the parts.
 
-Single channels are padded by the kernels that use them: `band`, and `single` for the weight gradient.
+If there is one input channel, kernels pad it themselves, in bands of rows that stay in a cache: `band`, and `single`
+for the weight gradient.
 
 templates/opencl/convolution.cl.j2 has the kernels and explains the layout of planes, phases and classes.
 `convolution_tiles.py` chooses register tiles.
@@ -29,8 +31,8 @@ __all__ = ["launch"]
 _SHARED_TAPS = (3, 5)  # taps in a row that may share their pixels
 # A work-item pads this many bytes of planes at a time; four times as many for volumes, whose windows overlap more.
 _WINDOW_BYTES = 262144
-_MAX_WINDOW_COPIES = 2  # at most so many work-items pad the same window
-_RUN_SUM_BYTES = 14336  # bytes of accumulators of the tiles that use the weights in a first-level cache
+_MAX_WINDOW_COPIES = 2  # most work-items that may pad the same window
+_RUN_SUM_BYTES = 14336  # accumulators of all tiles that use one set of weights while it is in a first-level cache
 _CACHED_WEIGHTS = 4800  # weights that stay in a first-level cache
 _RUN_STRIDES = (1, 2)  # strides for which `channels` is compiled
 _SPAN_ELEMENTS = 1024  # elements of a plane that stay in a first-level cache beside those of other channels
@@ -40,7 +42,7 @@ _MAX_BAND_TAPS = 25  # taps that are unrolled for several channels
 _MIN_BAND_ROWS = 8  # rows that are worth a work-item
 _CACHED_SUMS = 224  # accumulator vectors, of all output channels of a work-item, that stay in a first-level cache
 _IS_ROW_AXIS = (False, False, True)  # of depth, height and width
-_UNLIMITED = 1 << 60  # as a number of slices and rows: leave out none
+_UNLIMITED = 1 << 60  # number of slices and rows of an image that is read without padding
 _CLASS_HEADER_NUMBERS = 5  # numbers of a class before the offsets of its taps
 
 
@@ -122,14 +124,14 @@ def _gradient_axis(
 def _add_band(builder: Builder) -> bool:
     """Add the launches of a convolution of single channels if its rows fit a cache; return whether they were added."""
     s, lanes, kind = builder.sizes, builder.lanes, builder.kind
-    flat = s.size[0] == s.out[0] == s.taps[0] == 1 and s.padding[0] == 0
+    is_planar = s.size[0] == s.out[0] == s.taps[0] == 1 and s.padding[0] == 0
     max_sums = register_tiles.MAX_SUMS[builder.caps.registers]
-    fits = {
+    fits_cache = {
         "forward": s.tap_count <= (_MAX_UNROLLED_TAPS if s.outs <= 2 else _MAX_BAND_TAPS * (lanes <= s.out[2])),
         "input": s.outs == 1 and s.tap_count <= _MAX_UNROLLED_TAPS,
         "weight": 1 < lanes <= s.out[2] and s.tap_count <= max_sums and builder.strides(1)[2][2] == 1,
     }
-    if s.ins != 1 or not flat or not fits[kind]:
+    if s.ins != 1 or not is_planar or not fits_cache[kind]:
         return False
     zero_step, image_size, out_size = (1, 1), s.size, s.out
     axes = _phase_axes(builder)
@@ -152,11 +154,11 @@ def _add_band(builder: Builder) -> bool:
             -(-builder.params["shares"] * builder.caps.cores // image_count), -(-out_size[1] // _MIN_BAND_ROWS)
         )
         band, _ = split(out_size[1], max(target_bands, -(-out_size[1] // band)))
-    first, second, space = builder.strides(0)
-    row_mode = (
+    image_stride, channel_stride, space = builder.strides(0)
+    row_mode = (  # ROWS of the kernel: how it loads a row: 1 contiguous, 2 every other element, 0 any stride
         1 if space[2] * column_axis.step == 1 else 2 if space[2] == 1 and column_axis.step == 2 and lanes > 1 else 0
     )
-    geometry = [s.groups, s.outs, first, second, *image_size[1:], *space[1:], *out_size[1:], s.taps[2]]
+    geometry = [s.groups, s.outs, image_stride, channel_stride, *image_size[1:], *space[1:], *out_size[1:], s.taps[2]]
     for values in zip(*((a.phases, a.step, a.dilation, a.pad) for a in (row_axis, column_axis)), strict=True):
         geometry += values
     geometry += [*zero_step, row_axis.period, column_axis.period, column_axis.extent, band + halo_rows, band]
@@ -184,18 +186,18 @@ def _add_single(builder: Builder, geometry: list[int], defines: dict[str, int]) 
     s, total = builder.sizes, builder.result.numel
     # A tile is (taps, output channels): all taps at a time, or those of one row. The cost is that of loads and FMAs.
     max_sums = register_tiles.MAX_SUMS[builder.caps.registers]
-    part_choices = (s.tap_count,) if 2 * s.tap_count <= max_sums else (s.tap_count, s.taps[2])
-    tiles = [(t, r) for t in part_choices for r in range(1, max_sums // t + 1)]
+    tap_choices = (s.tap_count,) if 2 * s.tap_count <= max_sums else (s.tap_count, s.taps[2])
+    tiles = [(t, r) for t in tap_choices for r in range(1, max_sums // t + 1)]
     part, mr = min(tiles, key=lambda q: -(-s.outs // q[1]) * s.tap_count // q[0] * ((q[0] + 1) * (q[1] + 0.5) + 8))
     max_blocks = _CACHED_SUMS // (mr * s.tap_count)
     blocks, block_groups = split(-(-s.outs // mr), -(-s.outs // (mr * max_blocks)))
     chunk, parts = split(s.batch, -(-builder.params["shares"] * builder.caps.cores // (s.groups * block_groups)))
     target = builder.target if parts == 1 else builder.allocate(parts * total)
-    first, second, space = builder.strides(1)
+    image_stride, channel_stride, space = builder.strides(1)
     builder.launch(
         "single", (0, 1, target),
         (*(m.dtype for m in builder.layouts), builder.result.dtype if parts == 1 else builder.element),
-        (*geometry, s.batch, chunk, block_groups, blocks, first, second, space[1], total),
+        (*geometry, s.batch, chunk, block_groups, blocks, image_stride, channel_stride, space[1], total),
         (s.groups * block_groups, parts),
         total * s.batch * s.out[1] * s.out[2] // 8, MR=mr, BLOCKS=max_blocks, PART=part, **defines,
     )  # fmt: skip
@@ -250,10 +252,10 @@ def _pad_to_planes(
             (phase_elements * phases[2] * phases[1], phase_elements * phases[2], phase_elements),
         )
         image, zeros_left = channels * plane, plane - plane_elements
-    first, second, space = builder.strides(operand)
+    image_stride, channel_stride, space = builder.strides(operand)
     size = _spatial_size(builder, operand)
     buffer = builder.allocate(batch * image + plane + 8 * lanes)
-    geometry: list[int] = [channels, *size, first, second, *space]
+    geometry: list[int] = [channels, *size, image_stride, channel_stride, *space]
     for values in zip(*((a.phases, a.step, a.dilation, a.pad, a.extent) for a in axes), strict=True):
         geometry += values
     is_contiguous, is_every_other = space[2] * axes[2].step == 1, space[2] == 1 and axes[2].step == 2 and lanes > 1
@@ -288,25 +290,29 @@ def _phase_axes(builder: Builder) -> tuple[_Axis, ...]:
 
 
 def _add_forward(builder: Builder) -> None:
+    """Add the launches of the forward pass."""
     s = builder.sizes
     axes = _phase_axes(builder)
-    first, second, space = builder.strides(1)
-    geometry = (s.outs * first, first, second, *space)
-    _add_direct(builder, axes, s.outs, s.ins, s.out, s.tap_count, geometry, (1, 1, 1))
+    out_stride, in_stride, space = builder.strides(1)
+    strides = (s.outs * out_stride, out_stride, in_stride, *space)
+    _add_direct(builder, axes, s.outs, s.ins, s.out, s.tap_count, strides, (1, 1, 1))
 
 
 def _add_input_gradient(builder: Builder) -> None:
-    """Convolve the gradient with the reversed weight: inputs and outputs are exchanged, and the last tap is first."""
+    """Add the launches of the input gradient: a convolution of the gradient with the reversed weight.
+
+    Input and output channels are exchanged. Inputs that read the same taps make a class.
+    """
     s = builder.sizes
     axes_and_classes = [
         _gradient_axis(*sizes)
         for sizes in zip(s.size, s.out, s.taps, s.stride, s.padding, s.dilation, _IS_ROW_AXIS, strict=True)
     ]
     axes, classes, class_taps = zip(*axes_and_classes, strict=True)
-    first, second, space = builder.strides(1)
-    geometry = (s.outs * first, second, first, *space)
+    out_stride, in_stride, space = builder.strides(1)
+    strides = (s.outs * out_stride, in_stride, out_stride, *space)
     taps = max(1, class_taps[0] * class_taps[1] * class_taps[2])  # a class may have no tap
-    _add_direct(builder, axes, s.ins, s.outs, s.size, taps, geometry, classes)
+    _add_direct(builder, axes, s.ins, s.outs, s.size, taps, strides, classes)
 
 
 def _add_direct(
@@ -332,14 +338,14 @@ def _add_direct(
     unpadded = (
         _unpadded_planes(builder, _strided_axes(builder)) if reads_once and builder.strides(0)[2][2] == 1 else None
     )
-    limit = 1.5 * cost if unpadded else cost
+    max_run_cost = 1.5 * cost if unpadded else cost
     # The number of taps in a row that share pixels.
     row_taps = s.taps[2] if s.taps[2] in _SHARED_TAPS and s.stride[2] == s.dilation[2] == 1 else 1
     best_run = (
-        register_tiles.channels_tile(caps.registers, outs, ins * max_taps, class_size, lanes, limit, row_taps)
+        register_tiles.channels_tile(caps.registers, outs, ins * max_taps, class_size, lanes, max_run_cost, row_taps)
         if may_run else None
     )  # fmt: skip
-    run = params["run"] or best_run if may_run else None
+    run = params["run"] or best_run if may_run else None  # the tile of `channels`: (pixels, vectors of channels)
     step: Triple = (1, 1, 1)
     if run:
         mr, nv = run[1] * lanes, run[1]
@@ -445,9 +451,12 @@ def _choose_window(
     # An odd number of cache lines, so that one position of all channels is spread over the sets of a cache.
     plane = -(-depth_needed * height_needed * columns // lanes) | 1
     planes = _Planes(0, ins * plane * lanes, plane * lanes, (height_needed * columns, columns, 1), (0, 0, 0))
-    first, second, space = builder.strides(0)
+    image_stride, channel_stride, space = builder.strides(0)
     size = _spatial_size(builder, 0)
-    geometry = (height_needed * columns, columns, slices * rows, *halo[:2], first, second, *space, *size, *step[:2])
+    geometry = (
+        height_needed * columns, columns, slices * rows, *halo[:2], image_stride, channel_stride, *space, *size,
+        *step[:2],
+    )  # fmt: skip
     return _Window(planes, (*geometry, *(a.pad for a in axes)))
 
 
@@ -463,6 +472,7 @@ def _row_major(size: Triple) -> Triple:
 
 
 def _contiguous(size: Triple, strides: tuple[int, ...]) -> bool:
+    """Return True if a tensor with these strides is contiguous."""
     return all(n == 1 or a == b for n, a, b in zip(size, strides, _row_major(size), strict=True))
 
 
@@ -473,15 +483,16 @@ def _bias_buffer(builder: Builder) -> tuple[int, DType]:
 
 
 def _add_weight_gradient(builder: Builder) -> None:
+    """Add the launches of the weight gradient."""
     s, caps, lanes = builder.sizes, builder.caps, builder.lanes
     if lanes > 1 and s.outs > lanes // 2:
         return _add_outer(builder)
     axes = _phase_axes(builder)
-    x = _pad_to_planes(builder, 0, axes, lanes)
+    image = _pad_to_planes(builder, 0, axes, lanes)
     # Give the gradient as many rows and columns as the image, with zeros between its rows.
     extents = (s.out[0], axes[1].extent, axes[2].extent)
-    g = _pad_to_planes(builder, 1, tuple(_Axis(1, 1, 0, 0, extent, 1) for extent in extents), lanes)
-    pairs = s.ins * s.tap_count
+    grad = _pad_to_planes(builder, 1, tuple(_Axis(1, 1, 0, 0, extent, 1) for extent in extents), lanes)
+    pairs = s.ins * s.tap_count  # of an input channel and a tap: columns of the weight as a matrix
     params = builder.params
     mr, tb = params["sums"] or register_tiles.weight_tile(caps.registers, s.outs, pairs)
     blocks, pieces, total = -(-s.outs // mr), -(-pairs // (tb * params["pieces"])), builder.result.numel
@@ -491,11 +502,12 @@ def _add_weight_gradient(builder: Builder) -> None:
     pixels = -(-pixels // lanes) * lanes
     images, span = max(1, _SPAN_ELEMENTS // pixels), min(_SPAN_ELEMENTS, pixels)
     geometry = [
-        s.batch, chunk, s.groups, s.outs, s.ins, blocks, x.plane_stride, g.plane_stride, pixels, images, span, total
+        s.batch, chunk, s.groups, s.outs, s.ins, blocks, image.plane_stride, grad.plane_stride, pixels, images, span,
+        total,
     ]  # fmt: skip
-    geometry += [*s.taps, *(a.period for a in axes), *s.stride, *s.dilation, *x.strides, *x.phase_strides]
+    geometry += [*s.taps, *(a.period for a in axes), *s.stride, *s.dilation, *image.strides, *image.phase_strides]
     builder.launch(
-        "weight", (x.buffer, g.buffer, target),
+        "weight", (image.buffer, grad.buffer, target),
         (builder.element, builder.element, builder.result.dtype if parts == 1 else builder.element), tuple(geometry),
         (pieces, s.groups * blocks, parts), total * s.batch * s.out[0] * s.out[1] * s.out[2] // 8,
         MR=mr, TB=tb, PIECES=params["pieces"],
@@ -507,33 +519,34 @@ def _add_weight_gradient(builder: Builder) -> None:
 def _add_outer(builder: Builder) -> None:
     """Add the launches of the weight gradient with vectors of output channels."""
     s, caps, lanes, axes = builder.sizes, builder.caps, builder.lanes, _strided_axes(builder)
-    x = _unpadded_planes(builder, axes) or _pad_to_planes(builder, 0, axes)
+    image = _unpadded_planes(builder, axes) or _pad_to_planes(builder, 0, axes)
     pairs, total, pixels = s.ins * s.tap_count, builder.result.numel, s.out[0] * s.out[1] * s.out[2]
     vectors = -(-s.outs // lanes)
     params, shares_five_taps = builder.params, s.taps[2] == 5 and s.dilation[2] == 1
     nv, mr = register_tiles.outer_tile(caps.registers, vectors, shares_five_taps, params["outer"])
     blocks = -(-vectors // nv)
     # In an image that was not copied, neighbouring pixels may have channels in between.
-    is_contiguous = s.dilation[2] == x.strides[2] == 1
+    is_contiguous = s.dilation[2] == image.strides[2] == 1
     row_taps = s.taps[2] if s.taps[2] in _SHARED_TAPS and is_contiguous and mr % s.taps[2] == 0 else 1
     transposed = builder.allocate(s.batch * s.groups * blocks * nv * lanes * pixels)
-    first, second, space = builder.strides(1)
-    is_flat = _contiguous(s.out, space)
+    image_stride, channel_stride, space = builder.strides(1)
+    has_contiguous_pixels = _contiguous(s.out, space)
     builder.launch(
         "turn", (1, transposed), (builder.layouts[1].dtype, builder.element),
-        (s.groups, s.outs, pixels, int(is_flat), first, second, *s.out, *space), (s.batch * s.groups, blocks),
+        (s.groups, s.outs, pixels, int(has_contiguous_pixels), image_stride, channel_stride, *s.out, *space),
+        (s.batch * s.groups, blocks),
         s.batch * s.groups * s.outs * pixels * 2, NV=nv,
     )  # fmt: skip
     pieces = -(-pairs // (mr * params["pieces"]))
     chunk, parts = split(s.batch, -(-params["shares"] * caps.cores // (pieces * s.groups * blocks)))
     target = builder.target if parts == 1 else builder.allocate(parts * total)
     images, span = max(1, _CACHED_PIXELS // pixels), max(1, _CACHED_PIXELS // s.out[2])
-    pixel_strides = (a * q for a, q in zip(x.strides, s.stride, strict=True))
-    tap_strides = (a * d for a, d in zip(x.strides, s.dilation, strict=True))
-    geometry = [s.batch, chunk, s.groups, s.outs, s.ins, blocks, x.image_stride, x.plane_stride, *pixel_strides, *s.out]
-    geometry += [images, span, total, *s.taps, *tap_strides]
+    pixel_strides = (a * q for a, q in zip(image.strides, s.stride, strict=True))
+    tap_strides = (a * d for a, d in zip(image.strides, s.dilation, strict=True))
+    geometry = [s.batch, chunk, s.groups, s.outs, s.ins, blocks, image.image_stride, image.plane_stride]
+    geometry += [*pixel_strides, *s.out, images, span, total, *s.taps, *tap_strides]
     builder.launch(
-        "outer", (x.buffer, transposed, target),
+        "outer", (image.buffer, transposed, target),
         (builder.element, builder.element, builder.result.dtype if parts == 1 else builder.element), tuple(geometry),
         (pieces, s.groups * blocks, parts), total * s.batch * pixels // 8, MR=mr, NV=nv, WIDE=row_taps,
         PIECES=params["pieces"],

@@ -3,14 +3,14 @@
 Reading is a copy with one indirection. Schedules: `rows` (CPU: a row of the result at a time, vectorised where one
 index holds for the whole row) and `grid` (GPU: one work-item per element).
 
-Writing is deterministic and needs no atomics. A work-item owns elements of the result: those at its coordinates outside
-the indexed dimensions; on a GPU also only a range of positions along the indexed dimensions. It iterates over all
-indices in order and writes those that fall on its own elements. A CPU does not split by range: whether an index falls
-into the range is an unpredictable branch, which costs more than a second core gains.
+Writing is deterministic and needs no atomics. A work-item owns elements of the result: all those at its coordinates
+outside the indexed dimensions, or on a GPU a range of them. It iterates over all indices in order and writes the source
+elements that belong to elements of its own. On CPUs, ranges do not pay: whether an index falls into a range is an
+unpredictable branch, which costs more than a second core gains.
 
 Elements are copied as raw bits, except by ops that combine a source element with the one in the result (add,
-multiply, maximum, minimum). With the static argument `misses`, each CPU work-item reports in an extra result whether
-it met an index out of range.
+multiply, maximum, minimum). With the static argument `misses`, each CPU work-item writes to an extra result whether
+it read an index out of range. The caller raises the error.
 
 Read next: `index_access.py` (strides and shared helpers), `index_bags.py`, `index_masks.py`, `triton/index.py`.
 """
@@ -49,7 +49,14 @@ _ROW_BUFFER_BYTES = 16384  # largest row that is built in private memory and the
 
 
 def plan(request: Request) -> Planned:
-    """Plan an index op: the layouts of its results, and its launches."""
+    """Plan an index op: the layouts of its results, and its launches.
+
+    Raises:
+        ArgumentError: An operand is not a tensor.
+        DTypeError: An index does not hold integers, or source and result have different dtypes.
+        ShapeError: The operands' shapes do not fit together, or the result does not fit `out`.
+        IndexOutOfRange: There are indices, but nothing to index.
+    """
     for operand, layout in zip(request.record.operands, request.operands, strict=True):
         if not isinstance(layout, Meta):
             raise ArgumentError(f"{request.where()}: {operand.name} must be a tensor; make one with tensor()")
@@ -62,11 +69,11 @@ def plan(request: Request) -> Planned:
 
 
 def _read(request: Request, access: Access) -> Planned:
-    """Plan the launch that copies the elements of the first operand that the index names."""
+    """Plan the launch that copies indexed elements of the first operand to the result."""
     source, index = request.operands
     assert isinstance(source, Meta)
     assert isinstance(index, Meta)
-    out = (request.into or (meta(source.dtype, access.shape, None, request.device),))[0]
+    out = request.into[0] if request.into else meta(source.dtype, access.shape, None, request.device)
     if out.shape != access.shape:
         raise ShapeError(f"{request.where()}: the result has shape {list(access.shape)}, out has {list(out.shape)}")
     check_total(request, access)
@@ -85,13 +92,14 @@ def _read(request: Request, access: Access) -> Planned:
         position_dims = (indexed_dims[0], indexed_dims[1][0])
         launch = READS[caps.style]
         return Planned((out,), (launch(request, raw.compute, slots, sizes, strides, position_dims, access.total),))
-    defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(indexed_dims[0])))]
-    has_row_index = strides[1][-1] == 0
+    defines = [("OUTER", str(len(sizes) - 1)), ("INDEXED_DIMS", str(len(indexed_dims[0])))]
+    has_row_index = strides[1][-1] == 0  # one index holds for a whole row
     lanes = lanes_of(request, raw.compute)
-    vector = has_row_index and strides[0][-1] == strides[2][-1] == 1 and inner >= lanes > 1
+    copies_vectors = has_row_index and strides[0][-1] == strides[2][-1] == 1 and inner >= lanes > 1
     reports_misses = _reports_misses(request)
     defines.append(("MISSES", str(int(reports_misses))))
     if caps.takes_runs:
+        # A row has an index per element: the kernel can gather a vector of elements by a vector of indices.
         source_stride = strides[0][-1]
         is_adjacent = strides[1][-1] == strides[2][-1] == 1 and source_stride in (0, 1)
         streams = is_adjacent and _should_stream(request, out, inner, lanes)
@@ -100,14 +108,16 @@ def _read(request: Request, access: Access) -> Planned:
             is_adjacent
             and inner >= lanes > 1
             and len(indexed_dims[0]) == 1
-            and raw.itemsize >= 4
-            and address_extent < 2**31
+            and raw.itemsize >= 4  # smaller elements have no gather instruction
+            and address_extent < 2**31  # offsets in a vector are 32 bits wide
         )
-        defines += [("ONE_INDEX", str(int(has_row_index))), ("VECTOR", str(int(vector)))]
-        defines += [("STREAM", str(int(streams))), ("APART", str(source_stride))] if streams or gathers_vectors else []
+        defines += [("ONE_INDEX", str(int(has_row_index))), ("VECTOR", str(int(copies_vectors)))]
+        defines += (
+            [("STREAM", str(int(streams))), ("SOURCE_STRIDE", str(source_stride))] if streams or gathers_vectors else []
+        )
         if gathers_vectors:
             direct_bytes = 0 if streams else raw.itemsize  # vector gathers beside streaming stores take 5 x as long
-            defines += [("TOGETHER", "1"), ("STRAIGHT", str(direct_bytes)), ("IOTA", iota("L", lanes))]
+            defines += [("GATHERS_VECTORS", "1"), ("STRAIGHT", str(direct_bytes)), ("IOTA", iota("L", lanes))]
     tables = [*indexed_dims[0], *indexed_dims[1][0], *(s for row in strides for s in row), *sizes[:-1]]
     if not caps.takes_runs:
         params = _schedule(request, raw, numel, access.total)
@@ -123,13 +133,13 @@ def _read(request: Request, access: Access) -> Planned:
     geometry = pack_longs((rows, inner, row_chunk, chunk, access.total, *tables))
     size = (row_items, items)
     slots += (_MISS_SLOT,) if reports_misses else ()
-    lanes = lanes if vector or streams or gathers_vectors else 1
+    lanes = lanes if copies_vectors or streams or gathers_vectors else 1
     outputs = (out, *_miss_flags(request, row_items * items))
     return Planned(outputs, (step(request, "rows", raw.compute, lanes, slots, defines, geometry, size, (1, 1), numel),))
 
 
 def _reports_misses(request: Request) -> bool:
-    """Return True if work-items report an index out of range: on CPUs, if the call sets `misses`."""
+    """Return True if work-items report indices out of range: on CPUs, if the call sets `misses`."""
     statics = dict(zip(request.record.statics, request.statics, strict=False))
     return bool(statics.get("misses")) and request.capabilities.takes_runs
 
@@ -178,13 +188,17 @@ def _write(
     """Plan the launch that writes `source` into the result, or combines it with the result.
 
     Args:
+        out: layout of the result.
+        access: where the elements of `source` go.
+        source: layout of the elements to write.
+        index: layout of the index.
         buffers: positions of index, source and destination. The destination is the result or `accumulator`.
         accumulator: layout of a wider temporary that replaces the result as destination.
         prepare: what the CPU kernel does to each row first: 0 nothing, 1 fill it with zeros, 2 copy it from the input.
     """
     if source.shape != access.shape:
         raise ShapeError(
-            f"{request.where()}: source has shape {list(source.shape)}, the places to write {list(access.shape)}"
+            f"{request.where()}: source has shape {list(source.shape)}, the indexed elements {list(access.shape)}"
         )
     if source.dtype is not out.dtype:
         raise DTypeError(
@@ -202,9 +216,9 @@ def _write(
     )  # fmt: skip
     ndim = len(access.shape)
     all_strides = [access.index_strides, source.strides, access.outer_strides]
-    kept_dims = [d for d in range(ndim) if d not in access.index_dims]
+    outer_dims = [d for d in range(ndim) if d not in access.index_dims]
     sizes, strides = collapse(
-        tuple(access.shape[d] for d in kept_dims), [tuple(s[d] for d in kept_dims) for s in all_strides]
+        tuple(access.shape[d] for d in outer_dims), [tuple(s[d] for d in outer_dims) for s in all_strides]
     )
     index_sizes, index_strides = merge_in_order(
         tuple(access.shape[d] for d in access.index_dims),
@@ -224,10 +238,15 @@ def _write(
         return [launch(request, element, slots, sizes, strides, position_dims, index_dims, access.total, buffers)]
     has_row_index = strides[0][-1] == 0
     lanes = lanes_of(request, element)
-    vector = (
+    # VECTOR: 0 scalar loops, 1 vectors of source elements, 2 one source element for the whole row
+    vector_mode = (
         0 if is_single_column or not has_row_index or not inner >= lanes > 1 else {1: 1, 0: 2}.get(strides[1][-1], 0)
     )
-    defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(indexed_dims[0]))), ("STEPS", str(len(index_sizes)))]
+    defines = [
+        ("OUTER", str(len(sizes) - 1)),
+        ("INDEXED_DIMS", str(len(indexed_dims[0]))),
+        ("INDEX_DIMS", str(len(index_sizes))),
+    ]
     defines.append(("MISSES", str(int(_reports_misses(request)))))
     if not request.capabilities.takes_runs:
         defines.append(("PREPARE", "0"))
@@ -242,24 +261,27 @@ def _write(
         geometry = pack_longs((rows, inner, 1, 1, total, range_size, index_count, *tables))
         size: tuple[int, ...] = (-(-rows * inner // local) * local, ranges)
         return [step(request, "grid", element, 1, slots, defines, geometry, size, (local, 1), numel, buffers)]
-    defines += [("ONE_INDEX", str(int(has_row_index))), ("SINGLE", str(int(is_single_column))), ("VECTOR", str(vector))]
-    defines += [("PREPARE", str(prepare))]
+    defines += [("ONE_INDEX", str(int(has_row_index))), ("SINGLE", str(int(is_single_column)))]
+    defines += [("VECTOR", str(vector_mode)), ("PREPARE", str(prepare))]
     stages_rows = False
     if prepare:
         numel = max(numel, rows * total)
         slots = (*slots, slots[2]) if prepare == 2 else slots
-        is_plain = (dtype.storage == element and dtype.kind in "ui") or dtype.name in ("float32", "float64")
-        stages_rows = is_plain and len(index_sizes) == 1 and total * dtype.itemsize <= _ROW_BUFFER_BYTES
+        copies_as_is = (dtype.storage == element and dtype.kind in "ui") or dtype.name in (
+            "float32",
+            "float64",
+        )
+        stages_rows = copies_as_is and len(index_sizes) == 1 and total * dtype.itemsize <= _ROW_BUFFER_BYTES
         stages_rows = stages_rows and _should_stream(request, out, total, lanes)
         if stages_rows:
-            defines += [("BOARD", str(_ROW_BUFFER_BYTES // dtype.itemsize))]
+            defines += [("ROW_BUFFER", str(_ROW_BUFFER_BYTES // dtype.itemsize))]
     parts = min(elementwise_parts(numel, caps.cores), caps.cores)
     row_chunk, row_items = split(rows, parts)
     chunk, items = split(inner, parts // row_items, 64)
     geometry = pack_longs((rows, inner, row_chunk, chunk, total, total, index_count, *tables))
     size = (row_items, items)
     slots += (_MISS_SLOT,) if _reports_misses(request) else ()
-    lanes = lanes if vector or stages_rows else 1
+    lanes = lanes if vector_mode or stages_rows else 1
     return [step(request, "rows", element, lanes, slots, defines, geometry, size, (1, 1), numel, buffers)]
 
 
@@ -272,8 +294,8 @@ def _can_prepare_rows(request: Request, out: Meta, access: Access, source: Meta,
     if not request.capabilities.takes_runs or not out.contiguous or not (initial is None or initial.contiguous):
         return False
     rows = prod(n for d, n in enumerate(access.shape) if d not in access.index_dims)
-    is_in_order = len(access.index_dims) == 1 and access.indexed_strides == (1,) and source.numel > 0
-    return is_in_order and rows > 1 and access.total > 1 and rows * access.total == out.numel
+    has_contiguous_rows = len(access.index_dims) == 1 and access.indexed_strides == (1,) and source.numel > 0
+    return has_contiguous_rows and rows > 1 and access.total > 1 and rows * access.total == out.numel
 
 
 def pointwise_steps(
@@ -285,9 +307,10 @@ def pointwise_steps(
 
 
 def _update(request: Request, locate: Callable[[Request, Meta, Meta], Access]) -> Planned:
-    """Plan an update: copy the input (unless the call works in place), then write to the elements that `locate` finds.
+    """Plan an update: copy the input, unless the call works in place, then write to its indexed elements.
 
-    Half dtypes are added and multiplied in a float32 copy, which is rounded once at the end.
+    `locate` computes the geometry: `along_dim` or `merged_dims`. Half dtypes are added and multiplied in a
+    float32 copy, which is rounded once at the end.
     """
     input_layout, index, source = request.operands
     assert isinstance(input_layout, Meta)
@@ -346,17 +369,17 @@ def _zeros_layout(request: Request) -> Meta:
 
 
 def _spread(request: Request) -> Planned:
-    """Plan the gradient of `gather`."""
+    """Plan the gradient of `gather`: a scatter-add into zeros."""
     return _add_to_zeros(request, _zeros_layout(request), along_dim)
 
 
 def _spread_taken(request: Request) -> Planned:
-    """Plan the gradient of `take`."""
+    """Plan the gradient of `take`: a scatter-add into zeros."""
     return _add_to_zeros(request, _zeros_layout(request), merged_dims)
 
 
 def _add_to_zeros(request: Request, out: Meta, locate: Callable[[Request, Meta, Meta], Access]) -> Planned:
-    """Plan a scatter-add into zeros: the gradient of `gather` and `take`."""
+    """Plan a scatter-add of the first operand into zeros of the layout `out`."""
     source, index = request.operands
     assert isinstance(source, Meta)
     assert isinstance(index, Meta)

@@ -1,6 +1,7 @@
 """Plan ops on all pairs of rows of two matrices (`codegen/specs/distances.yaml`): distances and their gradients.
 
-For each pair, `dots` sums over the elements of the rows. `sums` sums over the rows of the second matrix.
+The matrices are x1, `(B, P, M)`, and x2, `(B, R, M)`. The kernel `dots` sums over the M elements of each pair of rows,
+and has a result of shape `(B, P, R)`. The kernel `sums` sums over the R rows of x2, with a result of `(B, P, M)`.
 
 On CPUs a work-item of `dots` packs a panel of x2 in vectors, and computes a block of rows by a panel in registers; one
 of `sums` computes a block of rows by a vector of their elements. On OpenCL GPUs a work-item computes one element.
@@ -25,9 +26,10 @@ from .elementwise import elementwise_parts
 
 __all__ = ["LAUNCHES", "POWERS", "plan"]
 
-POWERS = {"0": 0, "1": 1, "2": 2, "any": 3, "count": 4, "max": 5}
+POWERS = {"0": 0, "1": 1, "2": 2, "any": 3, "count": 4, "max": 5}  # POWER of the kernels
+_ROOTS = {POWERS["2"]: 1, POWERS["any"]: 2}  # ROOT of the kernels, which take the root of a norm's sum; else 0
 _DOTS_ROWS, _DOTS_VECTORS = 6, 2  # register tile of `dots`
-_SUM_ROWS = 6
+_SUM_ROWS = 6  # rows of the register tile of `sums`, which is one vector wide
 
 # The operands in the order of a kernel's buffers.
 _BUFFERS = {
@@ -40,7 +42,7 @@ def plan(request: Request) -> Planned:
     """Plan one op on all pairs of rows of `(B, P, M)` and `(B, R, M)` operands.
 
     Raises:
-        ArgumentError: An operand is missing, `power` is unknown, or an output tensor was given.
+        ArgumentError: An operand is missing, `power` is unknown, or the call has `out=`.
         DTypeError: The operands have no common floating dtype.
         ShapeError: A shape does not fit, or an operand is not contiguous.
     """
@@ -50,7 +52,7 @@ def plan(request: Request) -> Planned:
     if power not in POWERS or "x1" not in layouts or "x2" not in layouts:
         raise ArgumentError(f"{request.where()}: takes two tensors and a power of {', '.join(POWERS)}, not {power!r}")
     if request.into is not None:
-        raise ArgumentError(f"{request.where()}: has no form that writes into a given tensor")
+        raise ArgumentError(f"{request.where()}: does not support out=")
     first, second = layouts["x1"], layouts["x2"]
     if first.ndim != 3 or second.ndim != 3 or first.shape[::2] != second.shape[::2]:
         raise ShapeError(f"{request.where()}: takes (B, P, M) and (B, R, M)")
@@ -86,20 +88,22 @@ class _Builder:
         self.caps = request.capabilities
         self.dtype: DType = out.dtype
         self.element = dtypes.float32 if self.dtype.itemsize == 2 else self.dtype
-        signed = "signed" in request.record.statics and bool(request.static("signed"))
-        norm = request.record.name == "pair_norms"
+        self.is_general_power = power == POWERS["any"]
+        is_signed = "signed" in request.record.statics and bool(request.static("signed"))
+        is_norm = request.record.name == "pair_norms"
         self.flags = {
-            "POWER": power, "SIGNED": int(signed), "ROOT": {2: 1, 3: 2}.get(power, 0) if norm else 0,
+            "POWER": power, "SIGNED": int(is_signed), "ROOT": _ROOTS.get(power, 0) if is_norm else 0,
             "LEFT": int("left" in layouts), "RIGHT": int("right" in layouts), "PICK": int("distance" in layouts),
         }  # fmt: skip
         names = [o.name for o, _ in request.tensors]
         # The kernel does not read absent operands; another buffer stands in for them.
         self.buffers = [names.index(n) if n in layouts else names.index("x1") for n in _BUFFERS[kind]] + [len(names)]
-        self.numbers = (0,) if power == 3 else ()
+        self.numbers = (0,) if self.is_general_power else ()  # the exponent
         self.scratch: list[int] = []
         self.steps: list[Step] = []
 
     def plan(self, batch: int, rows: int, columns: int, m: int) -> Planned:
+        """Plan the call. The sizes are B, P, R and M."""
         LAUNCHES[self.caps.style](self, batch, rows, columns, m)
         return Planned((self.out,), tuple(self.steps), tuple(self.scratch))
 
@@ -127,7 +131,7 @@ class _Builder:
             self.dots(batch, rows, columns, m, work)
             return
         parts = max(1, elementwise_parts(work // 4, self.caps.cores) // batch)
-        self.flags["MR"] = 1 if self.power == 3 else _SUM_ROWS
+        self.flags["MR"] = 1 if self.is_general_power else _SUM_ROWS
         chunk, items = split(rows, parts, self.flags["MR"])
         geometry = (batch, rows, columns, m, chunk, 1)
         self.launch("sums", self.lanes(), geometry, (items, batch), (1, 1), work)
@@ -140,34 +144,38 @@ class _Builder:
         """
         lanes = self.lanes()
         # A general power takes so long, and so much code, that a register tile gains nothing.
-        mr, max_nv = (1, 1) if self.power == 3 else (_DOTS_ROWS, _DOTS_VECTORS)
+        mr, max_nv = (1, 1) if self.is_general_power else (_DOTS_ROWS, _DOTS_VECTORS)
         nv = max_nv if columns > lanes else 1
         panel_width = nv * lanes
         panels = -(-columns // panel_width)
         self.flags |= {"MR": mr, "NV": nv, "NR": panel_width}
         parts = max(1, -(-elementwise_parts(work // 4, self.caps.cores) // (batch * panels)))
         chunk, items = split(rows, parts, self.flags["MR"])
-        packed = batch * panels * items * m * panel_width * (1 + self.flags["RIGHT"])
-        self.scratch.append(packed * self.element.itemsize)
+        packed_elements = batch * panels * items * m * panel_width * (1 + self.flags["RIGHT"])
+        self.scratch.append(packed_elements * self.element.itemsize)
         self.buffers.append(len(self.request.tensors) + len(self.scratch))
         geometry = (batch, rows, columns, m, chunk, panels)
         slots = (*self.slots(), Slot(self.element.name))
         self.launch("dots", lanes, geometry, (items, batch * panels), (1, 1), work, slots)
 
     def lanes(self) -> int:
+        """Return the elements of a vector register in the compute type."""
         return self.caps.lanes // 2 if self.element.itemsize == 8 else self.caps.lanes
 
     def slots(self) -> tuple[Slot, ...]:
+        """Return the slots of five operands and the result."""
         return (Slot(self.dtype.name),) * 6
 
     def launch(
         self, entry: str, lanes: int, geometry: tuple[int, ...], size: tuple[int, ...], local: tuple[int, ...],
         work: int, slots: tuple[Slot, ...] | None = None,
     ) -> None:  # fmt: skip
+        """Append the launch of the OpenCL kernel `entry`."""
         buffers, slots = tuple(self.buffers), slots or self.slots()
         text = self.request.text
         defines = {"BUFFERS": len(buffers), "NUMBERS": len(self.numbers), **self.flags}
-        functions = {"abs", *(("pow",) if self.power == 3 else ()), *(("sqrt",) if self.flags["ROOT"] == 1 else ())}
+        functions = {"abs"} | ({"pow"} if self.is_general_power else set())
+        functions |= {"sqrt"} if self.flags["ROOT"] == _ROOTS[POWERS["2"]] else set()
         all_defines = ((f"SCHEDULE_{entry.upper()}", "1"), *((k, str(v)) for k, v in defines.items()))
         instance = Instance(
             "pairs",

@@ -164,9 +164,9 @@ class RowPlanner:
             else:
                 self.numbers.append((f"NUMBER_{position}", str(len(self.numbers))))
         tensors += [(m, o.type, o.scope) for o, m in zip(record.outputs, outputs, strict=True)]
-        # An empty tensor has no buffer. The kernel does not access it, so pass a result's buffer instead.
-        stand_in = next(k for k, (m, _, _) in reversed(list(enumerate(tensors))) if m.numel)
-        self.buffers = tuple(k if m.numel else stand_in for k, (m, _, _) in enumerate(tensors))
+        # An empty tensor has no buffer. The kernel does not access it, so pass the buffer of another tensor instead.
+        nonempty = next(k for k, (m, _, _) in reversed(list(enumerate(tensors))) if m.numel)
+        self.buffers = tuple(k if m.numel else nonempty for k, (m, _, _) in enumerate(tensors))
         self.slots = tuple(slot(m, type) for m, type, _ in tensors)
         self.scopes = tuple(scope for _, _, scope in tensors)
         strides = [rows.strides(m, scope) for m, _, scope in tensors]
@@ -265,7 +265,7 @@ class RowPlanner:
         return [*header, *self.inner_sizes, *(x for s in self.inner_strides for x in s)]
 
     @property
-    def scratch_bytes(self) -> int:
+    def scratch_itemsize(self) -> int:
         """Bytes of one element of scratch memory."""
         return 8 if self.element == "double" else 4
 
@@ -285,7 +285,7 @@ class RowPlanner:
             width, items = split(self.n, self.caps.cores, 64)
         geometry = self._geometry(self.rows, width, parts, self.outer_sizes, self.outer_strides)
         steps.append(self._launch("finish", lanes, geometry, (items,), (group,), count))
-        nbytes = max(parts, 1) * self.n * self.scratch_bytes
+        nbytes = max(parts, 1) * self.n * self.scratch_itemsize
         return Planned(self.outputs, tuple(steps), (nbytes,) * count)
 
     # CPU
@@ -300,12 +300,13 @@ class RowPlanner:
         chunk, parts = split(self.rows, target_parts) if self.rows else (0, 0)
         if self.column_outputs:
             return self._plan_with_sums(entry, lanes, parts, chunk, 1, defines=self._stride_classes())
-        keeps_row = entry == "long" and bool(self.request.record.detail.get("keep"))
+        # Values that two sweeps need are kept in scratch memory, one row per work-item.
+        caches_row = entry == "long" and bool(self.request.record.detail.get("keep"))
         row_capacity = -(-self.n // 64) * 64  # scratch for one aligned row per work-item
         geometry = self._geometry(self.rows, chunk, row_capacity, self.outer_sizes, self.outer_strides)
         defines = [*self._stride_classes(), *self._stream_defines(lanes)]
-        step = self._launch(entry, lanes, geometry, (parts,), (1,), int(keeps_row), defines)
-        return Planned(self.outputs, (step,), (parts * row_capacity * self.scratch_bytes,) if keeps_row else ())
+        step = self._launch(entry, lanes, geometry, (parts,), (1,), int(caches_row), defines)
+        return Planned(self.outputs, (step,), (parts * row_capacity * self.scratch_itemsize,) if caches_row else ())
 
     def _stream_defines(self, lanes: int) -> list[tuple[str, str]]:
         """Return a macro for each large, new, vector-aligned result to write with non-temporal stores."""
@@ -337,23 +338,25 @@ class RowPlanner:
         parts = elementwise_parts(self.rows * self.n, self.caps.cores, self.params["parts"])
         chunk, items = split(row_blocks, parts)
         block, blocks = split(width, -(-parts // items), self.lanes)
-        keeps_row = bool(self.request.record.detail.get("keep"))
+        caches_row = bool(self.request.record.detail.get("keep"))
         geometry = [
             *self._geometry(row_blocks, chunk, items * blocks, outer_sizes, outer_strides), width, block, *lane_strides
         ]  # fmt: skip
         defines = [(f"ACROSS{k}", str(s if s in (0, 1) else 2)) for k, s in enumerate(lane_strides)]
         merged_sizes = self.outer_sizes
-        self.outer_sizes = outer_sizes
-        step = self._launch("columns", self.lanes, geometry, (items, blocks), (1, 1), int(keeps_row), defines)
+        self.outer_sizes = outer_sizes  # `_launch` defines OUTER by it: without the dimension across which vectors go
+        step = self._launch("columns", self.lanes, geometry, (items, blocks), (1, 1), int(caches_row), defines)
         self.outer_sizes = merged_sizes
-        scratch = items * blocks * self.n * self.lanes * self.scratch_bytes
-        return Planned(self.outputs, (step,), (scratch,) if keeps_row else ())
+        scratch = items * blocks * self.n * self.lanes * self.scratch_itemsize
+        return Planned(self.outputs, (step,), (scratch,) if caches_row else ())
 
     # GPU
 
     def plan_groups(self) -> Planned:
         """Plan `group`: one work-group per row; if a result is a sum over rows, one work-group per run of rows."""
-        max_group = min(self.caps.max_group, self.params["group"], self.caps.local_memory // (2 * self.scratch_bytes))
+        max_group = min(
+            self.caps.max_group, self.params["group"], self.caps.local_memory // (2 * self.scratch_itemsize)
+        )
         group = 1
         while group * 2 <= max_group and group < max(self.n, 32):
             group *= 2

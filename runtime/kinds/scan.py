@@ -117,10 +117,12 @@ class _Launch:
 
     Attributes:
         entry: name of the schedule and suffix of its kernel.
-        chunk: how many lines, columns of neighbouring lines, and elements of a line a work-item takes.
+        chunk: what a work-item computes: number of lines, of neighbouring lines (`columns`), and elements of a line.
         shares: shares that each line is split into; the last dimension of the global size.
         size: global size without that dimension.
-        local: work-group size. lanes: vector width in elements.
+        local: work-group size.
+        lanes: vector width in elements.
+        defines: further macros of the kernel.
     """
 
     entry: str
@@ -206,6 +208,7 @@ def _cpu(
         row_defines = (("ROW", str(lines.count)), ("FRESH", str(int(request.into is None))))
         launch = _Launch("short", (chunk, 0, lines.count), 1, (items,), local_size[:2], 1, row_defines)
         return _steps(request, outputs, lines, element, launch)
+    # `rows`: the elements of a line are contiguous, and fill a vector.
     if lanes > 1 and lines.count >= lanes and line_strides[lines.main_input] <= 1 and line_strides[input_count] == 1:
         unit_stride = -1 if lines.is_reversed else 1
         chunk, items = split(lines.number, parts)
@@ -217,11 +220,12 @@ def _cpu(
             defines += _stream_defines(request, outputs, element, input_count)
         launch = _Launch("rows", (chunk, 0, share_size), shares, (items,), local_size[:2], lanes, tuple(defines))
         return _steps(request, outputs, lines, element, launch)
+    # `columns`: neighbouring lines are contiguous, and fill a vector.
     row_width = lines.outer_sizes[-1]
-    is_flat = all(s == 1 for s in neighbour_strides[input_count:]) and all(
+    lines_are_adjacent = all(s == 1 for s in neighbour_strides[input_count:]) and all(
         s in (0, 1) for s in neighbour_strides[:input_count]
     )
-    if lanes > 1 and row_width >= lanes and is_flat:
+    if lanes > 1 and row_width >= lanes and lines_are_adjacent:
         chunk, items = split(lines.number // row_width, parts)
         columns, column_items = split(row_width, -(-min(parts, caps.cores) // items), 4 * lanes)
         share_size, shares = _split_lines(
@@ -269,8 +273,8 @@ def _stream_defines(
     """Return a macro for each result to write with non-temporal stores: results too large for the caches anyway."""
     stream_defines = []
     for i, layout in enumerate(outputs):
-        is_plain = layout.dtype.storage == element and layout.dtype is not dtypes.bool_ and layout.contiguous
-        if request.into is None and is_plain and layout.nbytes >= request.capabilities.stream:
+        is_stored_as_is = layout.dtype.storage == element and layout.dtype is not dtypes.bool_ and layout.contiguous
+        if request.into is None and is_stored_as_is and layout.nbytes >= request.capabilities.stream:
             stream_defines.append((f"STREAM{first_output + i}", "1"))
     return stream_defines
 

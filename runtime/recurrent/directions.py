@@ -2,12 +2,14 @@
 
 The products of the weights with the inputs are one matrix product over all steps. Each step is then a matrix product
 with the hidden state, and one kernel for all gates (`codegen/specs/recurrent.yaml`). Backward runs the steps in reverse
-order; the gradient of each weight is one matrix product over all steps. On CPUs, all steps of a regular sequence are
-one kernel (`runtime/kinds/sequence.py`). Otherwise each step launches plans that were looked up once, on moving views.
+order; the gradient of each weight is one matrix product over all steps. On CPUs, one kernel can run all steps of a
+regular sequence (`runtime/kinds/sequence.py`). Otherwise the plans of a step are looked up once, and each step launches
+them on windows: views that move to the step's rows.
 
 Inputs are rows: step t has `sizes[t]` rows, after those of step t - 1, as in `PackedSequence.data`. Sizes never grow,
-so the rows of a step belong to the first sequences. A regular sequence has the same size at every step. States are
-stored in slots, one more than there are steps: step t of a forward direction reads slot t and writes slot t + 1.
+so the rows of a step belong to the first sequences of the batch. A regular sequence has the same size at every step.
+States are stored in slots of `batch` rows, one slot more than there are steps. Step t of a forward direction reads slot
+t and writes slot t + 1; step t of a reverse direction reads slot t + 1 and writes slot t.
 
 `layer_functions.recurrent_graph` records a layer for autograd; `steps` has the views and launches.
 """
@@ -53,9 +55,9 @@ class CellKind:
     Attributes:
         name: Name of the network, "lstm" for example.
         op: Name of the gate op.
-        inputs: Operands that come from the product with the input, in the order of the weights' rows.
-        hiddens: Operands that come from the product with the hidden state, in the same order.
-        activated: Results that backward reads.
+        inputs: The op's operands that are slices of the product of weights and input, one per gate.
+        hiddens: Those that are slices of the product of weights and hidden state, in the same order.
+        activated: The op's results that are activated gates, for backward; () if backward reads none.
         cell: Whether there is a cell state besides the hidden state.
     """
 
@@ -113,26 +115,46 @@ _TRANSPOSE_WEIGHT_MIN_STEPS = 8
 class Pass:
     """One direction of one layer. `forward` and `backward` compute; neither records anything for autograd.
 
-    `x` is `(rows, input)`. `out` is `(rows, directions * width)`; this direction has the columns from `column` on.
-    `save_for_backward` keeps the intermediate results of every step; otherwise the next step overwrites them.
+    Args:
+        kind: The kind of network.
+        geometry: The rows of each step.
+        weights: The direction's parameters.
+        reverse: Whether the steps run backwards in time.
+        column: First column of this direction in the layer's output.
+
+    Attributes:
+        width: Width of the hidden state, after the projection if there is one.
+        size: Number of hidden units, which is the width of a gate and of the cell state.
+        steps: `Geometry.steps` of the direction.
+        initial: The slot of the initial state.
     """
 
     def __init__(self, kind: CellKind, geometry: Geometry, weights: Weights, reverse: bool, column: int):
         self.kind, self.geometry, self.weights, self.reverse, self.column = kind, geometry, weights, reverse, column
-        self.width = weights.hh.meta.shape[1]  # of the (projected) hidden state
+        self.width = weights.hh.meta.shape[1]
         self.size = weights.hh.meta.shape[0] // kind.gates
         self.steps = geometry.steps(reverse)
-        self.initial = geometry.length if reverse else 0  # the slot of the initial state
+        self.initial = geometry.length if reverse else 0
 
     # forward
 
     def forward(
         self, x: Tensor, h0: Tensor, c0: Tensor | None, out: Tensor, h_n: Tensor, c_n: Any, save_for_backward: bool
     ) -> None:
-        """Run all steps. h0, c0, h_n, c_n: `(batch, size)`, contiguous."""
+        """Run all steps, and write `out`, `h_n` and `c_n`.
+
+        Args:
+            x: `(rows, input)`.
+            h0: Initial hidden state, `(batch, width)`, contiguous.
+            c0: Initial cell state, `(batch, size)`, contiguous; None without a cell.
+            out: `(rows, directions * width)`.
+            h_n: Like h0.
+            c_n: Like c0.
+            save_for_backward: Keep the intermediate results of every step; otherwise the next step overwrites them.
+        """
         kind, weights, size = self.kind, self.weights, self.size
-        kept_rows, row_kind = (self.geometry.rows, ROWS) if save_for_backward else (self.geometry.batch, FIXED)
-        single_launch = self._is_single_launch(x)
+        buffer_rows, row_kind = (self.geometry.rows, ROWS) if save_for_backward else (self.geometry.batch, FIXED)
+        is_single_launch = self._is_single_launch(x)
         bias = self._bias()
         if bias is None:
             input_products = call(registry["linear_product"], (x, weights.ih))
@@ -141,15 +163,16 @@ class Pass:
         self.states = self._slots(h0)
         self.cells = None if c0 is None else self._slots(c0)
         self.products = None
-        if not single_launch or (kind.reset and save_for_backward):
-            self.products = new_empty(x, kept_rows if kind.reset else self.geometry.batch, kind.gates * size)
-        self.activated = new_empty(x, kept_rows, kind.gates * size) if kind.activated else None
-        self.hidden = None if weights.hr is None else new_empty(x, kept_rows, size)
+        if not is_single_launch or (kind.reset and save_for_backward):
+            self.products = new_empty(x, buffer_rows if kind.reset else self.geometry.batch, kind.gates * size)
+        self.activated = new_empty(x, buffer_rows, kind.gates * size) if kind.activated else None
+        self.hidden = None if weights.hr is None else new_empty(x, buffer_rows, size)
+        # Where the gates write the new hidden state: for the layer's output, and for the next step.
         state_windows = [Window(out, ROWS, self.column, self.width), Window(self.states, WRITTEN)]
-        if self.hidden is not None:
+        if self.hidden is not None:  # the projection reads it, and writes the states
             state_windows = [Window(self.hidden, row_kind), Window(self.hidden, row_kind)]
         gates = self._gates(input_products, state_windows, row_kind)
-        if single_launch:
+        if is_single_launch:
             steps, state_window = [rows for _, rows in self.steps], Window(self.states, READ)
             stored_product = kind.hiddens[-1] if self.products is not None else None
             launch_sequence(
@@ -192,7 +215,7 @@ class Pass:
             return bias_ih if bias_hh is None else bias_hh
         if not self.kind.reset:
             return call(registry["add"], (bias_ih, bias_hh))
-        gated_size = 2 * self.size
+        gated_size = 2 * self.size  # rows of the reset and the update gate; those of the new gate follow
         total = (
             new_zeros(bias_hh, 3 * self.size)
             if bias_ih is None
@@ -202,10 +225,10 @@ class Pass:
         return total
 
     def _slots(self, initial: Tensor) -> Tensor:
-        """Allocate the slots, `(slots * batch, size)`, and copy the initial state to where steps read it."""
+        """Allocate the slots of a state, `((length + 1) * batch, width)`, and copy the initial state to them."""
         count, (batch, width) = self.geometry.length + 1, initial.meta.shape
         slots = new_empty(initial, count * batch, width)
-        if self.reverse and not self.geometry.regular:  # sequences begin at different steps
+        if self.reverse and not self.geometry.regular:  # sequences begin at different steps: fill all slots
             all_slots = strided_view(slots, (count, batch, width))
             copy_into(call(registry["expand"], (initial,), ((count, batch, width),)), all_slots)
         else:
@@ -213,19 +236,21 @@ class Pass:
         return slots
 
     def _slot(self, slots: Tensor, number: int) -> Tensor:
+        """Return a view of one slot, `(batch, width)`."""
         batch, width = self.geometry.batch, slots.meta.shape[1]
         return strided_view(slots, (batch, width), None, number * batch * width)
 
     def _last(self, slots: Tensor) -> Tensor:
+        """Return the state after the last step of each sequence, `(batch, width)`."""
         if self.reverse or self.geometry.regular:
             return self._slot(slots, self.geometry.length - self.initial)
         return take_rows(slots, self.geometry.last_rows())
 
     def _slots_as_rows(self, *, written: bool) -> Tensor:
-        """Return the states that steps read or wrote, in the order of the inputs: `(rows, size)`."""
+        """Return the hidden states that steps wrote (or read) in the order of the inputs: `(rows, width)`."""
         if not self.geometry.regular:
             return take_rows(self.states, self.geometry.rows_of_slots(self.reverse, written=written))
-        first = int(written != self.reverse) * self.geometry.batch * self.width
+        first = int(written != self.reverse) * self.geometry.batch * self.width  # element of slot 1, or of slot 0
         return strided_view(self.states, (self.geometry.rows, self.width), None, first)
 
     def _product(self, left: Window, weight: Tensor, result: Window) -> Launch:
@@ -240,9 +265,10 @@ class Pass:
         )
 
     def _gates(self, input_products: Tensor, state_windows: list[Window], row_kind: int) -> Launch:
+        """Return the launch of the gate op for every step."""
         kind = self.kind
         operands: dict[str, Any] = self._gate_windows(input_products, kind.inputs, ROWS)
-        operands |= dict.fromkeys(kind.hiddens)
+        operands |= dict.fromkeys(kind.hiddens)  # None: the kernel of all steps computes these products itself
         if self.products is not None:
             operands |= self._gate_windows(self.products, kind.hiddens, row_kind if kind.reset else FIXED)
         results = dict(zip(("out", "hidden"), state_windows, strict=True))
@@ -257,9 +283,11 @@ class Pass:
         return Launch(record, [operands[o.name] for o in record.operands], [results[o.name] for o in record.outputs])
 
     def _gate_windows(self, matrix: Tensor, names: Sequence[str], row_kind: int) -> dict[str, Window]:
+        """Return a window for each of a matrix's blocks of `size` columns, by name."""
         return {name: Window(matrix, row_kind, k * self.size, self.size) for k, name in enumerate(names)}
 
     def _reset_bias(self) -> float | Tensor:
+        """Return the bias inside the reset gate's product, or 0.0; see `CellKind.reset`."""
         bias = self.weights.bias_hh
         return 0.0 if bias is None else vector_slice(bias, 2 * self.size, self.size)
 
@@ -284,8 +312,8 @@ class Pass:
         """
         kind, weights, batch, rows = self.kind, self.weights, self.geometry.batch, self.geometry.rows
         count = kind.gates * self.size
-        # Gradients carried from step to step: of the hidden state, and of the cell (or of the state that GRU gates
-        # read).
+        # Gradients that pass from step to step: d_hidden by way of the hidden state's product with the weights; d_state
+        # of an LSTM's cell state, or of a GRU's state where the gates read it directly.
         d_hidden = (
             new_zeros(x, batch, self.width) if grad_h is None else copy_into(grad_h, new_empty(x, batch, self.width))
         )
@@ -297,19 +325,19 @@ class Pass:
         d_products = new_empty(x, rows, count)
         d_inputs = new_empty(x, rows, count) if kind.reset else d_products
         d_projected = None if weights.hr is None else new_empty(x, rows, self.width)
-        single_launch = self._is_single_launch(x)
-        if single_launch and grad_out is not None and grad_out.meta.strides[1] not in (0, 1):
+        is_single_launch = self._is_single_launch(x)
+        if is_single_launch and grad_out is not None and grad_out.meta.strides[1] not in (0, 1):
             grad_out = copy_into(grad_out, new_empty(x, *grad_out.meta.shape))
         launches = self._backward_launches(grad_out, d_hidden, d_state, d_inputs, d_products, d_projected)
         last = len(self.steps) - 1
-        if single_launch:
+        if is_single_launch:
             gates, product = launches
             final_rows, *steps = [step_rows for _, step_rows in reversed(self.steps)]
             gates(batch, final_rows)
             launch_sequence(gates, batch, steps, Window(d_products, ROWS), final_rows, weights.hh)
             if is_requested("h0"):
                 product(batch, steps[-1])
-        for i, (n, step_rows) in enumerate(() if single_launch else reversed(self.steps)):
+        for i, (n, step_rows) in enumerate(() if is_single_launch else reversed(self.steps)):
             for launch in launches if i < last or is_requested("h0") else launches[:-1]:
                 launch(n, step_rows)
         if kind.reset:  # gates without reset have the same gradient for both products

@@ -1,10 +1,12 @@
-"""Triton operations on NumPy arrays: Triton's interpreter with its deviations from the hardware corrected.
+"""Triton operations on NumPy arrays: Triton's interpreter, corrected where its results differ from the hardware's.
 
-Corrected are bfloat16 (stored as bits in uint16, computed in float32, rounded to nearest even), one-bit integers (they
-wrap), NaN in minimum and maximum, conversions of floats out of an integer's range (they saturate as the hardware does),
-`fma` (one rounding) and the high half of products. A product with `input_precision="tf32"` rounds its operands to 10
-bits as tensor cores do. Values that are undefined on a device are made visible: lanes that a load masks off without a
-default value hold NaN, or an integer far from any valid index.
+- bfloat16 is stored as bits in uint16, computed in float32, and rounded to nearest even.
+- One-bit integers wrap. Minimum and maximum treat NaN as the hardware does.
+- Floats out of an integer's range saturate in conversions.
+- `fma` rounds once. The high half of a product is exact.
+- A product with `input_precision="tf32"` rounds its operands to 10 fraction bits, as tensor cores do.
+- Lanes that a load masks off without a default value are undefined on a device. Here they hold NaN, or an integer far
+  from any valid index, so that their use shows.
 
 Every memory access is checked. A pointer carries the argument from which it was computed through all operations, and
 each active lane must access that argument's memory.
@@ -104,7 +106,7 @@ def _high_half(a: Array, b: Array) -> Array:
     return ah * bh + (middle_sum >> shift) + (cross_sum >> shift)
 
 
-def _is_small(dtype: Any) -> bool:
+def _is_fp8(dtype: Any) -> bool:
     return dtype.name.startswith("fp8")
 
 
@@ -208,7 +210,7 @@ class Builder(InterpreterBuilder):
 
     def cast_impl(self, src: TensorHandle, dst_type: Any) -> TensorHandle:
         source, target = src.dtype.scalar, dst_type.scalar
-        if _is_small(source) or _is_small(target):
+        if _is_fp8(source) or _is_fp8(target):
             return super().cast_impl(src, dst_type)
         data = widen(src.data) if source == tl.bfloat16 else src.data
         dtype = dtype_of(target)
@@ -220,7 +222,7 @@ class Builder(InterpreterBuilder):
 
     def create_fp_to_fp(self, src: TensorHandle, dst_type: Any, rounding_mode: Any) -> TensorHandle:
         nearest = rounding_mode is None or rounding_mode == stock._ir.ROUNDING_MODE.RTNE
-        if nearest and not (_is_small(src.dtype.scalar) or _is_small(dst_type.scalar)):
+        if nearest and not (_is_fp8(src.dtype.scalar) or _is_fp8(dst_type.scalar)):
             return self.cast_impl(src, dst_type)
         return super().create_fp_to_fp(src, dst_type, rounding_mode)
 
@@ -236,20 +238,20 @@ class Builder(InterpreterBuilder):
         self, a: TensorHandle, b: TensorHandle, d: TensorHandle, input_precision: Any, max_num_imprecise_acc: Any
     ) -> TensorHandle:
         dtype = d.dtype.scalar
-        if _is_small(a.dtype.scalar) or _is_small(b.dtype.scalar):
+        if _is_fp8(a.dtype.scalar) or _is_fp8(b.dtype.scalar):
             return super().create_dot(a, b, d, input_precision, max_num_imprecise_acc)
         x, y = (widen(h.data) if h.dtype.scalar == tl.bfloat16 else h.data for h in (a, b))
-        start = widen(d.data) if dtype == tl.bfloat16 else d.data
+        accumulator = widen(d.data) if dtype == tl.bfloat16 else d.data
         if x.dtype.kind in "iub":
             # 8-bit operands: exact in float64.
-            return TensorHandle((np.matmul(x, y, dtype=np.float64) + start).astype(start.dtype), dtype)
+            return TensorHandle((np.matmul(x, y, dtype=np.float64) + accumulator).astype(accumulator.dtype), dtype)
         if x.dtype == np.float32 and input_precision == stock._ir.INPUT_PRECISION.TF32:
             x, y = _tf32(x), _tf32(y)
         wide_type = np.float64 if x.dtype == np.float64 else np.float32
-        out = np.matmul(x.astype(wide_type, copy=False), y.astype(wide_type, copy=False)) + start.astype(
+        out = np.matmul(x.astype(wide_type, copy=False), y.astype(wide_type, copy=False)) + accumulator.astype(
             wide_type, copy=False
         )
-        return TensorHandle(narrow(out) if dtype == tl.bfloat16 else out.astype(start.dtype, copy=False), dtype)
+        return TensorHandle(narrow(out) if dtype == tl.bfloat16 else out.astype(accumulator.dtype, copy=False), dtype)
 
     def create_histogram(self, data: TensorHandle, bins: int, mask: TensorHandle | None) -> TensorHandle:
         in_range = (data.data >= 0) & (data.data < bins)
@@ -335,7 +337,7 @@ class Builder(InterpreterBuilder):
     def _raise_out_of_bounds(self, addresses: Array, regions: list[Region], verb: str) -> None:
         first = int(addresses.reshape(-1)[0])
         if not regions:
-            raise LaunchError(f"{self.kernel}: {verb} memory, and has no pointer argument")
+            raise LaunchError(f"{self.kernel}: {verb} memory, but has no pointer argument")
         nearest = min(regions, key=lambda r: max(r.low - first, first - r.high))
         size = nearest.high - nearest.low
         raise LaunchError(

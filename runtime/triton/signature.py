@@ -27,7 +27,7 @@ COMPUTE = {
     "long": "int64",
 }  # fmt: skip
 _NUMBERS = {"float": "fp32", "double": "fp64"}
-_CODES = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
+_STRUCT_CODES = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
 _OPTIONS = ("num_warps", "num_stages", "num_ctas")
 _ALIGNMENT = 16
 _DTYPES = frozenset((*COMPUTE.values(), "float16", "bfloat16", "int1"))
@@ -81,11 +81,13 @@ def signature(step: Step, aligned: bool) -> Signature:
         aligned: every buffer's first element is at a multiple of 16 bytes.
     """
     assert isinstance(step.geometry, tuple)
-    classes = tuple((len(v) if isinstance(v, tuple) else -1, _divides(v)) for v in step.geometry)
-    return _signature(step.instance, classes, len(step.scalars), len(step.integers), aligned)
+    # (length of a tuple or -1, divisible by 16) of each geometry value: all that the signature depends on
+    geometry_kinds = tuple((len(v) if isinstance(v, tuple) else -1, _divides(v)) for v in step.geometry)
+    return _signature(step.instance, geometry_kinds, len(step.scalars), len(step.integers), aligned)
 
 
 def _divides(value: int | tuple[int, ...]) -> bool:
+    """Return True if 16 divides the value, or all values of a tuple."""
     return all(v % _ALIGNMENT == 0 for v in (value if isinstance(value, tuple) else (value,)))
 
 
@@ -99,17 +101,18 @@ def _signature(
     types: dict[str, str | tuple[str, ...]] = {}
     constants: dict[str, Any] = {}
     divisible: list[str] = []
-    count = len(instance.slots)
-    runtime = [p.name for p in declared if not p.constexpr and p.name not in ("numbers", "integers")]
-    if len(runtime) != count + len(classes):
+    buffer_count = len(instance.slots)
+    argument_names = [p.name for p in declared if not p.constexpr and p.name not in ("numbers", "integers")]
+    if len(argument_names) != buffer_count + len(classes):
         raise ValueError(
-            f"{instance.entry}: takes {runtime}, and is given {count} buffers and {len(classes)} geometry values"
+            f"{instance.entry}: takes {argument_names}, but the step has {buffer_count} buffers and {len(classes)} "
+            "geometry values"
         )
-    for name, slot in zip(runtime, instance.slots, strict=False):
+    for name, slot in zip(argument_names, instance.slots, strict=False):
         types[name] = POINTERS[slot.dtype]
         if aligned:
             divisible.append(name)
-    for name, (length, divides) in zip(runtime[count:], classes, strict=True):
+    for name, (length, divides) in zip(argument_names[buffer_count:], classes, strict=True):
         types[name] = index if length < 0 else (index,) * length if length else "constexpr"
         if not length:
             constants[name] = None
@@ -130,12 +133,12 @@ def _signature(
             ordered[name] = "constexpr"
             constant_values = {"C": COMPUTE[instance.element], "ALIGNED": int(aligned), **defines}
             if name not in constant_values:
-                raise ValueError(f"{instance.entry}: nothing gives the constant {name}")
+                raise ValueError(f"{instance.entry}: the step defines no constant {name}")
             constants[name] = constant_values[name]
         else:
             ordered[name] = types[name]
     flat = [t for type in ordered.values() for t in (type if isinstance(type, tuple) else (type,)) if t != "constexpr"]
-    codes = "".join("Q" if t[0] == "*" else _CODES[t] for t in flat)
+    codes = "".join("Q" if t[0] == "*" else _STRUCT_CODES[t] for t in flat)
     options = {o: int(defines[o]) for o in _OPTIONS if o in defines}
     return Signature(instance.entry, ordered, constants, tuple(divisible), options, codes)
 

@@ -1,4 +1,4 @@
-"""Embedding tables, under PyTorch's module path."""
+"""Embedding tables, under PyTorch's module path `nn.modules.sparse`."""
 
 from __future__ import annotations
 

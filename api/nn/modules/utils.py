@@ -1,4 +1,4 @@
-"""Functions that repeat a number once per dimension, under PyTorch's module path."""
+"""Functions that repeat a number once per dimension, under PyTorch's module path and names, which user code imports."""
 
 from __future__ import annotations
 

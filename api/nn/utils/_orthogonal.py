@@ -26,8 +26,13 @@ _SERIES_TERMS = 14  # of the exponential series; at norm 1/2 the truncation erro
 class Orthogonal(Module):
     """Map X of shape (..., n, k) to Q of that shape with orthonormal columns (rows if n < k).
 
-    With `use_trivialization`, the buffer `base` holds the Q of X = -1, so that Q can start at any orthogonal matrix
-    (Lezcano-Casado 2019, arXiv 1909.09501).
+    With `use_trivialization`, Q = base @ map(X), where the buffer `base` is an orthogonal matrix. So Q can start at any
+    orthogonal matrix (Lezcano-Casado 2019, arXiv 1909.09501).
+
+    Args:
+        weight: The parameter, of the shape of X.
+        orthogonal_map: One of `MAPS`.
+        use_trivialization: Whether to have a base; `right_inverse` sets it.
     """
 
     def __init__(self, weight: Tensor, orthogonal_map: str, use_trivialization: bool = True):
@@ -46,6 +51,10 @@ class Orthogonal(Module):
         return Q.mT if is_wide else Q
 
     def _map_skew_part(self, X: Tensor) -> Tensor:
+        """Map A = L - L^T, with L the lower triangle of X, to e^A or to its Cayley transform (1 - A/2)^-1 (1 + A/2).
+
+        Both are orthogonal because A is skew-symmetric. A tall X is filled up with zero columns to a square.
+        """
         n, k = X.meta.shape[-2:]
         X = X.tril()
         if n != k:
@@ -57,9 +66,14 @@ class Orthogonal(Module):
         return _solve_by_newton(ops.sub(identity, A * 0.5), ops.add(identity, A * 0.5))[..., :k]
 
     def right_inverse(self, Q: Tensor) -> Tensor:
-        """Return an X whose image is `Q`.
+        """Return an X that the map sends to `Q`.
 
-        With a base, `Q` becomes the base (after orthonormalization) and X is minus the identity.
+        With a base, `Q` becomes the base (after orthonormalization), and X is minus the identity, which every map
+        sends to the identity. Otherwise X has the Householder vectors of `Q`, from LAPACK's `geqrf`.
+
+        Raises:
+            ShapeError: `Q` does not have the weight's shape.
+            NotSupported: The map has no base and is not `householder`.
         """
         if tuple(Q.meta.shape) != self.shape:
             raise ShapeError(f"orthogonal: takes shape {list(self.shape)}, not {list(Q.meta.shape)}")
@@ -69,10 +83,10 @@ class Orthogonal(Module):
             if self.orthogonal_map != "householder":
                 raise NotSupported(f"orthogonal: {self.orthogonal_map} without a base cannot be set to a value")
             packed, tau = np.linalg.qr(host_data.host_array(tall_matrix).astype(np.float64), mode="raw")
-            packed = np.swapaxes(packed, -1, -2).copy()
-            rows = np.arange(packed.shape[-1])
-            signs = np.sign(packed[..., rows, rows])
-            packed[..., rows, rows] = np.where(tau == 0, -signs, signs)
+            packed = np.swapaxes(packed, -1, -2).copy()  # NumPy returns `geqrf`'s result in Fortran order
+            diagonal = np.arange(packed.shape[-1])
+            signs = np.sign(packed[..., diagonal, diagonal])
+            packed[..., diagonal, diagonal] = np.where(tau == 0, -signs, signs)  # tau = 0: H_i is the identity
             matrix = _from_host(packed, Q)
             return matrix.mT.contiguous() if is_wide else matrix
         n, k = tall_matrix.meta.shape[-2:]
@@ -83,12 +97,13 @@ class Orthogonal(Module):
         signs = np.sign(np.diagonal(r, axis1=-2, axis2=-1))
         self.base = _from_host(q * signs[..., None, :], Q)
         matrix = np.zeros(self.shape)
-        rows = np.arange(k)
-        matrix[..., rows, rows] = -1
+        diagonal = np.arange(k)
+        matrix[..., diagonal, diagonal] = -1
         return _from_host(matrix, Q)
 
 
 def _match_layout(tensor: Tensor, reference: Tensor) -> Tensor:
+    """Move and convert a tensor to the device and dtype of another."""
     return tensor.to(device=reference.meta.device, dtype=reference.meta.dtype)
 
 

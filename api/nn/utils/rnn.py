@@ -287,15 +287,15 @@ def pack_padded_sequence(
             f"{caller}: {len(sequence_lengths)} lengths for a batch of {shape[1]}; there must be one for each sequence"
         )
     if not sequence_lengths or min(sequence_lengths) <= 0:
-        raise ShapeError(f"{caller}: every sequence must have a step at least; lengths are {sequence_lengths[:20]}")
+        raise ShapeError(f"{caller}: every sequence must have at least one step; lengths are {sequence_lengths[:20]}")
     if max(sequence_lengths) > shape[0]:
-        raise ShapeError(f"{caller}: a length of {max(sequence_lengths)}, in an input of {shape[0]} steps")
+        raise ShapeError(f"{caller}: the longest sequence has {max(sequence_lengths)} steps, the input only {shape[0]}")
     order = list(range(len(sequence_lengths)))
     if not enforce_sorted:
         order.sort(key=lambda i: -sequence_lengths[i])
     elif any(later > earlier for earlier, later in pairwise(sequence_lengths)):
         raise ShapeError(
-            f"{caller}: lengths must decrease, not {sequence_lengths[:20]}; pass enforce_sorted=False to sort"
+            f"{caller}: lengths must not increase, as in {sequence_lengths[:20]}; pass enforce_sorted=False to sort"
         )
     step_sizes = _batch_sizes([sequence_lengths[i] for i in order])
     flat = views.reshape(input, (shape[0] * shape[1], *shape[2:]))
@@ -350,8 +350,8 @@ def pad_packed_sequence(
         sequence_lengths[i] = sum(n > rank for n in step_sizes)
     padded_shape = (total_length or length, batch, *data.meta.shape[1:])
     rows = [t * batch + i for t, n in enumerate(step_sizes) for i in order[:n]]
-    flat = (padded_shape[0] * batch, *padded_shape[2:])
-    padded = full(flat, padding_value, dtype=data.meta.dtype, device=data.meta.device)
+    flat_shape = (padded_shape[0] * batch, *padded_shape[2:])
+    padded = full(flat_shape, padding_value, dtype=data.meta.dtype, device=data.meta.device)
     output = views.reshape(padded.index_copy(0, _index_tensor(rows, data), data), padded_shape)
     return ops.transpose(output, 0, 1) if batch_first else output, tensor(sequence_lengths, dtype="int64")
 
@@ -387,8 +387,8 @@ def pad_sequence(
     for sequence in sequence_list:
         if not sequence.meta.ndim or sequence.meta.shape[1:] != first_layout.shape[1:]:
             raise ShapeError(
-                f"{caller}: sequences must be alike behind their first dimension: {list(first_layout.shape)} and "
-                f"{list(sequence.meta.shape)}"
+                f"{caller}: sequences must have equal shapes after the first dimension, not "
+                f"{list(first_layout.shape)} and {list(sequence.meta.shape)}"
             )
     length = max(sequence.meta.shape[0] for sequence in sequence_list)
     shape = (len(sequence_list), length) if batch_first else (length, len(sequence_list))
@@ -409,6 +409,7 @@ def pad_sequence(
 
 
 def _as_sequence_list(caller: str, sequences: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    """Return the sequences as a list of tensors. Rows of a tensor are sequences, too."""
     if isinstance(sequences, Tensor):
         return list(sequences.unbind(0))
     if not isinstance(sequences, Iterable):

@@ -1,6 +1,7 @@
 """Call a module with other tensors in place of its parameters and buffers.
 
-The public function is `weftgrad.func.functional_call`.
+The public function is `weftgrad.func.functional_call`; `functional_call` here is PyTorch's deprecated one. A path is a
+name as in `named_parameters()`, such as `layer1.weight`.
 """
 
 from __future__ import annotations
@@ -69,11 +70,11 @@ def _merge_mappings(mappings: Any) -> dict[str, Any]:
     tensor_by_path: dict[str, Any] = {}
     entries: list[Any] = [mappings] if isinstance(mappings, Mapping) else [None]
     for mapping in list(mappings) if isinstance(mappings, Sequence) else entries:
-        if not isinstance(mapping, Mapping):
+        if not isinstance(mapping, Mapping):  # None stands for an argument of another type
             raise ArgumentError(f"functional_call: takes a mapping from paths to tensors, or several, not {mappings!r}")
         for path, tensor in mapping.items():
             if path in tensor_by_path:
-                raise ArgumentError(f"functional_call: {path!r} is given twice")
+                raise ArgumentError(f"functional_call: {path!r} is in two of the mappings")
             if not isinstance(tensor, Tensor):
                 raise ArgumentError(f"functional_call: {path!r} must be a tensor, not {type(tensor).__name__}")
             tensor_by_path[path] = tensor

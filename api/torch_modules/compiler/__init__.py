@@ -1,4 +1,7 @@
-"""`torch.compiler` for compatibility. Ops are compiled kernels already, so nothing is traced."""
+"""`torch.compiler` and `torch.compile`, so that PyTorch code that uses them runs: functions are returned unchanged.
+
+Nothing is traced, because calls already run compiled kernels.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,21 @@ from ..runtime.errors import ArgumentError
 
 __all__ = ["allow_in_graph", "compile", "disable", "is_compiling", "is_dynamo_compiling", "is_exporting", "reset"]
 
-_Called = TypeVar("_Called", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @overload
 def compile(
-    model: _Called, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = "eager",
+    model: _Function, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = "eager",
     mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, name: str | None = None,
-) -> _Called: ...  # fmt: skip
+) -> _Function: ...  # fmt: skip
 @overload
 def compile(
     model: None = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = "eager",
     mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, name: str | None = None,
-) -> Callable[[_Called], _Called]: ...  # fmt: skip
+) -> Callable[[_Function], _Function]: ...  # fmt: skip
 def compile(
-    model: _Called | None = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = "eager",
+    model: _Function | None = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = "eager",
     mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, name: str | None = None,
 ) -> Any:  # fmt: skip
     """Return `model`, a function or a module, unchanged, like PyTorch's backend "eager".
@@ -56,10 +59,12 @@ def compile(
 
 
 @overload
-def disable(fn: _Called, recursive: bool = True, *, reason: str | None = None) -> _Called: ...
+def disable(fn: _Function, recursive: bool = True, *, reason: str | None = None) -> _Function: ...
 @overload
-def disable(fn: None = None, recursive: bool = True, *, reason: str | None = None) -> Callable[[_Called], _Called]: ...
-def disable(fn: _Called | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+def disable(
+    fn: None = None, recursive: bool = True, *, reason: str | None = None
+) -> Callable[[_Function], _Function]: ...
+def disable(fn: _Function | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """Return `fn` unchanged; without it, a decorator.
 
     Args:
@@ -77,7 +82,7 @@ def disable(fn: _Called | None = None, recursive: bool = True, *, reason: str | 
     return disable if fn is None else fn
 
 
-def allow_in_graph(fn: _Called) -> _Called:
+def allow_in_graph(fn: _Function) -> _Function:
     """Return `fn` unchanged.
 
     Args:

@@ -1,4 +1,4 @@
-"""`weftgrad.cuda.amp`: `weftgrad.amp` for GPUs, with the signatures of `torch.cuda.amp`."""
+"""`weftgrad.cuda.amp`: `weftgrad.amp` with the device type "cuda", under the signatures of `torch.cuda.amp`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`torch.jit` for compatibility: functions are returned unchanged; nothing is scripted or traced."""
+"""`torch.jit`, so that PyTorch code that uses it runs: all decorators return their function unchanged.
+
+Nothing is scripted or traced, because calls already run compiled kernels.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ __all__ = [
     "Final", "annotate", "export", "ignore", "is_scripting", "is_tracing", "script", "script_if_tracing", "unused",
 ]  # fmt: skip
 
-_Called = TypeVar("_Called", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def script(obj: _Called, optimize: Any = None, example_inputs: Any = None) -> _Called:
+def script(obj: _Function, optimize: Any = None, example_inputs: Any = None) -> _Function:
     """Return `obj`, a function, class or module, unchanged.
 
     The result has no method `save`: save a state_dict with `weftgrad.save` instead.
@@ -39,7 +42,7 @@ def script(obj: _Called, optimize: Any = None, example_inputs: Any = None) -> _C
     return obj
 
 
-def script_if_tracing(fn: _Called) -> _Called:
+def script_if_tracing(fn: _Function) -> _Function:
     """Return `fn` unchanged.
 
     Args:
@@ -55,7 +58,7 @@ def script_if_tracing(fn: _Called) -> _Called:
     return fn
 
 
-def export(fn: _Called) -> _Called:
+def export(fn: _Function) -> _Function:
     """Return `fn` unchanged.
 
     Args:
@@ -88,7 +91,7 @@ def ignore(drop: Any = False, **options: Any) -> Any:
     return drop if callable(drop) else lambda fn: fn
 
 
-def unused(fn: _Called) -> _Called:
+def unused(fn: _Function) -> _Function:
     """Return `fn` unchanged.
 
     Args:

@@ -1,4 +1,4 @@
-"""Data sets: objects with `__getitem__` and `__len__`, or with `__iter__`."""
+"""Data sets: objects with `__getitem__` and `__len__` (map-style), or with `__iter__` (iterable-style)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Samples(Protocol[T_co]):
 class Dataset(Generic[T_co]):
     """Samples by index: define `__getitem__(index)` and `__len__()`.
 
-    A data set that fetches many samples faster at once also defines `__getitems__(indices)`, which returns a list.
+    If fetching many samples at once is faster, define `__getitems__(indices)` too, which returns a list of samples.
 
     Example:
         >>> class Squares(wg.utils.data.Dataset):
@@ -60,8 +60,8 @@ class Dataset(Generic[T_co]):
 class IterableDataset(Dataset[T_co], Iterable[T_co]):
     """A stream of samples: define `__iter__()`.
 
-    Every worker of a loader has a copy, and would yield all samples. So let `__iter__` yield the share of its worker:
-    `get_worker_info()` returns its `id` and `num_workers`.
+    Every worker of a loader has a copy of the data set. If `__iter__` yields all samples, the loader gets each of them
+    once per worker. So let it yield the share of its worker: `get_worker_info()` returns its `id` and `num_workers`.
 
     Example:
         >>> class Countdown(wg.utils.data.IterableDataset):
@@ -94,8 +94,8 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         sizes = {t.meta.shape[0] if t.meta.ndim else None for t in tensors}
         if len(sizes) != 1 or None in sizes:
             raise ShapeError(
-                "TensorDataset: tensors of as many rows each are wanted, "
-                f"not shapes {[list(t.meta.shape) for t in tensors]}"
+                "TensorDataset: the tensors must have the same number of rows, "
+                f"but their shapes are {[list(t.meta.shape) for t in tensors]}"
             )
         self.tensors = tensors
 
@@ -129,7 +129,7 @@ class StackDataset(Dataset[Any]):
         self.datasets = kwargs or args
         lengths = [len(dataset) for dataset in (args or kwargs.values())]
         if len(set(lengths)) > 1:
-            raise ArgumentError(f"StackDataset: data sets of one length are wanted, not {lengths}")
+            raise ArgumentError(f"StackDataset: the data sets must have the same length, but they have {lengths}")
         self._length = lengths[0]
 
     def __getitem__(self, index: Any) -> Any:
@@ -151,13 +151,14 @@ class StackDataset(Dataset[Any]):
 
 
 def _fetch_samples(dataset: Any, indices: list[Any]) -> list[Any]:
+    """Return the samples with these indices, with one call if the data set defines `__getitems__`."""
     fetch = getattr(dataset, "__getitems__", None)
     if not callable(fetch):
         return [dataset[i] for i in indices]
     samples = fetch(indices)
     if len(samples) != len(indices):
         raise ArgumentError(
-            f"{type(dataset).__name__}.__getitems__: {len(indices)} samples were asked for, and {len(samples)} came"
+            f"{type(dataset).__name__}.__getitems__: returned {len(samples)} samples for {len(indices)} indices"
         )
     return samples
 
@@ -188,7 +189,7 @@ class Subset(Dataset[T_co]):
             )
 
     def __getitem__(self, index: Any) -> T_co:
-        if isinstance(index, list):
+        if isinstance(index, list):  # a data set such as TensorDataset takes a list of indices
             return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
 
@@ -220,7 +221,7 @@ class ConcatDataset(Dataset[T_co]):
         if not self.datasets:
             raise ArgumentError("ConcatDataset: takes at least one data set")
         if any(isinstance(dataset, IterableDataset) for dataset in self.datasets):
-            raise ArgumentError("ConcatDataset: an IterableDataset has no numbers to find samples by; use ChainDataset")
+            raise ArgumentError("ConcatDataset: an IterableDataset cannot be indexed; use ChainDataset")
         self.cumulative_sizes = list(accumulate(len(d) for d in self.datasets))
 
     def __getitem__(self, index: int) -> T_co:
@@ -298,14 +299,14 @@ def random_split(
         invalid = [(i, n) for i, n in enumerate(sizes) if not 0 <= n <= 1]
         if invalid:
             raise ArgumentError(
-                f"random_split: fraction {invalid[0][1]} (number {invalid[0][0]}) is not between 0 and 1"
+                f"random_split: the fraction with index {invalid[0][0]}, {invalid[0][1]}, is not between 0 and 1"
             )
         sizes = [math.floor(count * n) for n in sizes]
         for i in range(count - int(sum(sizes))):
             sizes[i % len(sizes)] += 1
         for i, n in enumerate(sizes):
             if n == 0:
-                warnings.warn(f"random_split: the subset of number {i} is empty", stacklevel=2)
+                warnings.warn(f"random_split: the subset with index {i} is empty", stacklevel=2)
     if sum(sizes) != count:
         raise ArgumentError(f"random_split: lengths {list(lengths)} do not add up to {count} samples")
     order: list[int] = randperm(count, generator=generator, device="cpu").tolist()

@@ -1,8 +1,8 @@
 """Compile the kernels of `cpu` in the background, and map instances to compiled kernels.
 
-Up to one thread per core is started when kernels are requested, and ends when none are left. A thread takes its share
-of the requested kernels as one translation unit. The first kernel is compiled alone and at once; kernels that were
-requested in the meantime are compiled together, which takes half of the time of compiling them one by one.
+A request for kernels starts up to one thread per core; the threads end when no request is left. A thread compiles its
+share of the requested kernels as one translation unit. So the first kernel is compiled alone and at once. Kernels that
+are requested in the meantime are compiled together, in half of the time that they would take one by one.
 """
 
 from __future__ import annotations
@@ -123,6 +123,7 @@ class ClangKernels:
                 bar.close()
 
     def _request(self, instances: Iterable[Instance]) -> None:
+        """Queue kernels that are neither compiled nor failed, and start threads for them."""
         with self._changed:
             for instance in instances:
                 is_known = instance in self._compiling or instance in self._failures
@@ -183,6 +184,7 @@ class ClangKernels:
         return failures
 
     def _take_batch(self) -> list[Instance]:
+        """Move the next requests to `_compiling`, and return them. The caller holds the lock."""
         size = min(-(-len(self._requested) // cores()), MAX_BATCH)
         if any(self._interruptions.get(i) for i in self._requested):
             size = 1  # a smaller translation unit needs less memory

@@ -26,6 +26,7 @@ from ...layout import collapse
 from ...precision import input_precision
 from ...schedules import Choice
 from ...schedules import choose as choose_schedule
+from ..contraction_terms import scalar_positions
 from . import index_type, next_power, strided_extent
 from .tiles import INTEGER_TILES, TMA_TILES, Tile, choose, least_idle_tile, tiles_for
 
@@ -312,7 +313,7 @@ class _Product:
         work = gemm.entries * max(gemm.m[0] * gemm.n[0] * gemm.k[0] // 64, 1)
         buffers = tuple(v.buffer for v in views)
         self.builder.steps.append(
-            Step(instance, buffers, geometry, (programs,), None, work, _scalar_positions(epilogue))
+            Step(instance, buffers, geometry, (programs,), None, work, scalar_positions(epilogue))
         )
 
 
@@ -374,7 +375,7 @@ def add_copy(
     views = (source, target, *(epilogue.tensors if epilogue else ()))
     instance = _instance(builder, "move", compute_type, views, defines, epilogue)
     grid, buffers = (_ceil(rows, tile_rows) * column_tiles,), tuple(v.buffer for v in views)
-    builder.steps.append(Step(instance, buffers, geometry, grid, None, numel, _scalar_positions(epilogue)))
+    builder.steps.append(Step(instance, buffers, geometry, grid, None, numel, scalar_positions(epilogue)))
 
 
 def _add_parts_sum(
@@ -411,10 +412,6 @@ def _instance(
         "contraction", text.source, f"contraction_{entry}", accumulator.compute, 1, slots, tuple(defines.items()),
         text.functions,
     )  # fmt: skip
-
-
-def _scalar_positions(epilogue: EpilogueInputs | None) -> tuple[int, ...]:
-    return tuple(range(epilogue.scalars)) if epilogue is not None else ()
 
 
 def _tables(gemm: Gemm) -> tuple[tuple[int, ...], ...]:

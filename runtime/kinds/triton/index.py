@@ -58,7 +58,7 @@ def read_step(
         defines[f"CLASS{k}"] = defines[f"CLASS{k}"] or 2
     extents = [strided_extent(sizes, s) for s in strides]
     defines["INDEX"] = index_type([sum(extents) + strided_extent(*indexed_dims) + total])
-    defines["ALONG"] = len(indexed_dims[0])
+    defines["INDEXED_DIMS"] = len(indexed_dims[0])
     geometry: Geometry = (
         numel // sizes[-1], sizes[-1], tiles_per_row, total, sizes[:-1], *(s[:-1] for s in strides),
         *(s[-1] for s in strides), *indexed_dims,
@@ -94,7 +94,11 @@ def write_step(
     range_size, ranges = split(total, max(1, min(params["programs"] * request.capabilities.cores // tiles, total)))
     extents = [strided_extent(sizes, s) for s in strides] + [strided_extent(index_dims[0], s) for s in index_dims[1:]]
     defines["INDEX"] = index_type([sum(extents) + strided_extent(*indexed_dims) + total + index_count])
-    defines |= {"ALONG": len(indexed_dims[0]), "STEPS": len(index_dims[0]), "SHARED": int(not any(strides[0]))}
+    defines |= {
+        "INDEXED_DIMS": len(indexed_dims[0]),
+        "INDEX_DIMS": len(index_dims[0]),
+        "SHARED": int(not any(strides[0])),
+    }
     defines["CHUNK"] = params["chunk"]
     geometry: Geometry = (
         num_results // sizes[-1], sizes[-1], tiles_per_row, total, range_size, index_count, sizes[:-1],

@@ -79,5 +79,5 @@ def plan(planner: RowPlanner) -> Planned:
     geometry = (planner.n, programs, planner.inner_sizes, *(planner.inner_strides[k] for k in planner.column_outputs))
     finish_buffers = (*range(len(planner.slots), len(buffers)), *(planner.buffers[k] for k in planner.column_outputs))
     steps.append(Step(kernel, finish_buffers, geometry, (-(-planner.n // _FINISH_BLOCK),), None, work))
-    nbytes = max(programs, 1) * planner.n * planner.scratch_bytes
+    nbytes = max(programs, 1) * planner.n * planner.scratch_itemsize
     return Planned(planner.outputs, tuple(steps), (nbytes,) * scratch)

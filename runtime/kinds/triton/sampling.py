@@ -53,7 +53,7 @@ def step(
         geometry, grid = (planes, channels, points, plane, range_size, tuple(spatial)), (blocks, ranges)
     defines: Defines = {
         "INDEX": index_type([planes * plane, planes * points, total * constants["DIMS"]]), **constants, "TAPS": taps,
-        "ALL": taps_per_point, "BLOCK": block,
+        "COMBINATIONS": taps_per_point, "BLOCK": block,
     }  # fmt: skip
     text = request.text
     kernel = Instance(

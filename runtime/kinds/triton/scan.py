@@ -18,7 +18,7 @@ from .reduction import LIGHT_FUNCTIONS, LIMITS
 
 __all__ = ["steps"]
 
-_MIN_SHARE_ELEMENTS = 4096  # elements per program, at least, when lines are split
+_MIN_SHARE_ELEMENTS = 4096  # elements of a share, at least
 _MIN_TILE_LINES = 64  # tile height where neighbouring lines are contiguous and a line's elements are not
 _MAX_SHARES = 512  # most shares of a line, because every program reads the totals of all shares
 
@@ -36,8 +36,8 @@ def steps(
     results = tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
     states = tuple(state_slot(t, element) for t in record.detail["fields"])
     numbers = tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
-    heavy = set(request.text.functions) - LIGHT_FUNCTIONS
-    tile_lines, tile_elements = _tile(lines, (caps.block // 2 if heavy else caps.block) // max(1, len(states) // 2))
+    is_heavy = bool(set(request.text.functions) - LIGHT_FUNCTIONS)
+    tile_lines, tile_elements = _tile(lines, (caps.block // 2 if is_heavy else caps.block) // max(1, len(states) // 2))
     programs = -(-lines.number // tile_lines)
     params = schedule(request, lines)
     target_shares = min(
@@ -57,9 +57,9 @@ def steps(
     }  # fmt: skip
     if params["warps"] != 4:  # Triton's own default
         defines["num_warps"] = params["warps"]
-    for k, (a, neighbour_strides) in enumerate(zip(lines.strides, lines.outer_strides, strict=True)):
+    for k, (stride, neighbour_strides) in enumerate(zip(lines.strides, lines.outer_strides, strict=True)):
         defines[f"BESIDE{k}"] = int(neighbour_strides == (1,))
-        defines[f"WAY{k}"] = a if abs(a) < 2 else 2
+        defines[f"WAY{k}"] = stride if abs(stride) < 2 else 2  # constant strides: contiguous, reversed or broadcast
     count = len(inputs) + len(results)
     io_buffers = tuple(range(count))
     work = lines.number * lines.count
