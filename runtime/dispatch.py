@@ -444,7 +444,7 @@ def _request(
     if device is None:
         raise ArgumentError(f"{record.name}: at least one argument must be a tensor")
     for role, layout in zip(record.operands, layouts, strict=False):
-        if layout is None and role.role != "optional":
+        if layout is None and role.role not in ("optional", "absent"):
             kind = "a number" if role.role in ("scalar", "number") else "a tensor"
             raise ArgumentError(f"{record.called or record.name}: {role.name} must be {kind}, not None")
     if other_devices:
