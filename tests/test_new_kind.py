@@ -83,6 +83,8 @@ assert y.tolist() == [1, 4, 13], y.tolist()
 assert gradient.tolist() == [2, 5, 14], gradient.tolist()
 (second,) = wg.autograd.grad(gradient.sum(), x)
 assert second.tolist() == [0, 6, 12], second.tolist()
+from weftgrad import cli
+assert cli.main(["show", sys.argv[1]]) == 0
 try:
     wg.ops.load(sys.argv[2])
 except ValueError as error:
@@ -102,7 +104,9 @@ def test_one_file_adds_a_kind(tmp_path: Path) -> None:
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{PROGRAM}", str(spec), str(wrong)],
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
-    assert process.stdout.strip() == "done", process.stderr[-3000:]
+    *page, last = process.stdout.strip().splitlines() or [""]
+    assert last == "done", process.stderr[-3000:]
+    assert "kind        polynomial: registered from outside the package" in "\n".join(page)
 
 
 def test_a_kind_lacks_no_part_and_has_its_own_name() -> None:

@@ -62,7 +62,9 @@ def op_page(record: OpRecord, style: Style) -> Iterator[str]:
         yield style("heading", line)
     yield from _wrapped("", (str(spec.get("doc", "")).strip().split("\n\n") or [""])[0])
     yield ""
-    yield from _field(style, "kind", f"{record.kind}: {_GROUPS[record.kind]}")
+    yield from _field(
+        style, "kind", f"{record.kind}: {_GROUPS.get(record.kind, 'registered from outside the package')}"
+    )
     names = [alias for alias, name in generated.ALIASES.items() if name == record.name]
     names += [f"{record.name}_ (in place)"] if f"{record.name}_" in generated.INPLACE else []
     names += [f"operator {spec['operator']}"] if spec.get("operator") else []
