@@ -21,7 +21,7 @@ from weftgrad.runtime import dispatch, dtypes
 from weftgrad.runtime.backends.interpreter import InterpreterDriver
 from weftgrad.runtime.backends.protocol import Capabilities, Step
 from weftgrad.runtime.context import state
-from weftgrad.runtime.device import Device, meta
+from weftgrad.runtime.device import Device, create_device, meta
 from weftgrad.runtime.errors import ArgumentError
 from weftgrad.runtime.kinds import Request
 from weftgrad.runtime.planners import planner
@@ -37,7 +37,7 @@ _SUM_ROUNDING = {"float16": 2**-24, "bfloat16": 2**-24, "float32": 2**-24, "floa
 
 def interpreter(overrides: str) -> Device:
     """Return an interpreter device with these capabilities."""
-    device = Device("interpreter", None)
+    device = create_device("interpreter")
     device._driver = InterpreterDriver(device, overrides)
     return device
 
@@ -326,7 +326,7 @@ def gpu(target: str) -> Device:
     caps = Capabilities(
         "triton", _CORES.get(sm, 80), 4, fp16=True, local_memory=_SHARED.get(sm, 99) * 1024, sm=sm, block=1024
     )
-    device = Device("cuda", 0)
+    device = create_device("cuda", 0)
     device._driver = SimpleNamespace(target="triton", capabilities=caps)  # type: ignore[assignment]
     return device
 

@@ -14,7 +14,7 @@ import numpy as np
 import weftgrad as wg
 from weftgrad.runtime.backends.interpreter import InterpreterDriver
 from weftgrad.runtime.backends.protocol import Step
-from weftgrad.runtime.device import Device
+from weftgrad.runtime.device import Device, create_device
 from weftgrad.runtime.storage import Storage
 
 __all__ = [
@@ -87,7 +87,7 @@ class RecordingInterpreter(InterpreterDriver):
 
 def interpreter(overrides: str = "") -> tuple[Device, RecordingInterpreter]:
     """Return a new device with these capabilities, and its driver."""
-    device = Device("interpreter", None)
+    device = create_device("interpreter")
     driver = RecordingInterpreter(device, overrides)
     device._driver = driver  # type: ignore[assignment]
     return device, driver
