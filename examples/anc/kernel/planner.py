@@ -36,7 +36,7 @@ class Sizes:
 
     def local_elements(self, width, gates, part):
         """Return the elements of local memory that the OpenCL kernel of `part` needs."""
-        rows = 2 * self.cells + self.registers + 18
+        rows = 2 * self.cells + self.registers + 19
         machine = rows * width + (self.cells + 1) * gates
         if part != "gradient":
             return machine
