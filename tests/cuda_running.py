@@ -13,7 +13,8 @@ from cuda_standin import Gpu, Standin, image_of
 import weftgrad as wg
 from weftgrad.runtime import device as devices
 from weftgrad.runtime.autograd.engine import forget_ones
-from weftgrad.runtime.backends import cuda_api, cuda_launch
+from weftgrad.runtime.backends import cuda_api
+from weftgrad.runtime.backends.arguments import Scratch
 from weftgrad.runtime.backends.protocol import Instance, Slot, Step
 from weftgrad.runtime.context import state
 from weftgrad.runtime.triton import compile as compiler
@@ -92,7 +93,7 @@ def driver_of(index: int = 0) -> Any:
 
 
 def buffers(driver: Any, count: int = 2, nbytes: int = 4096, at: int = 0) -> list[Any]:
-    return [shift(cuda_launch.Scratch(driver.allocate(nbytes, driver.default_stream)), at) for _ in range(count)]
+    return [shift(Scratch(driver.allocate(nbytes, driver.default_stream)), at) for _ in range(count)]
 
 
 def shift(scratch: Any, by: int) -> Any:

@@ -14,7 +14,8 @@ from cuda_standin import CUresult, Standin
 
 import weftgrad as wg
 from weftgrad.runtime import errors
-from weftgrad.runtime.backends import cuda_api, cuda_launch
+from weftgrad.runtime.backends import cuda_api
+from weftgrad.runtime.backends.arguments import Scratch
 
 # Memory
 
@@ -74,7 +75,7 @@ def test_memory_used_by_another_stream_is_not_reused_too_early(cuda: Standin, co
     first, second = driver.default_stream, driver.new_stream()
     storage = driver.allocate(5 * MiB, first)
     first_address = storage.buffer + storage.start
-    operands = [cuda_launch.Scratch(storage), *buffers(driver, 1)]
+    operands = [Scratch(storage), *buffers(driver, 1)]
     second.wait_stream(first)
     driver.launcher([make_step()], ())(operands, [1, 1, 1], second)
     storage.block.pool.record_stream(storage.block, second.record_event())
@@ -358,11 +359,11 @@ def test_a_graph_has_memory_of_its_own(cuda: Standin, compiled: Compiler) -> Non
         first = driver.allocate(nbytes, stream)
         assert first.buffer + first.start != spare_address
         result_address = first.buffer + first.start
-        run([cuda_launch.Scratch(first)] * 2, [0, 0, 0], stream)
+        run([Scratch(first)] * 2, [0, 0, 0], stream)
         del first
         second = driver.allocate(nbytes, stream)
         assert second.buffer + second.start == result_address  # the pool of the capture reuses it
-        run([cuda_launch.Scratch(second)] * 2, [0, 0, 0], stream)
+        run([Scratch(second)] * 2, [0, 0, 0], stream)
         return second
 
     graph, result = capture(driver, work)

@@ -9,13 +9,20 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import ArgumentError, LaunchError
 from ..storage import Storage
 from .protocol import Step
 
-__all__ = ["PACK", "Base", "Scratch", "bind", "fit", "packer"]
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+    from .opencl_types import ClKernel
+
+__all__ = ["PACK", "Base", "Operand", "Scratch", "bind", "fit", "geometry_bytes", "packer"]
+
+Buffer: TypeAlias = Any
+"""What kernels get of a storage. The backend decides its type: an address, or pyopencl's buffer."""
 
 PACK = {"float": "f", "double": "d", "char": "b", "uchar": "B", "short": "h", "int": "i", "long": "q", "ushort": "H"}
 _DTYPES = {
@@ -39,18 +46,30 @@ class Base:
 
     __slots__ = ("buffer", "start", "storage")
 
-    def __init__(self, buffer: Any):
+    def __init__(self, buffer: Buffer):
         self.buffer = buffer
         self.start = 0
         self.storage = self
 
 
-def packer(step: Step) -> Callable[[Sequence[int], Sequence[Any]], bytes]:
+Operand: TypeAlias = "Tensor | Scratch | Base"
+"""What launchers take in a list of tensors: they read `storage.buffer` and `start`."""
+
+
+def geometry_bytes(step: Step) -> bytes:
+    """Return the struct with the geometry of a step in OpenCL C. Raise `LaunchError` if the step has none."""
+    geometry = step.geometry
+    if not geometry or not isinstance(geometry, bytes):
+        raise LaunchError(f"{step.instance.name}: a step without geometry")
+    return geometry
+
+
+def packer(step: Step) -> Callable[[Sequence[int], Sequence[float]], bytes]:
     """Return a function that packs a call's offsets (one per buffer, in bytes) and numbers as the kernel reads them."""
     code = "@" + "q" * (len(step.buffers) + len(step.integers)) + PACK[step.instance.element] * len(step.scalars) + "0q"
     pack, positions = struct.Struct(code).pack, (*step.integers, *step.scalars)
 
-    def pack_arguments(starts: Sequence[int], scalars: Sequence[Any]) -> bytes:
+    def pack_arguments(starts: Sequence[int], scalars: Sequence[float]) -> bytes:
         try:
             return pack(*starts, *[scalars[i] for i in positions])
         except (struct.error, OverflowError):
@@ -59,15 +78,13 @@ def packer(step: Step) -> Callable[[Sequence[int], Sequence[Any]], bytes]:
     return pack_arguments
 
 
-def bind(kernel: Any, step: Step) -> Callable[[list[Any], Sequence[Any]], None]:
+def bind(kernel: ClKernel, step: Step) -> Callable[[Sequence[Operand], Sequence[float]], None]:
     """Return a function that sets the arguments of `kernel` for a call's tensors and numbers."""
-    if not step.geometry:
-        raise LaunchError(f"{step.instance.name}: a step without geometry")
-    buffers, geometry, pack = step.buffers, step.geometry, packer(step)
+    buffers, geometry, pack = step.buffers, geometry_bytes(step), packer(step)
     count = len(buffers)
     set_arg, set_bytes = kernel.set_arg, kernel._set_arg_buf
 
-    def run(tensors: list[Any], scalars: Sequence[Any]) -> None:
+    def run(tensors: Sequence[Operand], scalars: Sequence[float]) -> None:
         operands = [tensors[i] for i in buffers]
         for position, operand in enumerate(operands):
             set_arg(position, operand.storage.buffer)
@@ -77,15 +94,15 @@ def bind(kernel: Any, step: Step) -> Callable[[list[Any], Sequence[Any]], None]:
     return run
 
 
-def fit(step: Step, scalars: Sequence[Any]) -> list[int]:
+def fit(step: Step, scalars: Sequence[float]) -> list[float]:
     """Convert the call's numbers to their types: floats overflow to infinity, integers must not overflow.
 
     Raises:
         ArgumentError: an integer does not fit the compute type.
     """
     code = PACK[step.instance.element]
-    numbers = [int(scalars[i]) & 0xFFFFFFFFFFFFFFFF for i in step.integers]
-    numbers = [v - (1 << 64) if v >> 63 else v for v in numbers]
+    integers = [int(scalars[i]) & 0xFFFFFFFFFFFFFFFF for i in step.integers]
+    numbers: list[float] = [v - (1 << 64) if v >> 63 else v for v in integers]
     for i in step.scalars:
         value = scalars[i]
         try:

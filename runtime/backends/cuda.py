@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from ..device import Device
@@ -22,12 +22,17 @@ from ..pool import Budget
 from ..storage import Storage
 from ..triton import compile as compiler
 from ..triton.signature import signature
-from . import cuda_api, cuda_launch, cuda_memory
+from . import cuda_api, cuda_memory, cuda_streams
+from .arguments import Scratch
 from .cuda_api import call_driver
-from .cuda_launch import Kernel, Scratch, bind, load
+from .cuda_launch import Kernel, bind, load
 from .cuda_streams import CudaEvent, CudaStream
 from .overrides import override
-from .protocol import Capabilities, Instance, Step
+from .protocol import Capabilities, Instance, Step, Stream
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+    from .cuda_types import Destroy, DriverHandle, LaunchFunction
 
 __all__ = ["CudaDriver", "runs_on"]
 
@@ -80,19 +85,21 @@ class CudaDriver:
         self.last_kernel = ""  # name of the last launch, for errors that are reported later
         self.captures = 0  # graphs being captured now, by any thread
         self.streams: WeakSet[CudaStream] = WeakSet()
-        self.spare_events: dict[bool, list[Any]] = {False: [], True: []}
-        self.pending_destroys: deque[tuple[Any, ...]] = deque()  # handles that finalizers queued for destruction
-        self._retired: list[Any] = []
-        self._kernels: dict[Any, Kernel] = {}
-        self._compiling: dict[Any, threading.Lock] = {}
+        self.spare_events: dict[bool, list[DriverHandle]] = {False: [], True: []}
+        # What finalizers queued for destruction: a function, its handle, and objects that live until then.
+        self.pending_destroys: deque[tuple[Destroy, DriverHandle, object]] = deque()
+        self._retired: list[tuple[object, object]] = []
+        self._kernels: dict[tuple[str, tuple[str, ...], str], Kernel] = {}
+        self._compiling: dict[tuple[str, tuple[str, ...], str], threading.Lock] = {}
         self._lock = threading.RLock()
         self.context = call_driver("cuDevicePrimaryCtxRetain", info.handle)
         self.memory = cuda_memory.DeviceMemory(self)
         self.pinned = cuda_memory.PinnedMemory(self)
-        self.launch = cuda_api.library().cuLaunchKernel  # looked up at each launch: a profiler replaces it
+        # Looked up at each launch: a profiler replaces it.
+        self.launch: LaunchFunction = cuda_api.library().cuLaunchKernel
         self.default_stream = self.new_stream()
-        if cuda_launch.tracer is not None:
-            cuda_launch.tracer.watch(self)
+        if cuda_streams.tracer is not None:
+            cuda_streams.tracer.watch(self)
 
     # waiting
 
@@ -116,12 +123,12 @@ class CudaDriver:
         call_driver("cuCtxSynchronize")
         self._retired.clear()
         for _ in range(destroy_count):  # handles added since the wait began may be in use
-            function, handle, *_ = self.pending_destroys.popleft()
+            function, handle, _ = self.pending_destroys.popleft()
             call_driver(function, handle)
 
     # memory
 
-    def allocate(self, nbytes: int, stream: CudaStream) -> Storage:
+    def allocate(self, nbytes: int, stream: Stream) -> Storage:
         pool = stream.pool
         block = pool.allocate(nbytes)
         return Storage(self.device, nbytes, block, pool, block.segment.handle, block.offset)
@@ -132,26 +139,29 @@ class CudaDriver:
         self.write(storage, 0, array, self.default_stream)
         return storage
 
-    def retire(self, owner: Any, buffer: Any) -> None:
+    def retire(self, owner: object, buffer: object) -> None:
         """Keep foreign memory alive until work that may use it is done. Called when its storage is deleted."""
         self._retired.append((owner, buffer))
 
-    def write(self, storage: Storage, offset: int, array: Array, stream: CudaStream) -> None:
+    def write(self, storage: Storage, offset: int, array: Array, stream: Stream) -> None:
         """Queue a copy from the host. `array` may be changed after the return, unless it is in pinned memory."""
+        assert isinstance(stream, CudaStream)
         cuda_memory.write(self, storage, offset, array, stream)
 
-    def read(self, storage: Storage, offset: int, array: Array, stream: CudaStream, wait: bool = True) -> Any:
+    def read(self, storage: Storage, offset: int, array: Array, stream: Stream, wait: bool = True) -> CudaEvent | None:
         """Copy to the host. Without `wait`, a copy into pinned memory is queued, and its event is returned."""
+        assert isinstance(stream, CudaStream)
         return cuda_memory.read(self, storage, offset, array, stream, wait)
 
-    def read_later(self, tensors: Sequence[Any], stream: CudaStream) -> tuple[list[Array], CudaEvent]:
+    def read_later(self, tensors: Sequence[Tensor], stream: CudaStream) -> tuple[list[Array], CudaEvent]:
         """Queue copies of 0-d tensors to the host. Return the arrays, and the event after which they are filled."""
-        arrays = [self.pinned_array(t.meta.nbytes).view(t.meta.dtype.numpy).reshape(()) for t in tensors]
+        arrays: list[Array] = [self.pinned_array(t.meta.nbytes).view(t.meta.dtype.numpy).reshape(()) for t in tensors]
         for tensor, array in zip(tensors, arrays, strict=True):
             event = self.read(tensor.storage, tensor.start - tensor.storage.start, array, stream, wait=False)
+        assert event is not None  # the copy into pinned memory was queued
         return arrays, event
 
-    def receive(self, source: Any, target: Storage, source_stream: CudaStream, stream: CudaStream) -> None:
+    def receive(self, source: Tensor, target: Storage, source_stream: CudaStream, stream: CudaStream) -> None:
         """Copy a contiguous tensor from another CUDA device into `target`, in the order of both streams."""
         cuda_memory.copy_across(source.storage, source.start, target, source.meta.nbytes, source_stream, stream)
 
@@ -176,7 +186,7 @@ class CudaDriver:
     def new_event(self, timing: bool) -> CudaEvent:
         return CudaEvent(self, timing)
 
-    def event_handle(self, timing: bool) -> Any:
+    def event_handle(self, timing: bool) -> DriverHandle:
         """Return an event handle: a released one if available, else a new one."""
         try:
             return self.spare_events[timing].pop()
@@ -219,7 +229,7 @@ class CudaDriver:
         if len(runs) == 1 and not scratch:
             return runs[0]
 
-        def run(tensors: list[Any], scalars: Sequence[Any], stream: CudaStream) -> None:
+        def run(tensors: list[Tensor | Scratch], scalars: Sequence[float], stream: CudaStream) -> None:
             operands = [*tensors, *[Scratch(self.allocate(n, stream)) for n in scratch]]
             for launch in runs:
                 launch(operands, scalars, stream)

@@ -11,12 +11,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, overload
 
 from ..errors import CaptureError, DeviceError, DriverNotFound, ForkError, LaunchError
 
 if TYPE_CHECKING:
     from .cuda import CudaDriver
+    from .cuda_types import DriverHandle, DriverLibrary, HandleFunction, IntegerFunction, VoidFunction
 
 __all__ = [
     "DeviceInfo",
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 _lock = threading.RLock()
-_library: Any = None
+_library: DriverLibrary | None = None
 _devices: tuple[DeviceInfo, ...] | None = None
 _forked = False
 
@@ -57,7 +58,7 @@ _KERNEL_FAULTS = {
 class _ThreadState(threading.local):
     """The driver whose context this package made current on this thread last."""
 
-    driver: Any = None
+    driver: CudaDriver | None = None
 
 
 local = _ThreadState()
@@ -91,7 +92,7 @@ def may_exist() -> bool:
     return os.name == "nt" or any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/nvmap")))
 
 
-def use(stand_in: Any) -> None:
+def use(stand_in: DriverLibrary | None) -> None:
     """Replace `cuda.bindings.driver` by `stand_in` for tests; None restores the real library."""
     global _library, _devices, _forked
     with _lock:
@@ -99,7 +100,7 @@ def use(stand_in: Any) -> None:
         local.driver = None
 
 
-def library() -> Any:
+def library() -> DriverLibrary:
     """Return the initialised `cuda.bindings.driver`. Raise `DriverNotFound` without bindings, driver or GPU."""
     global _library
     check_fork()
@@ -110,7 +111,7 @@ def library() -> Any:
     return _library
 
 
-def _load() -> Any:
+def _load() -> DriverLibrary:
     try:
         from cuda.bindings import driver
     except ImportError as error:
@@ -121,7 +122,7 @@ def _load() -> Any:
     return driver
 
 
-def initialise(bindings: Any) -> None:
+def initialise(bindings: DriverLibrary) -> None:
     """Call `cuInit`. Raise `DriverNotFound` if it fails."""
     try:
         (code,) = bindings.cuInit(0)
@@ -142,7 +143,7 @@ def initialise(bindings: Any) -> None:
         )
 
 
-def _describe_code(driver: Any, code: Any) -> str:
+def _describe_code(driver: DriverLibrary, code: int) -> str:
     """Return the name and meaning of a result code."""
     parts = []
     for function in (driver.cuGetErrorName, driver.cuGetErrorString):
@@ -152,7 +153,21 @@ def _describe_code(driver: Any, code: Any) -> str:
     return ": ".join(parts) or f"code {int(code)}"
 
 
-def call_driver(name: str, *arguments: Any) -> Any:
+@overload
+def call_driver(name: VoidFunction, *arguments: object) -> None: ...
+@overload
+def call_driver(name: HandleFunction, *arguments: object) -> DriverHandle: ...
+@overload
+def call_driver(name: IntegerFunction, *arguments: object) -> int: ...
+@overload
+def call_driver(name: Literal["cuStreamEndCapture"], *arguments: object) -> DriverHandle | None: ...
+@overload
+def call_driver(name: Literal["cuDeviceGetName"], *arguments: object) -> bytes: ...
+@overload
+def call_driver(name: Literal["cuEventElapsedTime"], *arguments: object) -> float: ...
+@overload
+def call_driver(name: Literal["cuMemGetInfo"], *arguments: object) -> tuple[int, int]: ...
+def call_driver(name: str, *arguments: object) -> object:
     """Call a function of the driver library, and return its results without the status code.
 
     Raises:
@@ -170,8 +185,9 @@ def driver_version() -> str:
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
-def driver_error(name: str, code: Any, last_kernel: str = "") -> Exception:
+def driver_error(name: str, code: int, last_kernel: str = "") -> Exception:
     """Return the exception for a driver function that returned `code`. last_kernel: the last launch, if known."""
+    assert _library is not None
     description = _describe_code(_library, code)
     if code == OUT_OF_MEMORY:
         return MemoryError(f"{name}: {description}")
@@ -199,7 +215,7 @@ def activate(driver: CudaDriver) -> None:
 @contextmanager
 def relaxed() -> Iterator[None]:
     """Allow calls that a capture on this thread forbids by default because they might wait, such as allocations."""
-    mode = _library.CUstreamCaptureMode
+    mode = library().CUstreamCaptureMode
     old_mode = call_driver("cuThreadExchangeStreamCaptureMode", mode.CU_STREAM_CAPTURE_MODE_RELAXED)
     try:
         yield
@@ -215,7 +231,7 @@ class DeviceInfo:
     """
 
     index: int
-    handle: Any
+    handle: DriverHandle
     name: str
     sm: int
     multiprocessors: int
@@ -237,7 +253,7 @@ def devices() -> tuple[DeviceInfo, ...]:
         return _devices
 
 
-def _device(cuda: Any, index: int) -> DeviceInfo:
+def _device(cuda: DriverLibrary, index: int) -> DeviceInfo:
     handle = call_driver("cuDeviceGet", index)
     attributes = cuda.CUdevice_attribute
 

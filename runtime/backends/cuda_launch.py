@@ -11,7 +11,7 @@ import ctypes
 import math
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ArgumentError, CompileError, LaunchError, format_bytes
 from ..storage import Storage
@@ -22,28 +22,18 @@ from .cuda_api import call_driver
 from .protocol import Step
 
 if TYPE_CHECKING:
+    from ..tensor import Tensor
+    from .arguments import Scratch
     from .cuda import CudaDriver
     from .cuda_streams import CudaStream
+    from .cuda_types import DriverHandle
 
-__all__ = ["Kernel", "Scratch", "bind", "load"]
-
-# The active profiler, if any. It replaces `CudaDriver.launch` by a function that records launches.
-tracer: Any = None
+__all__ = ["Kernel", "bind", "load"]
 
 # Bytes of dynamic shared memory that a kernel may use without setting a function attribute.
 _DEFAULT_SHARED_BYTES = 48 * 1024
 # Compute types that are narrower than the 64 bits in which their numbers are passed; values are range-checked.
 _NARROW = {"char": "b", "uchar": "B", "short": "h", "int": "i"}
-
-
-class Scratch:
-    """Memory for the duration of one call, with the attributes that launchers read from tensors."""
-
-    __slots__ = ("start", "storage")
-
-    def __init__(self, storage: Storage):
-        self.storage = storage
-        self.start = storage.start
 
 
 class Kernel:
@@ -54,7 +44,7 @@ class Kernel:
 
     __slots__ = ("function", "module", "name", "scratch_bytes", "shared", "threads")
 
-    def __init__(self, module: Any, function: Any, binary: compiler.Binary):
+    def __init__(self, module: DriverHandle, function: DriverHandle, binary: compiler.Binary):
         self.module = module
         self.function = function
         self.name = binary.name
@@ -155,7 +145,7 @@ class Block:
         self.address = ctypes.addressof(self.pointers)
 
 
-def bind(driver: CudaDriver, step: Step) -> Callable[[list[Any], Sequence[Any], Any], None]:
+def bind(driver: CudaDriver, step: Step) -> Callable[..., None]:
     """Return a function `run(tensors, scalars, stream)` that launches `step`, for the calling thread.
 
     The function's source is generated for the number of buffers and run by `exec`; no user text enters it. Each call
@@ -166,9 +156,9 @@ def bind(driver: CudaDriver, step: Step) -> Callable[[list[Any], Sequence[Any], 
     grid = (*step.global_size, 1, 1)[:3]
     programs = math.prod(grid)
     count = len(step.buffers)
-    namespace: dict[str, Any] = {}
+    namespace: dict[str, object] = {}
 
-    def load_kernel(aligned: bool) -> Any:
+    def load_kernel(aligned: bool) -> tuple[DriverHandle, int, int, int]:
         kernel = driver.kernel(step, aligned)
         launch_info = (kernel.function, kernel.threads, kernel.shared, kernel.scratch_bytes)
         namespace["aligned" if aligned else "unaligned"] = launch_info
@@ -180,8 +170,9 @@ def bind(driver: CudaDriver, step: Step) -> Callable[[list[Any], Sequence[Any], 
         return scratch
 
     def retry_launch(
-        code: Any, function: Any, threads: int, shared: int, stream: CudaStream, tensors: list[Any]
-    ) -> None:
+        code: int, function: DriverHandle, threads: int, shared: int, stream: CudaStream,
+        tensors: Sequence[Tensor | Scratch],
+    ) -> None:  # fmt: skip
         """Retry a failed launch if only another context was current; otherwise raise the error."""
         if code in cuda_api.WRONG_CONTEXT:
             cuda_api.activate(driver)
@@ -241,14 +232,16 @@ def bind(driver: CudaDriver, step: Step) -> Callable[[list[Any], Sequence[Any], 
         block=block,  # keeps the parameters' memory alive
     )
     exec("\n".join(lines), namespace)
-    return namespace["run"]
+    run = namespace["run"]
+    assert callable(run)
+    return run
 
 
-def fit(step: Step, scalars: Sequence[Any]) -> list[int]:
+def fit(step: Step, scalars: Sequence[float]) -> list[float]:
     """Return the call's integers wrapped to 64 bits, then its numbers. Raise `ArgumentError` if one does not fit."""
     code = {"float": "f", "double": "d", **_NARROW}.get(step.instance.element, "q")
-    numbers = [int(scalars[i]) & 0xFFFFFFFFFFFFFFFF for i in step.integers]
-    numbers = [v - (1 << 64) if v >> 63 else v for v in numbers]
+    integers = [int(scalars[i]) & 0xFFFFFFFFFFFFFFFF for i in step.integers]
+    numbers: list[float] = [v - (1 << 64) if v >> 63 else v for v in integers]
     for i in step.scalars:
         try:
             struct.pack(code, scalars[i])
@@ -262,7 +255,7 @@ def fit(step: Step, scalars: Sequence[Any]) -> list[int]:
 
 
 def launch_error(
-    driver: CudaDriver, step: Step, code: Any, threads: int, shared: int, tensors: Sequence[Any]
+    driver: CudaDriver, step: Step, code: int, threads: int, shared: int, tensors: Sequence[Tensor | Scratch]
 ) -> Exception:
     """Return the error for a launch that the driver refused, with its shapes, grid and schedule."""
     shapes = ", ".join(f"{t.meta.dtype.name}{list(t.meta.shape)}" for t in tensors if hasattr(t, "meta"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right, insort
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -25,7 +25,7 @@ from .cuda_api import call_driver
 
 if TYPE_CHECKING:
     from .cuda import CudaDriver
-    from .cuda_streams import CudaStream
+    from .cuda_streams import CudaEvent, CudaStream
 
 __all__ = ["DeviceMemory", "GraphPool", "PinnedMemory", "copy_across", "read", "write"]
 
@@ -106,13 +106,13 @@ class PinnedBlock:
 
     def __init__(self, block: Block):
         self.block = block
-        self._events: dict[Any, Any] = {}
+        self._events: dict[CudaStream, CudaEvent] = {}
         self.address = block.segment.handle + block.offset
         self.nbytes = block.requested
         pointer = (self.address, False)
         self.__array_interface__ = {"shape": (self.nbytes,), "typestr": "|u1", "data": pointer, "version": 3}
 
-    def record_use(self, stream: CudaStream) -> Any:
+    def record_use(self, stream: CudaStream) -> CudaEvent:
         """Delay the reuse of the memory until the work queued on `stream` so far is done.
 
         Returns:
@@ -226,7 +226,9 @@ def write(driver: CudaDriver, storage: Storage, offset: int, array: Array, strea
         stream.synchronize()
 
 
-def read(driver: CudaDriver, storage: Storage, offset: int, array: Array, stream: CudaStream, wait: bool = True) -> Any:
+def read(
+    driver: CudaDriver, storage: Storage, offset: int, array: Array, stream: CudaStream, wait: bool = True
+) -> CudaEvent | None:
     """Copy from byte `offset` of `storage` into the contiguous host `array`.
 
     Args:

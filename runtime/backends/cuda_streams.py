@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ..device import Device
 from ..errors import ArgumentError, CaptureError, LaunchError
@@ -12,11 +13,19 @@ from ..storage import Storage
 from . import cuda_api
 from .cuda_api import NOT_READY, call_driver
 from .cuda_memory import GraphPool
+from .protocol import Event
 
 if TYPE_CHECKING:
+    from ..tensor import Tensor
+    from .arguments import Scratch
     from .cuda import CudaDriver
+    from .cuda_tracing import CudaTracer
+    from .cuda_types import DriverHandle
 
 __all__ = ["Capture", "CudaEvent", "CudaStream", "Graph"]
+
+tracer: CudaTracer | None = None
+"""The active profiler. It records launches through `CudaDriver.launch`, which it replaces, and replays of graphs."""
 
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not wait for the legacy default stream
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
@@ -28,7 +37,7 @@ class CudaEvent:
     def __init__(self, driver: CudaDriver, timing: bool = False):
         self.driver = driver
         self.timing = timing
-        self.handle: Any = None
+        self.handle: DriverHandle | None = None
         self.capture: Capture | None = None  # the capture in which it was recorded: then it is a dependency in a graph
 
     def record(self, stream: CudaStream) -> None:
@@ -61,8 +70,9 @@ class CudaEvent:
         else:
             call_driver("cuEventSynchronize", self.handle)
 
-    def elapsed_time(self, end: CudaEvent) -> float:
+    def elapsed_time(self, end: Event) -> float:
         """Return the milliseconds from this event to `end`; both must be timing events that were recorded."""
+        assert isinstance(end, CudaEvent)
         if self.handle is None or end.handle is None or not (self.timing and end.timing):
             raise LaunchError("elapsed_time needs two recorded events made with enable_timing=True")
         end.synchronize()
@@ -116,9 +126,10 @@ class CudaStream:
             raise cuda_api.driver_error("cuStreamQuery", code)
         return not code
 
-    def record_event(self, event: CudaEvent | None = None) -> CudaEvent:
+    def record_event(self, event: Event | None = None) -> CudaEvent:
         driver = self.driver
         event = event or CudaEvent(driver)
+        assert isinstance(event, CudaEvent)
         if cuda_api.local.driver is not driver:
             cuda_api.activate(driver)
         if event.handle is None:
@@ -127,8 +138,9 @@ class CudaStream:
         event.capture = self.capture
         return event
 
-    def wait_event(self, event: CudaEvent) -> None:
+    def wait_event(self, event: Event) -> None:
         """Let later work wait for `event`. An event recorded in a capture adds this stream to the capture."""
+        assert isinstance(event, CudaEvent)
         if event.handle is None:
             return
         cuda_api.activate(self.driver)
@@ -185,7 +197,7 @@ class CudaStream:
     def __del__(self) -> None:
         handle = getattr(self, "handle", None)
         if handle is not None:
-            self.driver.pending_destroys.append(("cuStreamDestroy", handle))
+            self.driver.pending_destroys.append(("cuStreamDestroy", handle, None))
 
 
 class Capture:
@@ -197,8 +209,9 @@ class Capture:
         self.thread = threading.get_ident()
         self.is_open = True
         self.pools: list[Pool] = []
-        self.retained: dict[int, Any] = {}
-        self.checks: list[Any] = []  # checks of computed values, queued after every replay (`runtime.deferred`)
+        self.retained: dict[int, object] = {}
+        # Checks of computed values (`runtime.deferred`), queued after every replay.
+        self.checks: list[Callable[[CudaStream], object]] = []
         self._streams: list[tuple[CudaStream, Pool]] = []
         with driver.budget.lock:
             driver.captures += 1
@@ -210,7 +223,7 @@ class Capture:
         stream.pool = GraphPool(self.driver.memory, self.driver.budget, stream, str(self.driver.device))
         self.pools.append(stream.pool)
 
-    def retain_tensors(self, tensors: list[Any]) -> None:
+    def retain_tensors(self, tensors: Sequence[Tensor | Scratch]) -> None:
         """Keep the memory of a launch's tensors alive, unless it belongs to the graph's own pools."""
         for tensor in tensors:
             self.retain_storage(tensor.storage)
@@ -219,7 +232,7 @@ class Capture:
         if storage.block is None or storage.block.pool not in self.pools:
             self.retained[id(storage)] = storage
 
-    def retain(self, owner: Any) -> None:
+    def retain(self, owner: object) -> None:
         self.retained[id(owner)] = owner
 
     def close(self) -> None:
@@ -239,12 +252,12 @@ class Graph:
     Results are at the same addresses as in the capture: a replay overwrites the results of the previous one.
     """
 
-    def __init__(self, driver: CudaDriver, handle: Any, capture: Capture):
+    def __init__(self, driver: CudaDriver, handle: DriverHandle, capture: Capture):
         self.driver = driver
         self._pools, self._retained = capture.pools, capture.retained
         self._checks = capture.checks
         capture.pools, capture.retained, capture.checks = [], {}, []
-        self._handle: Any = None
+        self._handle: DriverHandle | None = None
         try:
             self._handle = call_driver("cuGraphInstantiate", handle, 0)
         finally:
@@ -255,6 +268,12 @@ class Graph:
         stream = stream or self.driver.default_stream
         if stream.driver is not self.driver:
             raise ArgumentError(f"a graph of {self.driver.device} cannot run on a stream of {stream.device}")
+        if tracer is None or stream.capture is not None:
+            self._launch(stream)
+        else:
+            tracer.trace_call("graph replay", self.driver, stream, lambda: self._launch(stream))
+
+    def _launch(self, stream: CudaStream) -> None:
         cuda_api.activate(self.driver)
         if stream.capture is not None:
             stream.capture.retain(self)

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from ..device import open_drivers
 from ..launches import Launch, now
-from . import cuda_api, cuda_launch
-from .cuda_streams import CudaEvent, CudaStream, Graph
+from . import cuda_api, cuda_streams
+from .cuda import CudaDriver
+from .cuda_streams import CudaEvent, CudaStream
 
 if TYPE_CHECKING:
-    from .cuda import CudaDriver
+    from .cuda_types import DriverHandle
 
 __all__ = ["CudaTracer"]
+
+Result = TypeVar("Result")
 
 _MAX_PENDING = 4096  # launches after which times are read, to limit the number of events
 _MAX_BASE_DISTANCE_MS = 1000.0  # milliseconds; elapsed times are float32, so a later base event is used from then on
@@ -28,31 +31,19 @@ class CudaTracer:
 
     def __init__(self, launches: list[Launch]):
         self.launches = launches
-        self._bases: dict[Any, tuple[CudaEvent, float]] = {}  # by driver: an event, and its host time
-        self._streams: dict[int, tuple[Any, CudaStream, int]] = {}  # by id of the handle: handle, stream, number
-        self._names: dict[int, tuple[Any, str]] = {}
-        self._pending: list[tuple[Launch, Any, CudaEvent, CudaEvent]] = []
+        self._bases: dict[CudaDriver, tuple[CudaEvent, float]] = {}  # by driver: an event, and its host time
+        self._streams: dict[int, tuple[object, CudaStream, int]] = {}  # by id of the handle: handle, stream, number
+        self._names: dict[int, tuple[DriverHandle, str]] = {}  # by id of a kernel's function
+        self._pending: list[tuple[Launch, CudaDriver, CudaEvent, CudaEvent]] = []
         self._lock = threading.Lock()
-        self._replay = Graph.replay
 
     def start(self) -> None:
-        cuda_launch.tracer = self
+        cuda_streams.tracer = self
         for driver in self._drivers():
             self.watch(driver)
-        tracer, replay = self, self._replay
-
-        def traced_replay(graph: Graph, stream: CudaStream | None = None) -> None:
-            target_stream = stream or graph.driver.default_stream
-            if target_stream.capture is not None or target_stream.driver is not graph.driver:
-                return replay(graph, stream)
-            tracer._trace_call("graph replay", graph.driver, target_stream, lambda: replay(graph, stream))
-            return None
-
-        Graph.replay = traced_replay  # type: ignore[method-assign,assignment]
 
     def stop(self) -> None:
-        Graph.replay = self._replay  # type: ignore[method-assign]
-        cuda_launch.tracer = None
+        cuda_streams.tracer = None
         traced_drivers = self._drivers()
         for driver in traced_drivers:
             driver.launch = cuda_api.library().cuLaunchKernel
@@ -73,15 +64,16 @@ class CudaTracer:
             stream.synchronize()
             self._bases[driver] = base, (host_time + now()) / 2
 
-        def traced_launch(function: Any, *args: Any) -> Any:
+        def traced_launch(function: DriverHandle, *args: object) -> tuple[int]:
             stream = self._stream(driver, args[7])
             if stream is None or stream.capture is not None or driver not in self._bases:
                 return launch(function, *args)
-            return self._trace_call(self._name(driver, function), driver, stream, lambda: launch(function, *args))
+            return self.trace_call(self._name(driver, function), driver, stream, lambda: launch(function, *args))
 
         driver.launch = traced_launch
 
-    def _trace_call(self, name: str, driver: CudaDriver, stream: CudaStream, queue: Callable[[], Any]) -> Any:
+    def trace_call(self, name: str, driver: CudaDriver, stream: CudaStream, queue: Callable[[], Result]) -> Result:
+        """Call `queue`, which queues work on `stream`, and record the work as a launch."""
         if driver not in self._bases:
             return queue()
         start_event, end_event = CudaEvent(driver, True), CudaEvent(driver, True)
@@ -98,10 +90,10 @@ class CudaTracer:
                 self._resolve()
         return result
 
-    def _drivers(self) -> list[Any]:
-        return [d for d in open_drivers() if str(d.device).startswith("cuda")]
+    def _drivers(self) -> list[CudaDriver]:
+        return [driver for driver in open_drivers() if isinstance(driver, CudaDriver)]
 
-    def _stream(self, driver: CudaDriver, handle: Any) -> CudaStream | None:
+    def _stream(self, driver: CudaDriver, handle: object) -> CudaStream | None:
         entry = self._streams.get(id(handle))
         if entry is None or entry[0] is not handle:
             for stream in list(driver.streams):
@@ -109,7 +101,7 @@ class CudaTracer:
             entry = self._streams.get(id(handle))
         return entry[1] if entry is not None else None
 
-    def _name(self, driver: CudaDriver, function: Any) -> str:
+    def _name(self, driver: CudaDriver, function: DriverHandle) -> str:
         entry = self._names.get(id(function))
         if entry is None or entry[0] is not function:
             for kernel in list(driver._kernels.values()):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mmap
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from ..dtypes import Array
 from ..memory_stats import default_limit
 from ..pool import Budget
 from ..storage import Storage
+from .protocol import Stream
 from .queues import Counter
 
 __all__ = ["HostDriver", "HostMemory", "HostSegment"]
@@ -83,7 +83,7 @@ class HostDriver:
         """Wait for all queued work."""
         raise NotImplementedError
 
-    def allocate(self, nbytes: int, stream: Any) -> Storage:
+    def allocate(self, nbytes: int, stream: Stream) -> Storage:
         pool = stream.pool
         block = pool.allocate(nbytes)
         return Storage(self.device, nbytes, block, pool, block.segment.handle.buffer, block.offset)
@@ -104,10 +104,10 @@ class HostDriver:
         """Return the address of the buffer in which the storage begins at offset `start`."""
         return storage.buffer or 0
 
-    def write(self, storage: Storage, offset: int, array: Array, stream: Any) -> None:
+    def write(self, storage: Storage, offset: int, array: Array, stream: Stream) -> None:
         self.synchronize()
         self.host_view(storage)[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
 
-    def read(self, storage: Storage, offset: int, array: Array, stream: Any) -> None:
+    def read(self, storage: Storage, offset: int, array: Array, stream: Stream) -> None:
         self.synchronize()
         array.reshape(-1).view(np.uint8)[:] = self.host_view(storage)[offset : offset + array.nbytes]

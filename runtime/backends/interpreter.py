@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ..device import Device
 from ..errors import DriverNotFound, LaunchError
@@ -24,7 +24,11 @@ from ..triton.signature import signature
 from .arguments import Scratch, fit
 from .host import HostDriver
 from .overrides import override
-from .protocol import Capabilities, Instance, Step
+from .protocol import Capabilities, Event, Instance, Step
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+    from ..triton.interpret import Region
 
 __all__ = ["InterpreterDriver", "InterpreterEvent", "InterpreterStream", "InterpreterTracer", "check_version"]
 
@@ -61,8 +65,9 @@ class InterpreterEvent:
     def synchronize(self) -> None:
         """Nothing is ever queued."""
 
-    def elapsed_time(self, end: InterpreterEvent) -> float:
+    def elapsed_time(self, end: Event) -> float:
         """Return the milliseconds from this event to `end`; both must be timing events that were recorded."""
+        assert isinstance(end, InterpreterEvent)
         if self.time is None or end.time is None or not (self.timing and end.timing):
             raise LaunchError("elapsed_time needs two recorded events made with enable_timing=True")
         return (end.time - self.time) * 1e3
@@ -85,12 +90,13 @@ class InterpreterStream:
     def query(self) -> bool:
         return True
 
-    def record_event(self, event: InterpreterEvent | None = None) -> InterpreterEvent:
+    def record_event(self, event: Event | None = None) -> InterpreterEvent:
         event = event or InterpreterEvent()
+        assert isinstance(event, InterpreterEvent)
         event.time = time.perf_counter()
         return event
 
-    def wait_event(self, event: InterpreterEvent) -> None:
+    def wait_event(self, event: Event) -> None:
         """Nothing is ever queued."""
 
     def wait_stream(self, other: InterpreterStream) -> None:
@@ -119,7 +125,7 @@ class InterpreterDriver(HostDriver):
 
     # memory
 
-    def retire(self, owner: Any, buffer: Any) -> None:
+    def retire(self, owner: object, buffer: object) -> None:
         """Do nothing: no work is pending."""
 
     def wait_for(self, storage: Storage) -> None:
@@ -148,14 +154,14 @@ class InterpreterDriver(HostDriver):
         """Return a function `run(tensors, scalars, stream)` that runs `steps` in order before it returns."""
         runs = [self._prepare(step) for step in steps]
 
-        def run(tensors: list[Any], scalars: Sequence[Any], stream: InterpreterStream) -> None:
+        def run(tensors: list[Tensor | Scratch], scalars: Sequence[float], stream: InterpreterStream) -> None:
             operands = [*tensors, *[Scratch(self.allocate(n, stream)) for n in scratch]]
             for launch in runs:
                 launch(operands, scalars)
 
         return run
 
-    def _prepare(self, step: Step) -> Callable[[list[Any], Sequence[Any]], None]:
+    def _prepare(self, step: Step) -> Callable[[Sequence[Tensor | Scratch], Sequence[float]], None]:
         from ..triton.interpret import launch  # lazy: optional dependency (triton)
 
         kernel = _kernel(step.instance)
@@ -165,7 +171,7 @@ class InterpreterDriver(HostDriver):
         integers = len(step.integers)
         declared = [name for name, type in types.items() if type != "constexpr"]
 
-        def run(tensors: list[Any], scalars: Sequence[Any]) -> None:
+        def run(tensors: Sequence[Tensor | Scratch], scalars: Sequence[float]) -> None:
             regions = [_region(tensors[i]) for i in step.buffers]
             numbers = tuple(fit(step, scalars))
             values = iter([*regions, *geometry])
@@ -208,19 +214,19 @@ class InterpreterTracer:
         InterpreterTracer.launches = None
 
 
-def _kernel(instance: Instance) -> Any:
+def _kernel(instance: Instance) -> object:
     return source.functions(source.module_text(instance))[instance.entry]
 
 
-def _region(tensor: Any) -> Any:
+def _region(tensor: Tensor | Scratch) -> Region:
     """Return a tensor's memory, from its lowest to its highest element; the storage may be larger."""
     from ..triton.interpret import Region  # lazy: optional dependency (triton)
 
     storage = tensor.storage
     address = (storage.buffer or 0) + tensor.start
-    layout = getattr(tensor, "meta", None)
-    if layout is None:  # scratch
+    if isinstance(tensor, Scratch):
         return Region("", address, address, address + storage.nbytes)
+    layout = tensor.meta
     if not layout.numel:
         return Region("", address, address, address)
     size = layout.dtype.itemsize

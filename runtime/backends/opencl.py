@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,12 +20,17 @@ from ..errors import LaunchError, UnknownDevice
 from ..memory_stats import default_limit
 from ..pool import Budget, Pool
 from ..storage import Storage
-from .arguments import Scratch, bind
+from .arguments import Operand, Scratch, bind
 from .opencl_compiler import Compiler
 from .opencl_devices import DeviceInfo, capabilities_of, check_fork, cl, devices, identity_of
 from .overrides import override
-from .protocol import Instance, Step
+from .protocol import Event, Instance, Step, Stream
 from .queues import Counter, QueueStream, launch_error
+from .targets import instances_of
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+    from .opencl_types import ClBuffer, ClEvent, ClQueue, Enqueue
 
 __all__ = [
     "Compiler", "DeviceInfo", "OpenCLDriver", "OpenCLEvent", "OpenCLStream", "capabilities_of", "check_fork", "cl",
@@ -34,12 +39,12 @@ __all__ = [
 
 # The function that enqueues kernels, and the properties of streams' queues. Looked up at each use, because a profiler
 # replaces them while it is active (`opencl_tracing`).
-enqueue: Callable[..., Any] = cl.enqueue_nd_range_kernel
+enqueue: Enqueue = cl.enqueue_nd_range_kernel
 queue_flags = 0
 native.set_opencl_library(cl._cl.__file__)
 
 
-def native_queue_address(queue: Any) -> int:
+def native_queue_address(queue: ClQueue | None) -> int:
     """Return a queue's address for launches from C; 0 without a queue, or if a profiler has replaced `enqueue`."""
     return int(queue.int_ptr) if queue is not None and enqueue is cl.enqueue_nd_range_kernel else 0
 
@@ -50,9 +55,9 @@ class OpenCLEvent:
     def __init__(self, driver: OpenCLDriver, timing: bool = False):
         self.driver = driver
         self.timing = timing
-        self.marker: Any = None
+        self.marker: ClEvent | None = None
         # Events of copies to the host ahead of the marker. pyopencl's finalizer of such an event waits for the copy.
-        self.copies: list[Any] = []
+        self.copies: list[ClEvent] = []
 
     def record(self, stream: OpenCLStream) -> None:
         stream.record_event(self)
@@ -64,8 +69,9 @@ class OpenCLEvent:
         if self.marker is not None:
             self.marker.wait()
 
-    def elapsed_time(self, end: OpenCLEvent) -> float:
+    def elapsed_time(self, end: Event) -> float:
         """Return the milliseconds from this event to `end`; both must be timing events that were recorded."""
+        assert isinstance(end, OpenCLEvent)
         if self.marker is None or end.marker is None or not (self.timing and end.timing):
             raise LaunchError("elapsed_time needs two recorded events made with enable_timing=True")
         self.synchronize()
@@ -95,15 +101,17 @@ class OpenCLStream(QueueStream):
     def query(self) -> bool:
         return self.record_event().query()
 
-    def record_event(self, event: OpenCLEvent | None = None) -> OpenCLEvent:
+    def record_event(self, event: Event | None = None) -> OpenCLEvent:
         event = event or OpenCLEvent(self.driver)
+        assert isinstance(event, OpenCLEvent)
         if event.timing and not self._profiling:
             self.profile()
         event.marker = cl.enqueue_marker(self.queue)
         self.queue.flush()
         return event
 
-    def wait_event(self, event: OpenCLEvent) -> None:
+    def wait_event(self, event: Event) -> None:
+        assert isinstance(event, OpenCLEvent)
         if event.marker is not None:
             cl.enqueue_barrier(self.queue, wait_for=[event.marker])
 
@@ -142,13 +150,13 @@ class DeviceMemory:
         self._driver = driver
         self._is_cpu = bool(driver.handle.type & cl.device_type.CPU)
 
-    def allocate(self, nbytes: int) -> Any:
+    def allocate(self, nbytes: int) -> ClBuffer:
         try:
             return cl.Buffer(self._driver.context, cl.mem_flags.READ_WRITE, nbytes)
         except cl.Error as error:
             raise MemoryError(str(error)) from error
 
-    def release(self, handle: Any) -> None:
+    def release(self, handle: ClBuffer) -> None:
         handle.release()
 
     def trim(self) -> None:
@@ -188,7 +196,7 @@ class OpenCLDriver:
         self.capabilities = override(capabilities_of(self.info), overrides)
         self.budget = Budget(default_limit(self.capabilities.memory))
         self.counter = Counter()
-        self._retired: list[Any] = []
+        self._retired: list[tuple[object, object]] = []
         self.memory = DeviceMemory(self)
         self.context = cl.Context([self.handle])
         self.compiler = Compiler(self.context, self.handle, self.capabilities)
@@ -207,7 +215,7 @@ class OpenCLDriver:
             pool.stream.synchronize()
         self._retired.clear()
 
-    def allocate(self, nbytes: int, stream: OpenCLStream) -> Storage:
+    def allocate(self, nbytes: int, stream: Stream) -> Storage:
         pool = stream.pool
         block = pool.allocate(nbytes)
         return Storage(self.device, nbytes, block, pool, block.segment.handle, block.offset)
@@ -218,25 +226,27 @@ class OpenCLDriver:
         self.write(storage, 0, array, self.default_stream)
         return storage
 
-    def retire(self, owner: Any, buffer: Any) -> None:
+    def retire(self, owner: object, buffer: object) -> None:
         """Keep foreign memory alive until work that may use it is done. Called when its storage is deleted."""
         self._retired.append((owner, buffer))
 
-    def write(self, storage: Storage, offset: int, array: Array, stream: OpenCLStream) -> None:
+    def write(self, storage: Storage, offset: int, array: Array, stream: Stream) -> None:
         check_fork()
+        assert isinstance(stream, OpenCLStream)
         cl.enqueue_copy(stream.queue, storage.buffer, array, dst_offset=storage.start + offset, is_blocking=True)
 
-    def write_later(self, storage: Storage, offset: int, array: Array, stream: OpenCLStream) -> Any:
+    def write_later(self, storage: Storage, offset: int, array: Array, stream: OpenCLStream) -> ClEvent:
         """Queue a write without waiting, and return the event after which `array` may change."""
         check_fork()
         target, start = storage.buffer, storage.start + offset
         return cl.enqueue_copy(stream.queue, target, array, dst_offset=start, is_blocking=False)
 
-    def read(self, storage: Storage, offset: int, array: Array, stream: OpenCLStream) -> None:
+    def read(self, storage: Storage, offset: int, array: Array, stream: Stream) -> None:
         check_fork()
+        assert isinstance(stream, OpenCLStream)
         cl.enqueue_copy(stream.queue, array, storage.buffer, src_offset=storage.start + offset, is_blocking=True)
 
-    def read_later(self, tensors: Sequence[Any], stream: OpenCLStream) -> tuple[list[Any], OpenCLEvent]:
+    def read_later(self, tensors: Sequence[Tensor], stream: OpenCLStream) -> tuple[list[Array], OpenCLEvent]:
         """Queue copies of 0-d tensors to the host. Return the arrays, and the event after which they are filled."""
         check_fork()
         arrays = [np.empty((), t.meta.dtype.numpy) for t in tensors]
@@ -257,8 +267,8 @@ class OpenCLDriver:
     def new_event(self, timing: bool) -> OpenCLEvent:
         return OpenCLEvent(self, timing)
 
-    def build(self, instances: Sequence[Instance]) -> int:
-        return self.compiler.build(instances)
+    def build(self, planned: Sequence[Step | Instance]) -> int:
+        return self.compiler.build(instances_of(planned))
 
     def is_cached(self, instance: Instance) -> bool:
         """Return whether the cache on disk has a kernel."""
@@ -273,7 +283,7 @@ class OpenCLDriver:
         if len(runs) == 1 and not scratch:
             return runs[0]
 
-        def run(tensors: list[Any], scalars: Sequence[Any], stream: OpenCLStream) -> None:
+        def run(tensors: list[Operand], scalars: Sequence[float], stream: OpenCLStream) -> None:
             scratch_operands = [Scratch(self.allocate(n, stream)) for n in scratch]
             operands = [*tensors, *scratch_operands]
             for launch in runs:
@@ -287,7 +297,7 @@ class OpenCLDriver:
         size, local = step.global_size, step.local_size
         name = step.instance.name
 
-        def run(tensors: list[Any], scalars: Sequence[Any], stream: OpenCLStream) -> None:
+        def run(tensors: list[Operand], scalars: Sequence[float], stream: OpenCLStream) -> None:
             set_arguments(tensors, scalars)
             try:
                 enqueue(stream.queue, kernel, size, local)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .. import program
 from ..cache import BinaryCache
 from ..errors import CompileError
 from .opencl_devices import check_fork, cl
 from .protocol import Capabilities, Instance
+
+if TYPE_CHECKING:
+    from .opencl_types import ClContext, ClDevice, ClKernel, ClProgram
 
 __all__ = ["Compiler"]
 
@@ -20,10 +23,17 @@ __all__ = ["Compiler"]
 _LEAN_OPTIONS = ["-D_OPENCL_H_", "-DWG_DECLARE"]
 
 
+class _ThreadKernels(threading.local):
+    """The kernel objects of a thread."""
+
+    def __init__(self) -> None:
+        self.by_instance: dict[Instance, ClKernel] = {}
+
+
 class Compiler:
     """Builds and caches programs for an OpenCL device in one context. Thread-safe."""
 
-    def __init__(self, context: Any, handle: Any, caps: Capabilities):
+    def __init__(self, context: ClContext, handle: ClDevice, caps: Capabilities):
         self._context, self._handle, self._capabilities = context, handle, caps
         platform = handle.platform
         conditions = {"-DWG_NO_AHEAD": not caps.ahead, "-cl-opt-disable": not caps.optimize}
@@ -33,9 +43,9 @@ class Compiler:
             (platform.name, platform.version, handle.name, handle.version, handle.driver_version, *self._options)
         )
         self._cache = BinaryCache(identity)
-        self._lock, self._thread_kernels = threading.RLock(), threading.local()
-        self._programs: dict[Instance, tuple[Any, str]] = {}
-        self._batches: dict[str, Any] = {}
+        self._lock, self._thread_kernels = threading.RLock(), _ThreadKernels()
+        self._programs: dict[Instance, tuple[ClProgram, str]] = {}
+        self._batches: dict[str, ClProgram] = {}
         self.built = self.loaded = 0
 
     def build(self, instances: Sequence[Instance]) -> int:
@@ -78,21 +88,21 @@ class Compiler:
         caps = self._capabilities
         return program.source(instances, caps.builtins, caps.fp64)
 
-    def program_of(self, instance: Instance) -> tuple[Any, str]:
+    def program_of(self, instance: Instance) -> tuple[ClProgram, str]:
         """Return the program that contains an instance, and the kernel's name in it."""
         if instance not in self._programs:
             self.build([instance])
         return self._programs[instance]
 
-    def kernel(self, instance: Instance) -> Any:
+    def kernel(self, instance: Instance) -> ClKernel:
         """Return the calling thread's kernel object, which holds arguments. Creating one takes 0.1 ms."""
-        kernels: dict[Any, Any] = self._thread_kernels.__dict__
+        kernels = self._thread_kernels.by_instance
         kernel = kernels.get(instance)
         if kernel is None:
             kernel = kernels[instance] = cl.Kernel(*self.program_of(instance))
         return kernel
 
-    def _program(self, instances: Sequence[Instance]) -> Any:
+    def _program(self, instances: Sequence[Instance]) -> ClProgram:
         check_fork()
         caps = self._capabilities
         if not caps.fp64 and any(i.element == "double" for i in instances):
@@ -120,7 +130,7 @@ class Compiler:
             names = ", ".join(sorted({i.name for i in instances}))
             raise CompileError(f"{names}: does not compile for {self._handle.name}\n{error}") from error
 
-    def _compile_source(self, text: str) -> Any:
+    def _compile_source(self, text: str) -> ClProgram:
         """Build from source, first with few declarations; if that fails (user code may call any built-in), with all."""
         if self._lean_options:
             try:
@@ -130,12 +140,12 @@ class Compiler:
                     self._lean_options = []  # this PoCL version does not support it
         return self._build(text, self._options)
 
-    def _build(self, text: str, options: Sequence[str]) -> Any:
+    def _build(self, text: str, options: Sequence[str]) -> ClProgram:
         with warnings.catch_warnings():  # Intel's compiler logs vectorised loops, and pyopencl warns about any log
             warnings.simplefilter("ignore", cl.CompilerWarning)
             return cl.Program(self._context, text).build(list(options), devices=[self._handle], cache_dir=False)
 
-    def _load_binary(self, binary: bytes) -> Any:
+    def _load_binary(self, binary: bytes) -> ClProgram:
         """Return the program of a binary."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", cl.CompilerWarning)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..context import state
 from ..errors import DriverNotFound, ForkError
@@ -13,15 +13,19 @@ from . import pocl, processor
 from .overrides import override
 from .protocol import Capabilities
 
+if TYPE_CHECKING:
+    from .opencl_types import ClDevice, PyOpenCL
+
 # PoCL reads these when its platform is loaded: use the device with one worker thread per core, pinned to its core.
 os.environ.setdefault("POCL_DEVICES", "pthread")
 os.environ.setdefault("POCL_AFFINITY", "1")
 pocl.private_cache()
 
 try:
-    import pyopencl as cl
+    import pyopencl
 except ImportError as error:  # pragma: no cover - exercised in a subprocess without it
     raise DriverNotFound(f"OpenCL needs pyopencl, which does not import ({error}): pip install pyopencl") from error
+cl: PyOpenCL = pyopencl
 
 __all__ = ["DeviceInfo", "capabilities_of", "check_fork", "cl", "devices", "identity_of"]
 
@@ -51,7 +55,7 @@ def check_fork() -> None:
 class DeviceInfo:
     """One OpenCL device. handle: pyopencl's device object."""
 
-    handle: Any
+    handle: ClDevice
     platform: str
     name: str
     is_gpu: bool

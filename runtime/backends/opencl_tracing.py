@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..device import open_drivers
 from ..launches import Launch, now
 from . import opencl
 
 if TYPE_CHECKING:
-    from .opencl import OpenCLDriver
+    from .opencl import OpenCLDriver, OpenCLStream
+    from .opencl_types import ClContext, ClDevice, ClEvent, ClKernel, ClQueue
 
 __all__ = ["OpenCLTracer", "common_midpoint"]
 
@@ -34,7 +35,7 @@ class _Clock:
     def __init__(self) -> None:
         self.points: list[tuple[int, int]] = []
 
-    def sample(self, context: Any, handle: Any) -> None:
+    def sample(self, context: ClContext, handle: ClDevice) -> None:
         """Measure the clocks' offset by markers, each of which ends between two readings of the host's clock."""
         queue = cl.CommandQueue(context, handle, properties=cl.command_queue_properties.PROFILING_ENABLE)
         ranges, device_time = [], 0
@@ -59,11 +60,11 @@ class OpenCLTracer:
 
     def __init__(self, launches: list[Launch]):
         self.launches = launches
-        self._names: dict[Any, str] = {}
-        self._streams_by_queue: dict[Any, tuple[Any, int]] = {}  # by queue: driver, number of the stream
-        self._clocks: dict[Any, _Clock] = {}
-        self._pending: list[tuple[Launch, Any, Any]] = []  # with their events and drivers
-        self._device_times: list[tuple[Launch, Any, int, int]] = []
+        self._names: dict[ClKernel, str] = {}
+        self._streams_by_queue: dict[ClQueue, tuple[OpenCLDriver, int]] = {}  # driver, number of the stream
+        self._clocks: dict[OpenCLDriver, _Clock] = {}
+        self._pending: list[tuple[Launch, ClEvent, OpenCLDriver]] = []
+        self._device_times: list[tuple[Launch, OpenCLDriver, int, int]] = []
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -89,7 +90,9 @@ class OpenCLTracer:
             for driver in traced_drivers:
                 _renew(driver)
 
-    def _enqueue(self, queue: Any, kernel: Any, size: Any, local: Any) -> Any:
+    def _enqueue(
+        self, queue: ClQueue, kernel: ClKernel, size: tuple[int, ...], local: tuple[int, ...] | None
+    ) -> ClEvent:
         """Replacement for pyopencl's function that records the launch."""
         begin = now()
         event = cl.enqueue_nd_range_kernel(queue, kernel, size, local)
@@ -107,10 +110,10 @@ class OpenCLTracer:
                     self._resolve()
         return event
 
-    def _drivers(self) -> list[Any]:
-        return [d for d in open_drivers() if d.target == "opencl" and getattr(d, "context", None) is not None]
+    def _drivers(self) -> list[OpenCLDriver]:
+        return [driver for driver in open_drivers() if isinstance(driver, opencl.OpenCLDriver)]
 
-    def _find_stream(self, queue: Any) -> tuple[Any, int]:
+    def _find_stream(self, queue: ClQueue) -> tuple[OpenCLDriver | None, int]:
         """Return a queue's driver and stream number. Streams and devices may be newer than the trace's start."""
         for driver in self._drivers():
             if driver not in self._clocks:
@@ -134,8 +137,8 @@ class OpenCLTracer:
         self._pending = unfinished
 
 
-def _streams(driver: OpenCLDriver) -> list[Any]:
-    return [pool.stream for pool in list(driver.budget.pools) if hasattr(pool.stream, "renew")]
+def _streams(driver: OpenCLDriver) -> list[OpenCLStream]:
+    return [pool.stream for pool in list(driver.budget.pools) if isinstance(pool.stream, opencl.OpenCLStream)]
 
 
 def _renew(driver: OpenCLDriver) -> None:

@@ -12,7 +12,7 @@ __all__ = ["override"]
 
 def override(caps: Capabilities, text: str) -> Capabilities:
     """Return `caps` with the fields named in `text` (`field=value,…`) replaced. Raise `ValueError` for a bad value."""
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = {}  # values of the fields' own types
     for item in filter(None, text.split(",")):
         field, _, value = item.partition("=")
         field_type = type(getattr(caps, field))

@@ -16,17 +16,20 @@ import os
 import shutil
 import tempfile
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..device import known_devices
 from . import processor
+
+if TYPE_CHECKING:
+    from .opencl_types import ClDevice
 
 __all__ = ["correct_processor", "private_cache"]
 
 _UNKNOWN = b"generic\0"
 _RECORD_WORDS = 300  # words of `struct _cl_device_id` to search for the name's pointer (at byte 640 in PoCL 3.0)
 _NAMES = {"avx512": b"x86-64-v4", "avx2": b"x86-64-v3", "sse": b"x86-64-v2"}
-_name_buffers: list[Any] = []  # keeps the names alive that PoCL points to
+_name_buffers: list[ctypes.Array[ctypes.c_char]] = []  # keeps the names alive that PoCL points to
 
 
 def private_cache() -> None:
@@ -52,7 +55,7 @@ def _remove(folder: str, process: int) -> None:
     os.environ.pop("POCL_CACHE_DIR", None)
 
 
-def correct_processor(device: Any) -> bool:
+def correct_processor(device: ClDevice) -> bool:
     """Replace the processor name `generic` of a PoCL device by the processor's instruction set level.
 
     Args:
@@ -67,7 +70,7 @@ def correct_processor(device: Any) -> bool:
     return replace_name(device, _UNKNOWN, _NAMES[instructions])
 
 
-def replace_name(device: Any, old: bytes, new: bytes) -> bool:
+def replace_name(device: ClDevice, old: bytes, new: bytes) -> bool:
     """Redirect the pointer to the text `old` in a PoCL device's record to `new`. Return whether there was one."""
     words = (ctypes.c_uint64 * _RECORD_WORDS).from_address(device.int_ptr)
     try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..errors import NotSupported
 from .named import NamedTable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CPU", "GPU", "TRITON", "ByStyle", "Style", "register_style", "style_named"]
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Style:
     name: str
     target: str
     spaces: str
-    device_class: Callable[[Any], str]
+    device_class: Callable[[Driver], str]
     takes_runs: bool = False
     has_work_groups: bool = False
     multiplies_half: bool = False

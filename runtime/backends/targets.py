@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .named import NamedTable
-from .protocol import Step
+from .protocol import Instance, Step
 
-__all__ = ["OPENCL", "TRITON", "Target", "build_steps", "register_target", "target_named"]
+if TYPE_CHECKING:
+    from .protocol import Driver
+
+__all__ = ["OPENCL", "TRITON", "Target", "build_steps", "instances_of", "register_target", "target_named"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,13 @@ def target_named(name: str) -> Target:
     return _targets.find(name)
 
 
-def build_steps(driver: Any, steps: Sequence[Step]) -> int:
+def build_steps(driver: Driver, steps: Sequence[Step]) -> int:
     """Build the kernels of `steps`, each once, and return their number."""
     if target_named(driver.target).compiles_geometry:
         return driver.build(list(dict.fromkeys(steps)))
     return driver.build(list(dict.fromkeys(step.instance for step in steps)))
+
+
+def instances_of(planned: Sequence[Step | Instance]) -> list[Instance]:
+    """Return the kernels of steps and instances, for drivers whose kernels do not depend on a step's geometry."""
+    return [item.instance if isinstance(item, Step) else item for item in planned]

@@ -1,13 +1,6 @@
 """The driver of `cpu`: streams and events over host memory, and the executor that runs kernels.
 
-An executor is a `launching.ClangExecutor` or a `fallback.OpenCLExecutor`. Its interface:
-
-    prepare(step)        `run(tensors, scalars, stream)` for a planned step
-    build(instances)     compile kernels and wait for them
-    is_cached(instance)  whether the cache on disk has a kernel
-    synchronize()        wait until every launch so far is done
-    wait_for(storage)    wait until none of them uses a storage
-    identity, name       the key of stored timings; the display name
+The executor is a `launching.ClangExecutor`, or a `fallback.OpenCLExecutor` if there is no clang.
 """
 
 from __future__ import annotations
@@ -16,24 +9,51 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Protocol
 
 from ...device import Device
 from ...errors import DriverNotFound, LaunchError
 from ...pool import Pool
 from ...storage import Storage
 from .. import processor
-from ..arguments import Scratch
+from ..arguments import Operand, Scratch
 from ..host import HostDriver
 from ..overrides import override
-from ..protocol import Capabilities, Instance, Step
+from ..protocol import Capabilities, Event, Instance, Step
 from ..queues import QueueStream
+from ..targets import instances_of
 from .launching import ClangExecutor
 from .objects import open_store
 
 __all__ = ["CpuDriver", "CpuEvent", "CpuStream", "capabilities_here"]
 
 _MAX_GROUP = 4096
+
+
+class Executor(Protocol):
+    """Compiles and launches the kernels of the device. identity: the key of stored timings. name: the display name."""
+
+    identity: str
+    name: str
+
+    @property
+    def has_queued_launches(self) -> bool:
+        """Whether launches wait for their kernels to be compiled."""
+
+    def prepare(self, step: Step) -> Callable[..., None]:
+        """Return `run(tensors, scalars, stream)` for a planned step."""
+
+    def build(self, instances: Sequence[Instance]) -> int:
+        """Compile missing kernels, wait for them, and return their number."""
+
+    def is_cached(self, instance: Instance) -> bool:
+        """Return whether the cache on disk has a kernel."""
+
+    def synchronize(self) -> None:
+        """Wait until every launch so far is done."""
+
+    def wait_for(self, storage: Storage) -> None:
+        """Wait until no launch uses a storage."""
 
 
 class CpuEvent:
@@ -52,8 +72,9 @@ class CpuEvent:
     def synchronize(self) -> None:
         """Do nothing: recording has waited."""
 
-    def elapsed_time(self, end: CpuEvent) -> float:
+    def elapsed_time(self, end: Event) -> float:
         """Return the milliseconds from this event to `end`; both must be timing events that were recorded."""
+        assert isinstance(end, CpuEvent)
         if self.time is None or end.time is None or not (self.timing and end.timing):
             raise LaunchError("elapsed_time needs two recorded events made with enable_timing=True")
         return (end.time - self.time) * 1e3
@@ -77,16 +98,18 @@ class CpuStream(QueueStream):
 
     def query(self) -> bool:
         """Return whether everything launched so far is done."""
-        return not getattr(self.driver.executor, "has_queued_launches", False)
+        executor = self.driver.executor
+        return executor is None or not executor.has_queued_launches
 
-    def record_event(self, event: CpuEvent | None = None) -> CpuEvent:
+    def record_event(self, event: Event | None = None) -> CpuEvent:
         """Wait for all launches, including the compilation of their kernels, and record the time."""
         event = event or CpuEvent()
+        assert isinstance(event, CpuEvent)
         self.driver.synchronize()
         event.time = time.perf_counter()
         return event
 
-    def wait_event(self, event: CpuEvent) -> None:
+    def wait_event(self, event: Event) -> None:
         """Do nothing: recording the event has waited for the work."""
 
     def wait_stream(self, other: CpuStream) -> None:
@@ -117,7 +140,7 @@ class CpuDriver(HostDriver):
     def __init__(self, device: Device):
         super().__init__(device)
         self.name = processor.model_name()
-        self.executor: Any = None
+        self.executor: Executor | None = None
         self._capabilities: Capabilities | None = None
         self._lock = threading.RLock()
         self.default_stream = self.new_stream()
@@ -128,8 +151,8 @@ class CpuDriver(HostDriver):
     def opened(self) -> bool:
         return self.executor is not None
 
-    def require(self) -> None:
-        """Find a compiler or an OpenCL CPU driver, unless one was found before.
+    def require(self) -> Executor:
+        """Return the executor. The first call finds a compiler or an OpenCL CPU driver.
 
         Raises:
             DriverNotFound: There is neither. The message names the processor, the causes and the remedy.
@@ -138,8 +161,9 @@ class CpuDriver(HostDriver):
             with self._lock:
                 if self.executor is None:
                     self.executor = self._open()
+        return self.executor
 
-    def _open(self) -> Any:
+    def _open(self) -> Executor:
         notes: list[str] = []
         if self.capabilities.takes_runs:
             store = open_store(self.capabilities, notes)
@@ -168,12 +192,11 @@ class CpuDriver(HostDriver):
     @property
     def identity(self) -> str:
         """The key of stored timings: the compiler, its target and the processor."""
-        self.require()
-        return self.executor.identity
+        return self.require().identity
 
     # memory
 
-    def retire(self, owner: Any, buffer: Any) -> None:
+    def retire(self, owner: object, buffer: object) -> None:
         """Do nothing: launches that use this foreign memory are done."""
 
     def wait_for(self, storage: Storage) -> None:
@@ -195,14 +218,12 @@ class CpuDriver(HostDriver):
 
     # launching
 
-    def build(self, instances: Sequence[Instance]) -> int:
-        self.require()
-        return self.executor.build(instances)
+    def build(self, planned: Sequence[Step | Instance]) -> int:
+        return self.require().build(instances_of(planned))
 
     def is_cached(self, instance: Instance) -> bool:
         """Return whether the cache on disk has a kernel."""
-        self.require()
-        return self.executor.is_cached(instance)
+        return self.require().is_cached(instance)
 
     def launcher(self, steps: Sequence[Step], scratch: Sequence[int]) -> Callable[..., None]:
         """Return `run(tensors, scalars, stream)` that launches `steps` in order.
@@ -211,12 +232,12 @@ class CpuDriver(HostDriver):
             steps: the planned launches.
             scratch: sizes in bytes of temporary buffers, allocated at each call.
         """
-        self.require()
-        runs = [self.executor.prepare(step) for step in steps]
+        executor = self.require()
+        runs = [executor.prepare(step) for step in steps]
         if len(runs) == 1 and not scratch:
             return runs[0]
 
-        def run(tensors: list[Any], scalars: Sequence[Any], stream: CpuStream) -> None:
+        def run(tensors: list[Operand], scalars: Sequence[float], stream: CpuStream) -> None:
             operands = [*tensors, *[Scratch(self.allocate(n, stream)) for n in scratch]]
             for launch in runs:
                 launch(operands, scalars, stream)

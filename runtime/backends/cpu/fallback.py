@@ -13,16 +13,15 @@ import ctypes
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from ...errors import DriverNotFound, LaunchError
 from ...storage import Storage
 from .. import opencl
-from ..arguments import packer
+from ..arguments import Operand, geometry_bytes, packer
 from ..overrides import override
-from ..protocol import Capabilities, Instance, Step
+from ..protocol import Capabilities, Instance, Step, Stream
 from ..queues import Counter, launch_error
 
 __all__ = ["OpenCLExecutor"]
@@ -60,7 +59,7 @@ class OpenCLExecutor:
         text = "kernel void copy(global const int *a, global int *b, long offset) { b[offset] = a[get_global_id(0)]; }"
         numbers = np.array([7, 8, 9, 0], np.int32)
         try:
-            kernel = cl.Program(self._context, text).build(cache_dir=False).copy
+            kernel = cl.Kernel(cl.Program(self._context, text).build(cache_dir=False), "copy")
             _set_pointer(kernel.int_ptr, 0, numbers.ctypes.data)
             _set_pointer(kernel.int_ptr, 1, 0)  # a null pointer whose address is entirely in the offset
             kernel.set_arg(2, np.int64(numbers.ctypes.data // 4 + 3))
@@ -84,9 +83,9 @@ class OpenCLExecutor:
         opencl.check_fork()
         kernel = self.compiler.kernel(step.instance)
         handle, count = kernel.int_ptr, len(step.buffers)
-        positions, geometry, pack = step.buffers, step.geometry, packer(step)
+        positions, geometry, pack = step.buffers, geometry_bytes(step), packer(step)
 
-        def run(tensors: Sequence[Any], scalars: Sequence[Any], stream: Any) -> None:
+        def run(tensors: Sequence[Operand], scalars: Sequence[float], stream: Stream) -> None:
             operands = [tensors[i] for i in positions]
             for i, operand in enumerate(operands):
                 if status := _set_pointer(handle, i, operand.storage.buffer or 0):
@@ -101,6 +100,10 @@ class OpenCLExecutor:
             self._counter.value += 1
 
         return run
+
+    @property
+    def has_queued_launches(self) -> bool:
+        return False
 
     def synchronize(self) -> None:
         """Do nothing: each launch is waited for."""

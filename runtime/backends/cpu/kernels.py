@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Protocol
 
 from ... import native, program
 from ...errors import CompileError
@@ -21,12 +21,18 @@ from ..processor import cores
 from ..protocol import Instance
 from .objects import ObjectStore
 
-__all__ = ["ClangKernels", "Kernel"]
+__all__ = ["CallableKernel", "ClangKernels", "Kernel"]
 
 MAX_BATCH = 16  # kernels per translation unit; larger batches would leave other cores idle
 MAX_INTERRUPTIONS = 2  # times that a signal may end a kernel's compiler before that is an error
 PROGRESS_DELAY = 0.5  # seconds of waiting before a progress bar is shown
 JOIN_TIMEOUT = 5.0  # seconds that the end of the process waits for a compilation
+
+
+class CallableKernel(Protocol):
+    """A kernel whose function is at `address`, which is 0 until it is compiled: a `_native.Kernel` or a `Kernel`."""
+
+    address: int
 
 
 class Kernel:
@@ -48,7 +54,7 @@ class ClangKernels:
 
     def __init__(self, store: ObjectStore):
         self.store = store
-        self._kernels: dict[Instance, Any] = {}
+        self._kernels: dict[Instance, CallableKernel] = {}
         self.restart()
         atexit.register(self._stop)
 
@@ -62,7 +68,7 @@ class ClangKernels:
         self._compiling: set[Instance] = set()
         self._stopped = False
 
-    def kernel(self, instance: Instance) -> Any:
+    def kernel(self, instance: Instance) -> CallableKernel:
         """Return the kernel of an instance, and start to compile it if necessary."""
         kernel = self._kernels.get(instance)
         if kernel is None:
@@ -205,7 +211,16 @@ class ClangKernels:
                 thread.join(JOIN_TIMEOUT)
 
 
-def _progress_bar(total: int) -> Any:
+class _ProgressBar(Protocol):
+    """The members of tqdm's bars that are used here. n: finished units."""
+
+    n: int
+
+    def update(self, n: int) -> object: ...
+    def close(self) -> None: ...
+
+
+def _progress_bar(total: int) -> _ProgressBar:
     """Return tqdm's bar: one line on a terminal or in a notebook, nothing elsewhere."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a notebook without widgets

@@ -24,7 +24,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ... import native
 from ...device import open_drivers
@@ -32,11 +32,11 @@ from ...errors import CompileError, LaunchError
 from ...launches import Launch
 from ...records import registry
 from ...storage import Storage
-from ..arguments import packer
+from ..arguments import Base, Operand, geometry_bytes, packer
 from ..processor import cores
-from ..protocol import Instance, Step
+from ..protocol import Instance, Step, Stream
 from ..queues import Counter
-from .kernels import ClangKernels
+from .kernels import CallableKernel, ClangKernels
 from .objects import ObjectStore
 
 __all__ = ["ClangExecutor", "CpuTracer"]
@@ -60,10 +60,10 @@ class _Launcher:
 
     __slots__ = ("geometry", "helpers", "instance", "kernel", "releases", "size", "work")
 
-    def __init__(self, step: Step, kernel: Any, size: tuple[int, int, int], helpers: int):
+    def __init__(self, step: Step, kernel: CallableKernel, size: tuple[int, int, int], helpers: int):
         self.instance = step.instance
         self.kernel = kernel
-        self.geometry: bytes = step.geometry  # type: ignore[assignment]
+        self.geometry = geometry_bytes(step)
         self.size = size
         self.helpers = helpers
         self.work = step.work
@@ -129,7 +129,7 @@ class _QueuedLaunch:
     launcher: _Launcher
     buffers: tuple[int, ...]
     dynamic: bytes
-    owners: tuple[Any, ...]  # of memory that is not the pool's
+    owners: tuple[object, ...]  # of memory that is not the pool's
     trace: Launch | None
     has_run: bool = False
 
@@ -178,7 +178,7 @@ class ClangExecutor:
         launcher = _Launcher(step, kernel, size, self._helpers)
         positions, pack = step.buffers, packer(step)
 
-        def run(tensors: Sequence[Any], scalars: Sequence[Any], stream: Any) -> None:
+        def run(tensors: Sequence[Operand], scalars: Sequence[float], stream: Stream) -> None:
             operands = [tensors[i] for i in positions]
             buffers = tuple([operand.storage.buffer or 0 for operand in operands])
             dynamic = pack([operand.start for operand in operands], scalars)
@@ -202,7 +202,7 @@ class ClangExecutor:
         launcher: _Launcher,
         buffers: tuple[int, ...],
         dynamic: bytes,
-        storages: Sequence[Storage],
+        storages: Sequence[Storage | Base],
         trace: Launch | None,
     ) -> None:
         pool_storages = [storage for storage in storages if isinstance(storage, Storage)]
@@ -279,7 +279,7 @@ def _size_of(step: Step) -> tuple[int, int, int]:
             f"{step.instance.name}: {step.instance.entry} has work-groups of {step.local_size}, and on 'cpu' each "
             "work-item is a group of its own; use an OpenCL device (opencl:0)"
         )
-    size = (*step.global_size, 1, 1)[:3]
-    if not step.geometry or any(n < 1 for n in size):
+    x, y, z = (*step.global_size, 1, 1)[:3]
+    if not step.geometry or min(x, y, z) < 1:
         raise LaunchError(f"{step.instance.name}: a step without geometry, or of size {step.global_size}")
-    return size  # type: ignore[return-value]
+    return x, y, z

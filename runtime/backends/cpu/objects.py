@@ -21,7 +21,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from ... import program
 from ...cache import BinaryCache, cache_folder
@@ -223,13 +223,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_scratch_folders.clear)
 
 
-def _run(command: Sequence[str], source: Any) -> None:
+def _run(command: Sequence[str], source: IO[bytes] | int) -> None:
     # In its own process group: Ctrl-C reaches Python only, and the compilation finishes and is cached.
-    group = {"process_group": 0} if os.name == "posix" else {}
+    group = 0 if os.name == "posix" else None
     with _start_lock:
         process = subprocess.Popen(
             command, stdin=source, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8",
-            errors="replace", **group,  # type: ignore[call-overload]
+            errors="replace", process_group=group,
         )  # fmt: skip
     with process:
         try:
