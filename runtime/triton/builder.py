@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import triton.language as tl
@@ -27,12 +27,15 @@ from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions, T
 from ..dtypes import Array
 from ..errors import LaunchError
 
+if TYPE_CHECKING:
+    from .triton_types import Handle, TritonType
+
 __all__ = ["Builder", "Region", "dtype_of", "narrow", "widen"]
 
 
 _REGION = "weftgrad.region"  # key in a pointer's attributes: the argument from which it was computed
 _GARBAGE_BYTE = 0xA5  # every byte of an integer in a lane that a load masked off
-dtype_of: Callable[[Any], np.dtype[Any]] = stock._get_np_dtype
+dtype_of: Callable[[TritonType], np.dtype[np.generic]] = stock._get_np_dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ def _tf32(values: Array) -> Array:
     return np.where(np.isfinite(values), rounded, values)
 
 
-def _to_integers(values: Array, target: np.dtype[Any]) -> Array:
+def _to_integers(values: Array, target: np.dtype[np.generic]) -> Array:
     """Convert floats to integers as `cvt.rzi` does: round towards zero, saturate at 16 bits or more, then truncate."""
     wide_type = np.dtype(f"{target.kind}{max(target.itemsize, 2)}")
     limits = np.iinfo(wide_type)
@@ -87,7 +90,7 @@ def _fma64(x: Array, y: Array, z: Array) -> Array:
     (xh, xl), (yh, yl) = halves(x), halves(y)
     product_error = ((xh * yh - product) + xh * yl + xl * yh) + xl * yl
     total = product + z
-    product_part: Any = total - product
+    product_part: Array = total - product
     rounding_error = (product - (total - product_part)) + (z - product_part)
     exact = total + (rounding_error + product_error)
     return np.where(np.isfinite(exact), exact, total)
@@ -106,7 +109,7 @@ def _high_half(a: Array, b: Array) -> Array:
     return ah * bh + (middle_sum >> shift) + (cross_sum >> shift)
 
 
-def _is_fp8(dtype: Any) -> bool:
+def _is_fp8(dtype: TritonType) -> bool:
     return dtype.name.startswith("fp8")
 
 
@@ -131,27 +134,27 @@ class Builder(InterpreterBuilder):
         self.set_grid_dim(*grid)
         self.set_grid_idx(0, 0, 0)
 
-    def pointer(self, region: Region, element: Any) -> TensorHandle:
+    def pointer(self, region: Region, element: TritonType) -> Handle:
         """Return a pointer to the elements of `region`."""
         return TensorHandle(np.array([region.address], np.uint64), tl.pointer_type(element), {_REGION: region})
 
-    def element_type(self, dtype: Any) -> Any:
+    def element_type(self, dtype: TritonType) -> TritonType:
         """Return the result of `dtype.to_ir` for this builder: the dtype itself, so that integers stay unsigned."""
         return dtype
 
     # constants
 
-    def get_bf16(self, value: float) -> TensorHandle:
+    def get_bf16(self, value: float) -> Handle:
         return TensorHandle(narrow(np.array([value], np.float32)), tl.bfloat16)
 
-    def get_all_ones_value(self, type: Any) -> TensorHandle:
+    def get_all_ones_value(self, type: TritonType) -> Handle:
         dtype = dtype_of(type)
         ones = np.ones(1, bool) if dtype == np.bool_ else np.full(dtype.itemsize, 0xFF, np.uint8).view(dtype)
         return TensorHandle(ones, type.scalar)
 
     # element by element
 
-    def binary_op(self, lhs: TensorHandle, rhs: TensorHandle, op: Any) -> TensorHandle:
+    def binary_op(self, lhs: Handle, rhs: Handle, op: Callable[[Array, Array], Array]) -> Handle:
         dtype = lhs.dtype.scalar
         a, b = lhs.data, rhs.data
         if a.dtype == np.bool_ and b.dtype == np.bool_:
@@ -166,30 +169,30 @@ class Builder(InterpreterBuilder):
             return TensorHandle(out, tl.int1)
         return TensorHandle(out.astype(dtype_of(dtype), copy=False), dtype)
 
-    def create_minnumf(self, lhs: TensorHandle, rhs: TensorHandle) -> TensorHandle:
+    def create_minnumf(self, lhs: Handle, rhs: Handle) -> Handle:
         return self.binary_op(lhs, rhs, np.fmin)
 
-    def create_maxnumf(self, lhs: TensorHandle, rhs: TensorHandle) -> TensorHandle:
+    def create_maxnumf(self, lhs: Handle, rhs: Handle) -> Handle:
         return self.binary_op(lhs, rhs, np.fmax)
 
-    def create_clampf(self, arg: TensorHandle, low: TensorHandle, high: TensorHandle, nan: Any) -> TensorHandle:
+    def create_clampf(self, arg: Handle, low: Handle, high: Handle, nan: object) -> Handle:
         propagate_nan = nan == tl.PropagateNan.ALL
         bounded = self.binary_op(arg, low, np.maximum if propagate_nan else np.fmax)
         return self.binary_op(bounded, high, np.minimum if propagate_nan else np.fmin)
 
-    def create_idiv(self, lhs: TensorHandle, rhs: TensorHandle) -> TensorHandle:
+    def create_idiv(self, lhs: Handle, rhs: Handle) -> Handle:
         """Divide, rounding towards zero as in C. Division by zero is undefined in C, and gives 0 here."""
         return self.binary_op(lhs, rhs, lambda a, b: (a - np.fmod(a, b)) // b)
 
-    def create_ashr(self, lhs: TensorHandle, rhs: TensorHandle) -> TensorHandle:
+    def create_ashr(self, lhs: Handle, rhs: Handle) -> Handle:
         return self.binary_op(lhs, rhs, np.right_shift)
 
-    def create_umulhi(self, lhs: TensorHandle, rhs: TensorHandle) -> TensorHandle:
+    def create_umulhi(self, lhs: Handle, rhs: Handle) -> Handle:
         dtype = lhs.data.dtype
         unsigned = np.dtype(f"u{dtype.itemsize}")
         return TensorHandle(_high_half(lhs.data.view(unsigned), rhs.data.view(unsigned)).view(dtype), lhs.dtype.scalar)
 
-    def create_fma(self, x: TensorHandle, y: TensorHandle, z: TensorHandle) -> TensorHandle:
+    def create_fma(self, x: Handle, y: Handle, z: Handle) -> Handle:
         dtype = z.dtype.scalar
         a, b, c = ((widen(h.data) if dtype == tl.bfloat16 else h.data).astype(np.float64) for h in (x, y, z))
         if dtype == tl.float64:
@@ -197,18 +200,18 @@ class Builder(InterpreterBuilder):
         out = a * b + c  # the product of two float32 values is exact in float64
         return TensorHandle(narrow(out) if dtype == tl.bfloat16 else out.astype(z.data.dtype), dtype)
 
-    def unary_op(self, arg: TensorHandle, op: Any) -> TensorHandle:
+    def unary_op(self, arg: Handle, op: Callable[[Array], Array]) -> Handle:
         dtype = arg.dtype.scalar
         if dtype == tl.bfloat16:
             return TensorHandle(narrow(op(widen(arg.data))), dtype)
         return TensorHandle(op(arg.data).astype(arg.data.dtype, copy=False), dtype)
 
-    def create_rsqrt(self, arg: TensorHandle) -> TensorHandle:
+    def create_rsqrt(self, arg: Handle) -> Handle:
         return self.unary_op(arg, lambda x: 1 / np.sqrt(x))
 
     # conversions
 
-    def cast_impl(self, src: TensorHandle, dst_type: Any) -> TensorHandle:
+    def cast_impl(self, src: Handle, dst_type: TritonType) -> Handle:
         source, target = src.dtype.scalar, dst_type.scalar
         if _is_fp8(source) or _is_fp8(target):
             return super().cast_impl(src, dst_type)
@@ -220,7 +223,7 @@ class Builder(InterpreterBuilder):
             return TensorHandle(_to_integers(data, dtype), target)
         return TensorHandle(data.astype(dtype), target)
 
-    def create_fp_to_fp(self, src: TensorHandle, dst_type: Any, rounding_mode: Any) -> TensorHandle:
+    def create_fp_to_fp(self, src: Handle, dst_type: TritonType, rounding_mode: object) -> Handle:
         nearest = rounding_mode is None or rounding_mode == stock._ir.ROUNDING_MODE.RTNE
         if nearest and not (_is_fp8(src.dtype.scalar) or _is_fp8(dst_type.scalar)):
             return self.cast_impl(src, dst_type)
@@ -228,15 +231,15 @@ class Builder(InterpreterBuilder):
 
     # blocks
 
-    def create_splat(self, ret_ty: Any, arg: TensorHandle) -> TensorHandle:
+    def create_splat(self, ret_ty: TritonType, arg: Handle) -> Handle:
         return TensorHandle(np.broadcast_to(arg.data.reshape(()), ret_ty.shape), arg.dtype.scalar)
 
-    def create_unsplat(self, arg: TensorHandle) -> TensorHandle:
+    def create_unsplat(self, arg: Handle) -> Handle:
         return TensorHandle(arg.data.reshape(-1)[:1], arg.dtype.scalar)
 
     def create_dot(
-        self, a: TensorHandle, b: TensorHandle, d: TensorHandle, input_precision: Any, max_num_imprecise_acc: Any
-    ) -> TensorHandle:
+        self, a: Handle, b: Handle, d: Handle, input_precision: object, max_num_imprecise_acc: int
+    ) -> Handle:
         dtype = d.dtype.scalar
         if _is_fp8(a.dtype.scalar) or _is_fp8(b.dtype.scalar):
             return super().create_dot(a, b, d, input_precision, max_num_imprecise_acc)
@@ -253,7 +256,7 @@ class Builder(InterpreterBuilder):
         )
         return TensorHandle(narrow(out) if dtype == tl.bfloat16 else out.astype(accumulator.dtype, copy=False), dtype)
 
-    def create_histogram(self, data: TensorHandle, bins: int, mask: TensorHandle | None) -> TensorHandle:
+    def create_histogram(self, data: Handle, bins: int, mask: Handle | None) -> Handle:
         in_range = (data.data >= 0) & (data.data < bins)
         if mask is not None:
             in_range &= mask.data
@@ -263,8 +266,8 @@ class Builder(InterpreterBuilder):
     # memory
 
     def create_masked_load(
-        self, ptrs: TensorHandle, mask: Any, other: Any, *policy: Any, **kwargs: Any
-    ) -> TensorHandle:
+        self, ptrs: Handle, mask: Handle | Array, other: Handle | None, *policy: object, **kwargs: object
+    ) -> Handle:
         element = ptrs.get_element_ty()
         dtype = dtype_of(element)
         active = mask if isinstance(mask, np.ndarray) else mask.data
@@ -276,25 +279,23 @@ class Builder(InterpreterBuilder):
             values = other.data
         return TensorHandle(stock._interpreter.load(ptrs.data, active, values, dtype), element)
 
-    def create_masked_store(self, ptrs: TensorHandle, value: TensorHandle, mask: Any, *policy: Any) -> Any:
+    def create_masked_store(self, ptrs: Handle, value: Handle, mask: Handle | Array, *policy: object) -> object:
         active = mask if isinstance(mask, np.ndarray) else mask.data
         self._check(ptrs, active, dtype_of(ptrs.get_element_ty()).itemsize, "writes")
         return stock._interpreter.store(ptrs.data, np.ascontiguousarray(value.data), active)
 
-    def create_atomic_cas(self, ptr: TensorHandle, cmp: TensorHandle, val: TensorHandle, *options: Any) -> TensorHandle:
+    def create_atomic_cas(self, ptr: Handle, cmp: Handle, val: Handle, *options: object) -> Handle:
         self._check(ptr, np.ones(ptr.data.shape, bool), dtype_of(ptr.get_element_ty()).itemsize, "writes")
         return super().create_atomic_cas(ptr, cmp, val, *options)
 
-    def create_atomic_rmw(
-        self, op: Any, ptr: TensorHandle, val: TensorHandle, mask: TensorHandle, *options: Any
-    ) -> TensorHandle:
+    def create_atomic_rmw(self, op: object, ptr: Handle, val: Handle, mask: Handle, *options: object) -> Handle:
         element = ptr.get_element_ty()
         self._check(ptr, mask.data, dtype_of(element).itemsize, "writes")
         if element == tl.bfloat16 and op == stock._ir.ATOMIC_OP.FADD:
             return self._add_bfloat16(ptr, val, mask)
         return super().create_atomic_rmw(op, ptr, val, mask, *options)
 
-    def _add_bfloat16(self, ptr: TensorHandle, val: TensorHandle, mask: TensorHandle) -> TensorHandle:
+    def _add_bfloat16(self, ptr: Handle, val: Handle, mask: Handle) -> Handle:
         """Add lane by lane, because several lanes may add to the same element."""
         old_values = np.zeros(ptr.data.shape, np.uint16)
         for position in np.argwhere(mask.data):
@@ -305,11 +306,11 @@ class Builder(InterpreterBuilder):
             old_values[lane] = old[0]
         return TensorHandle(old_values, tl.bfloat16)
 
-    def create_make_tensor_descriptor(self, base: TensorHandle, *options: Any) -> Any:
+    def create_make_tensor_descriptor(self, base: Handle, *options: object) -> object:
         descriptor = super().create_make_tensor_descriptor(base, *options)
         materialize = descriptor.materialize_pointers
 
-        def materialize_pointers(offsets: Any) -> Any:
+        def materialize_pointers(offsets: object) -> tuple[Handle, Array]:
             ptrs, mask = materialize(offsets)
             ptrs.attr = base.attr
             return ptrs, mask
@@ -317,10 +318,10 @@ class Builder(InterpreterBuilder):
         descriptor.materialize_pointers = materialize_pointers
         return descriptor
 
-    def _check(self, ptrs: TensorHandle, active: Array, itemsize: int, verb: str) -> None:
+    def _check(self, ptrs: Handle, active: Array, itemsize: int, verb: str) -> None:
         """Raise `LaunchError` if an active lane accesses memory outside the pointer's argument."""
         origin = ptrs.attr.get(_REGION)
-        regions = self.regions if origin is None else [origin]
+        regions = [origin] if isinstance(origin, Region) else self.regions
         outside = np.ones(ptrs.data.shape, bool)
         for region in regions:
             max_offset = region.high - region.low - itemsize
@@ -346,11 +347,11 @@ class Builder(InterpreterBuilder):
         )
 
 
-def _propagate_region(name: str) -> Any:
+def _propagate_region(name: str) -> Callable[..., Handle]:
     """Return the operation `name`, extended so that a pointer result keeps its operands' region, if that is unique."""
     method = getattr(Builder, name)
 
-    def operation(self: Builder, *operands: Any) -> Any:
+    def operation(self: Builder, *operands: object) -> Handle:
         result = method(self, *operands)
         if result.dtype.scalar.is_ptr():
             regions = {h.attr.get(_REGION) for h in operands if isinstance(h, TensorHandle) and h.dtype.scalar.is_ptr()}

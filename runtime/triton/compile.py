@@ -16,13 +16,18 @@ import tempfile
 import threading
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..backends.protocol import Step
 from ..cache import BinaryCache, cache_folder
 from ..errors import CompileError, DriverNotFound
 from . import source
 from .signature import Signature, resolve, signature
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .triton_types import TritonModule
 
 __all__ = [
     "Binary", "Compiled", "Target", "binary", "compile_for", "compiler_installed", "compiler_version", "is_cached",
@@ -144,11 +149,12 @@ def _load_cached(key: str) -> Binary | None:
 def compile_for(step: Step, aligned: bool, target: Target) -> Compiled:
     """Compile without the cache, and return the kernel with details. Needs no GPU."""
     kernel, asm = _compile(step, signature(step, aligned), target)
-    usage = _nvidia_usage(kernel, asm) if target.backend == "cuda" else _usage_amd(asm["amdgcn"])
-    return Compiled(kernel, target, {k: v for k, v in asm.items() if isinstance(v, str)}, *usage)
+    texts = {stage: text for stage, text in asm.items() if isinstance(text, str)}
+    usage = _nvidia_usage(kernel) if target.backend == "cuda" else _amd_usage(texts["amdgcn"])
+    return Compiled(kernel, target, texts, *usage)
 
 
-def _triton() -> Any:
+def _triton() -> TritonModule:
     if not compiler_installed():
         raise DriverNotFound(
             "a kernel has to be compiled, which needs triton, and that is not installed: pip install 'weftgrad[cuda]'"
@@ -164,7 +170,7 @@ def _triton() -> Any:
 
 
 @cache
-def _source_class() -> Any:
+def _source_class() -> Callable[..., object]:
     """Return a subclass of Triton's `ASTSource` that parses under a lock. Later compiler passes run in parallel."""
     from triton.compiler import ASTSource
 
@@ -173,7 +179,7 @@ def _source_class() -> Any:
             with source.parsing:
                 return str(super().hash())
 
-        def make_ir(self, *args: Any, **kwargs: Any) -> Any:
+        def make_ir(self, *args: object, **kwargs: object) -> object:
             with source.parsing:
                 return super().make_ir(*args, **kwargs)
 
@@ -185,7 +191,7 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="weftgrad-triton-")
 
 
-def _compile(step: Step, sig: Signature, target: Target) -> tuple[Binary, dict[str, Any]]:
+def _compile(step: Step, sig: Signature, target: Target) -> tuple[Binary, Mapping[str, str | bytes]]:
     triton = _triton()
     from triton.backends.compiler import GPUTarget
 
@@ -203,12 +209,13 @@ def _compile(step: Step, sig: Signature, target: Target) -> tuple[Binary, dict[s
         ) from error
     metadata = compiled.metadata
     image = compiled.asm["cubin" if target.backend == "cuda" else "hsaco"]
+    assert isinstance(image, bytes)
     scratch = int(getattr(metadata, "global_scratch_size", 0) or 0)
     threads = target.warp * metadata.num_warps  # not the num_warps option: warp specialisation may increase it
     return Binary(metadata.name, image, threads, metadata.shared, scratch, metadata.num_ctas), dict(compiled.asm)
 
 
-def _nvidia_usage(compiled: Binary, asm: dict[str, Any]) -> tuple[int, int]:
+def _nvidia_usage(compiled: Binary) -> tuple[int, int]:
     """Return a cubin's registers and spilled bytes per thread, as reported by cuobjdump (part of Triton's wheel).
 
     cuobjdump reports only the stack size. The stack holds spilled registers only if a thread uses the maximum number of
@@ -229,7 +236,7 @@ def _nvidia_usage(compiled: Binary, asm: dict[str, Any]) -> tuple[int, int]:
     return registers, stack if registers >= max_registers - 7 else 0  # registers are allocated in units of eight
 
 
-def _usage_amd(text: str) -> tuple[int, int]:
+def _amd_usage(text: str) -> tuple[int, int]:
     """Return the numbers of used and of spilled vector registers in AMD assembly; scalar ones spill to vector ones."""
     counts = {k: int(v) for k, v in re.findall(r"\.(vgpr_count|vgpr_spill_count):\s+(\d+)", text)}
     return counts["vgpr_count"], counts["vgpr_spill_count"]

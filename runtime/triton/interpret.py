@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import triton.language as tl
@@ -19,7 +19,13 @@ from .builder import Region
 from .language import BUILDER, Value, interpreted, scalar
 from .signature import resolve
 
+if TYPE_CHECKING:
+    from .triton_types import Constant
+
 __all__ = ["Region", "launch"]
+
+Argument: TypeAlias = Region | int | float | tuple[int | float, ...]
+"""The memory of a pointer, a number, or a tuple of numbers."""
 
 _ALIGNMENT = 16
 _LOCK = threading.Lock()  # the builder is global and holds the running program's grid index
@@ -31,12 +37,12 @@ _TYPES = {
 
 
 def launch(
-    function: Any,
+    function: object,
     grid: Sequence[int],
     types: Mapping[str, str | tuple[str, ...]],
-    arguments: Sequence[Any],
+    arguments: Sequence[Argument],
     *,
-    constants: Mapping[str, Any] | None = None,
+    constants: Mapping[str, Constant] | None = None,
     divisible: Sequence[str] = (),
     reachable: Sequence[Region] = (),
     name: str = "",
@@ -60,7 +66,7 @@ def launch(
     run = interpreted(function)
     title = f"{name}: {run.function.__name__}" if name else run.function.__name__
     regions: list[Region] = [*reachable]
-    kernel_args: dict[str, Any] = {}
+    kernel_args: dict[str, object] = {}
     expected = sum(type != "constexpr" for type in types.values())
     if expected != len(arguments):
         raise LaunchError(f"{title}: takes {expected} arguments apart from constants, was given {len(arguments)}")
@@ -92,13 +98,18 @@ def launch(
             ) from error
 
 
-def _argument(title: str, parameter: str, type: str | tuple[str, ...], argument: Any, regions: list[Region]) -> Any:
+def _argument(
+    title: str, parameter: str, type: str | tuple[str, ...], argument: Argument, regions: list[Region]
+) -> Value | tuple[Value, ...]:
     """Convert an argument to a pointer, a scalar of the declared type, or a tuple of scalars."""
     if isinstance(type, tuple):
+        assert isinstance(argument, tuple)
         return tuple(_scalar(title, parameter, t, a) for t, a in zip(type, argument, strict=True))
     if not type.startswith("*"):
+        assert not isinstance(argument, (Region, tuple))
         return _scalar(title, parameter, type, argument)
     element = _TYPES[type[1:]]
+    assert isinstance(argument, Region)
     region = replace(argument, name=parameter)
     size = max(element.primitive_bitwidth // 8, 1)
     if region.address % size:
@@ -110,14 +121,14 @@ def _argument(title: str, parameter: str, type: str | tuple[str, ...], argument:
     return Value(BUILDER.pointer(region, element), tl.pointer_type(element))
 
 
-def _scalar(title: str, parameter: str, type: str, number: Any) -> Value:
+def _scalar(title: str, parameter: str, type: str, number: float) -> Value:
     try:
         return scalar(number, _TYPES[type])
     except OverflowError:
         raise LaunchError(f"{title}: {parameter} is {number}, which {type} does not hold") from None
 
 
-def _check_divisible(title: str, parameter: str, argument: Any) -> None:
+def _check_divisible(title: str, parameter: str, argument: Argument) -> None:
     numbers = argument if isinstance(argument, tuple) else (argument,)
     for number in numbers:
         value = number.address if isinstance(number, Region) else number

@@ -13,9 +13,9 @@ import ast
 import functools
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator
-from types import ModuleType
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 import triton.language as tl
@@ -30,18 +30,27 @@ from . import libdevice
 from .builder import Builder, dtype_of
 from .source import parsing
 
+if TYPE_CHECKING:
+    from .triton_types import TritonTensor, TritonType
+
 __all__ = ["BUILDER", "Descriptor", "Interpreted", "Value", "interpreted", "scalar", "value"]
 
 
+T = TypeVar("T")
+Integer: TypeAlias = "int | tl.constexpr"
+Flag: TypeAlias = "bool | tl.constexpr"
+Tensors: TypeAlias = "TritonTensor | tuple[TritonTensor, ...]"
+
 BUILDER = Builder()
 _SEMANTIC = TritonSemantic(BUILDER)
+_TUPLES = (tuple, list, tl.tuple)
 
 
 def _patch_to_ir() -> None:
     original = core.dtype.to_ir
 
     @functools.wraps(original)
-    def to_ir(self: Any, builder: Any) -> Any:
+    def to_ir(self: TritonType, builder: object) -> object:
         return builder.element_type(self) if isinstance(builder, Builder) else original(self, builder)
 
     core.dtype.to_ir = to_ir
@@ -75,43 +84,52 @@ class Value(tl.tensor):
 
     @property
     def T(self) -> Value:
-        return _builtin(core.permute)(self, (*range(len(self.shape) - 2), len(self.shape) - 1, len(self.shape) - 2))
+        rank = len(self.shape)
+        transposed = _builtin(core.permute)(self, (*range(rank - 2), rank - 1, rank - 2))
+        assert isinstance(transposed, Value)
+        return transposed
 
 
 class Descriptor(tl.tensor_descriptor):
     """A tensor descriptor; `_bind` adds its methods."""
 
 
-def value(array: Array, dtype: Any) -> Value:
+def value(array: Array, dtype: TritonType) -> Value:
     """Wrap an array in a block tensor of type `dtype`; in a scalar tensor if the array has no dimensions."""
     value_type = tl.block_type(dtype, list(array.shape)) if array.shape else dtype
     return Value(TensorHandle(array if array.shape else array.reshape(1), dtype), value_type)
 
 
-def scalar(number: Any, dtype: Any) -> Value:
+def scalar(number: float, dtype: TritonType) -> Value:
     """Return a scalar tensor of type `dtype`. Raise `OverflowError` for an integer that does not fit."""
     if dtype == tl.bfloat16:
         return Value(BUILDER.get_bf16(number), dtype)
     numpy_dtype = dtype_of(dtype)
-    if numpy_dtype.kind in "iu" and not np.iinfo(numpy_dtype).min <= number <= np.iinfo(numpy_dtype).max:
-        raise OverflowError(f"{number} does not fit {dtype}")
+    if numpy_dtype.kind in "iu":
+        limits = np.iinfo(numpy_dtype.name)
+        if not limits.min <= number <= limits.max:
+            raise OverflowError(f"{number} does not fit {dtype}")
     return Value(TensorHandle(np.array([number]).astype(numpy_dtype), dtype), dtype)
 
 
-def _to_value_class(result: Any) -> Any:
+def _to_value_class(result: object) -> object:
     """Change the class of a Triton operation's results (also in tuples) to `Value` or `Descriptor`."""
-    result_class = type(result)
-    if result_class is tl.tensor:
+    if isinstance(result, tl.tensor):
         result.__class__ = Value
-    elif result_class is tl.tensor_descriptor:
+    elif isinstance(result, tl.tensor_descriptor):
         result.__class__ = Descriptor
-    elif result_class in (tuple, list, tl.tuple):
+    elif isinstance(result, _TUPLES):
         for item in result:
             _to_value_class(item)
     return result
 
 
-def _constant_value(item: Any) -> Any:
+def _as_tuple(item: T | tuple[T, ...]) -> tuple[T, ...]:
+    """Return the items of a tuple of tensors; a single tensor as a tuple of one."""
+    return tuple(item) if isinstance(item, _TUPLES) else (item,)
+
+
+def _constant_value(item: T | tl.constexpr) -> T:
     return item.value if isinstance(item, tl.constexpr) else item
 
 
@@ -119,18 +137,19 @@ def _constant_value(item: Any) -> Any:
 
 
 @functools.cache
-def _builtin(function: Any) -> Callable[..., Any]:
+def _builtin(function: Callable[..., object]) -> Callable[..., object]:
     """Wrap an operation of triton.language so that it runs with our builder and returns `Value`s."""
 
     @functools.wraps(function)
-    def call(*arguments: Any, **kwargs: Any) -> Any:
+    def call(*arguments: object, **kwargs: object) -> object:
         kwargs["_semantic"] = _SEMANTIC
         return _to_value_class(function(*arguments, **kwargs))
 
     return call
 
 
-def _method(run: Callable[..., Any]) -> Callable[..., Any]:
+def _method(run: object) -> Callable[..., object]:
+    assert callable(run)
     return lambda self, *arguments, **kwargs: run(self, *arguments, **kwargs)
 
 
@@ -153,7 +172,7 @@ class Namespace:
     def __init__(self, module: ModuleType):
         self._module = module
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         translated = _translate(getattr(self._module, name))
         setattr(self, name, translated)
         return translated
@@ -162,12 +181,12 @@ class Namespace:
 class _Libdevice:
     """NVIDIA's math library, implemented by the NumPy functions of `libdevice.py`."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Callable[..., Value]:
         body = libdevice.FUNCTIONS.get(name)
         if body is None:
             raise LaunchError(f"libdevice.{name} has no NumPy body: add one to runtime/triton/libdevice.py")
 
-        def call(*operands: Any, **kwargs: Any) -> Value:
+        def call(*operands: object, **kwargs: object) -> Value:
             first, *others = (_SEMANTIC.to_tensor(o) for o in operands)
             # Promote `first` with all others; then every other operand with the result, to one shape and dtype.
             for k, other in enumerate(others):
@@ -190,11 +209,11 @@ _INTEGERS = {"bool": tl.int1, "int32": tl.int32, "uint32": tl.uint32, "int64": t
 class Interpreted:
     """A JIT function that runs on arrays, as a kernel or called by another kernel."""
 
-    def __init__(self, function: Callable[..., Any]):
+    def __init__(self, function: FunctionType):
         self.function = function
-        self._body: Callable[..., Any] | None = None
+        self._body: Callable[..., object] | None = None
 
-    def __call__(self, *arguments: Any, **kwargs: Any) -> Any:
+    def __call__(self, *arguments: object, **kwargs: object) -> object:
         kwargs.pop("_semantic", None)
         kwargs.pop("_generator", None)
         if self._body is None:
@@ -204,21 +223,23 @@ class Interpreted:
 
 
 @functools.cache
-def _interpreted(function: Callable[..., Any]) -> Interpreted:
+def _interpreted(function: FunctionType) -> Interpreted:
     return Interpreted(function)
 
 
-def interpreted(function: Any) -> Interpreted:
+def interpreted(function: object) -> Interpreted:
     """Return the `Interpreted` of a function (with `@triton.jit` or without); the same object at every call."""
-    return _interpreted(function.fn if isinstance(function, (JITFunction, InterpretedFunction)) else function)
+    body = function.fn if isinstance(function, (JITFunction, InterpretedFunction)) else function
+    assert isinstance(body, FunctionType)
+    return _interpreted(body)
 
 
 @functools.cache
-def _namespace(module: ModuleType) -> Any:
+def _namespace(module: ModuleType) -> object:
     return _Libdevice() if module.__name__.endswith(".libdevice") else Namespace(module)
 
 
-def _translate(item: Any) -> Any:
+def _translate(item: object) -> object:
     """Return what an interpreted kernel sees in place of a global, or of an attribute of triton.language."""
     if isinstance(item, ModuleType):
         return _namespace(item) if item.__name__.startswith("triton.language") else item
@@ -233,7 +254,9 @@ def _translate(item: Any) -> Any:
     return item
 
 
-def _range(start: Any, end: Any = None, step: Any = None, **hints: Any) -> Iterator[Value]:
+def _range(
+    start: Integer | Value, end: Integer | Value | None = None, step: Integer | Value | None = None, **hints: object
+) -> Iterator[Value]:
     """Yield the values of a loop counter as scalars of the integer type that the compiler would infer."""
     start, end, step = (_constant_value(i) for i in (start, end, step))
     bounds = (0, start) if end is None else (start, end)
@@ -243,16 +266,16 @@ def _range(start: Any, end: Any = None, step: Any = None, **hints: Any) -> Itera
         yield scalar(number, dtype)
 
 
-def _static_range(start: Any, end: Any = None, step: Any = 1) -> range:
+def _static_range(start: Integer, end: Integer | None = None, step: Integer = 1) -> range:
     bounds = (0, start) if end is None else (start, end)
     return range(*(int(_constant_value(number)) for number in (*bounds, step)))
 
 
-def _static_assert(condition: Any, message: str = "", **_: Any) -> None:
+def _static_assert(condition: object, message: str = "", **_: object) -> None:
     assert condition, message
 
 
-def _multiple_of(input: Any, values: Any, **_: Any) -> Any:
+def _multiple_of(input: object, values: Integer | Sequence[Integer], **_: object) -> object:
     """Return `input`. Raise `LaunchError` if its first element is not a multiple of `values`."""
     if isinstance(input, tl.tensor):
         first = int(input.handle.data.reshape(-1)[0])
@@ -262,10 +285,15 @@ def _multiple_of(input: Any, values: Any, **_: Any) -> Any:
     return input
 
 
-def _reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False, **_: Any) -> Any:
+def _reduce(
+    input: Tensors,
+    axis: Integer | None,
+    combine_fn: Callable[..., object],
+    keep_dims: Flag = False,
+    **_: object,
+) -> object:
     """Reduce by combining neighbours until the axis has one element; `combine_fn` need not be commutative."""
-    is_tuple = isinstance(input, (tuple, list, tl.tuple))
-    operands = tuple(input) if is_tuple else (input,)
+    operands = _as_tuple(input)
     axis, keeps_dims = _constant_value(axis), _constant_value(keep_dims)
     shape = operands[0].handle.data.shape if operands[0].type.is_block() else (1,)
     dtypes = [o.dtype for o in operands]
@@ -278,10 +306,16 @@ def _reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False, **_:
         keepdim_shape = tuple(1 if axis is None or k == axis % len(shape) else n for k, n in enumerate(shape))
         arrays = [a.reshape(keepdim_shape) for a in arrays]
     results = tuple(value(np.asarray(a), d) for a, d in zip(arrays, dtypes, strict=True))
-    return results if is_tuple else results[0]
+    return results if isinstance(input, _TUPLES) else results[0]
 
 
-def _reduce_with_indices(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False, **_: Any) -> Any:
+def _reduce_with_indices(
+    input: TritonTensor,
+    axis: Integer | None,
+    combine_fn: Callable[..., object],
+    keep_dims: Flag = False,
+    **_: object,
+) -> object:
     array, axis = input.handle.data, _constant_value(axis)
     indices = np.arange(array.size, dtype=np.int32).reshape(array.shape)
     if axis is not None:
@@ -290,21 +324,27 @@ def _reduce_with_indices(input: Any, axis: Any, combine_fn: Any, keep_dims: Any 
     return _reduce((input, value(indices, tl.int32)), axis, combine_fn, keep_dims)
 
 
-def _combine(function: Any, left: list[Array], right: list[Array], dtypes: list[Any]) -> tuple[list[Array], list[Any]]:
+def _combine(
+    function: Callable[..., object], left: list[Array], right: list[Array], dtypes: list[TritonType]
+) -> tuple[list[Array], list[TritonType]]:
     """Apply a kernel's `combine_fn` elementwise to arrays, and return the arrays and dtypes of its results."""
     operands = [value(np.ascontiguousarray(a), d) for side in (left, right) for a, d in zip(side, dtypes, strict=True)]
-    results = function(*operands)
-    results = results if isinstance(results, (tuple, list, tl.tuple)) else (results,)
     results = [
-        r if r.type.is_block() else _SEMANTIC.splat(r, list(left[0].shape)) for r in map(_SEMANTIC.to_tensor, results)
+        r if r.type.is_block() else _SEMANTIC.splat(r, list(left[0].shape))
+        for r in map(_SEMANTIC.to_tensor, _as_tuple(function(*operands)))
     ]
     return [r.handle.data for r in results], [r.dtype for r in results]
 
 
-def _scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False, **_: Any) -> Any:
+def _scan(
+    input: Tensors,
+    axis: Integer,
+    combine_fn: Callable[..., object],
+    reverse: Flag = False,
+    **_: object,
+) -> object:
     """Compute an inclusive scan: combine pairs of neighbours, scan these recursively, then fill the even positions."""
-    is_tuple = isinstance(input, (tuple, list, tl.tuple))
-    operands = tuple(input) if is_tuple else (input,)
+    operands = _as_tuple(input)
     axis, is_reversed = _constant_value(axis), _constant_value(reverse)
     dtypes = [o.dtype for o in operands]
 
@@ -326,14 +366,14 @@ def _scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False, **_: Any
     out = [np.moveaxis(a, -1, axis) for a in prefixes(arrays)]
     out = [np.ascontiguousarray(np.flip(a, axis) if is_reversed else a) for a in out]
     results = tuple(value(a, d) for a, d in zip(out, dtypes, strict=True))
-    return results if is_tuple else results[0]
+    return results if isinstance(input, _TUPLES) else results[0]
 
 
-def _identity(input: Any, *_: Any, **__: Any) -> Any:
+def _identity(input: object, *_: object, **__: object) -> object:
     return input
 
 
-_REPLACED: dict[int, Any] = {
+_REPLACED: dict[int, Callable[..., object]] = {
     id(original): replacement
     for original, replacement in (
         (range, _range),
@@ -356,14 +396,14 @@ _bind(Descriptor, tl.tensor_descriptor)
 # From a kernel's source to a function on arrays
 
 
-def _loop_variable(item: Any) -> Any:
+def _loop_variable(item: object) -> object:
     """Return the value with which a loop starts for a variable that its body assigns: numbers become tensors."""
     return _to_value_class(_SEMANTIC.to_tensor(item)) if isinstance(item, (bool, int, float)) else item
 
 
-def _logical(disjunction: bool, *parts: Callable[[], Any]) -> Any:
+def _logical(disjunction: bool, *parts: Callable[[], object]) -> object:
     """Evaluate `or` (if `disjunction`) or `and`: constants short-circuit, tensors are combined elementwise."""
-    combined: Any = None
+    combined: object = None
     for part in parts:
         item = part()
         if not isinstance(item, tl.tensor):
@@ -377,7 +417,7 @@ def _logical(disjunction: bool, *parts: Callable[[], Any]) -> Any:
     return combined
 
 
-def _not(item: Any) -> Any:
+def _not(item: object) -> object:
     return item.__not__() if isinstance(item, tl.tensor) else not item
 
 
@@ -388,7 +428,7 @@ class _Rewriter(ast.NodeTransformer):
     converted to tensors, because the compiler carries them through the loop as tensors.
     """
 
-    def _loop(self, node: Any) -> Any:
+    def _loop(self, node: ast.While | ast.For) -> list[ast.AST]:
         self.generic_visit(node)
         names = {
             n.id for s in node.body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
@@ -401,31 +441,31 @@ class _Rewriter(ast.NodeTransformer):
 
     visit_While = _loop
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         parts = ", ".join(f"lambda: {ast.unparse(self.visit(v))}" for v in node.values)
         text = f"__wg_logical({isinstance(node.op, ast.Or)}, {parts})"
         return ast.copy_location(ast.parse(text, mode="eval").body, node)
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         self.generic_visit(node)
         if not isinstance(node.op, ast.Not):
             return node
         return ast.copy_location(ast.Call(ast.Name("__wg_not", ast.Load()), [node.operand], []), node)
 
-    def visit_For(self, node: ast.For) -> Any:
+    def visit_For(self, node: ast.For) -> ast.AST | list[ast.AST]:
         if "static_range" in ast.unparse(node.iter):
             self.generic_visit(node)
             return node
         return self._loop(node)
 
 
-_GLOBALS: dict[int, dict[str, Any]] = {}
+_GLOBALS: dict[int, dict[str, object]] = {}
 
 
-def _translated_globals(function: Any) -> dict[str, Any]:
+def _translated_globals(function: FunctionType) -> dict[str, object]:
     """Return the translated globals of a function's module, with the function's closure; one dict per module."""
     module_globals = function.__globals__
-    helpers = {
+    helpers: dict[str, object] = {
         "range": _range,
         "__wg_carried": _loop_variable,
         "__wg_logical": _logical,
@@ -439,7 +479,7 @@ def _translated_globals(function: Any) -> dict[str, Any]:
     return namespace
 
 
-def _compile(function: Any) -> Callable[..., Any]:
+def _compile(function: FunctionType) -> Callable[..., object]:
     """Compile a function's source, rewritten by `_Rewriter`, with translated globals."""
     lines, first_line = inspect.getsourcelines(function)
     tree = ast.parse(textwrap.dedent("".join(lines)))
@@ -452,6 +492,6 @@ def _compile(function: Any) -> Callable[..., Any]:
             argument.annotation = None
     tree = ast.fix_missing_locations(_Rewriter().visit(tree))
     ast.increment_lineno(tree, first_line - 1)
-    namespace: dict[str, Any] = {}
+    namespace: dict[str, Callable[..., object]] = {}
     exec(compile(tree, function.__code__.co_filename, "exec"), _translated_globals(function), namespace)
     return namespace[function.__name__]

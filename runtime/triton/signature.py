@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..backends.protocol import Instance, Step
 from . import source
+
+if TYPE_CHECKING:
+    from .triton_types import Constant
 
 __all__ = ["POINTERS", "Signature", "resolve", "signature"]
 
@@ -45,7 +48,7 @@ class Signature:
 
     entry: str
     types: Mapping[str, str | tuple[str, ...]]
-    constants: Mapping[str, Any]
+    constants: Mapping[str, Constant]
     divisible: tuple[str, ...]
     options: Mapping[str, int]
     codes: str
@@ -57,9 +60,9 @@ class Signature:
         return repr(parts)
 
     @property
-    def attributes(self) -> dict[tuple[int, ...], list[list[Any]]]:
+    def attributes(self) -> dict[tuple[int, ...], list[list[str | int]]]:
         """`divisible` in the form of Triton's compiler, by position (and position within a tuple)."""
-        divisibility: dict[tuple[int, ...], list[list[Any]]] = {}
+        divisibility: dict[tuple[int, ...], list[list[str | int]]] = {}
         for position, (name, type) in enumerate(self.types.items()):
             if name in self.divisible:
                 indices = range(len(type)) if isinstance(type, tuple) else None
@@ -99,7 +102,7 @@ def _signature(
     defines = dict(instance.defines)
     index = "i32" if defines.get("INDEX") == "int32" else "i64"
     types: dict[str, str | tuple[str, ...]] = {}
-    constants: dict[str, Any] = {}
+    constants: dict[str, Constant] = {}
     divisible: list[str] = []
     buffer_count = len(instance.slots)
     argument_names = [p.name for p in declared if not p.constexpr and p.name not in ("numbers", "integers")]
@@ -143,6 +146,6 @@ def _signature(
     return Signature(instance.entry, ordered, constants, tuple(divisible), options, codes)
 
 
-def resolve(constants: Mapping[str, Any], language: Any) -> dict[str, Any]:
+def resolve(constants: Mapping[str, Constant], language: object) -> dict[str, object]:
     """Return `constants` with names of dtypes replaced by the dtypes of `language` (triton.language)."""
     return {k: getattr(language, v) if isinstance(v, str) and v in _DTYPES else v for k, v in constants.items()}

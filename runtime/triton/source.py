@@ -14,9 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..backends.protocol import Instance
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 __all__ = ["Parameter", "functions", "module_text", "parameters", "parsing"]
 
@@ -41,7 +44,7 @@ def _math() -> dict[str, str]:
     return _texts(resources.files("weftgrad.templates") / "triton" / "math")
 
 
-def _texts(folder: Any) -> dict[str, str]:
+def _texts(folder: Traversable) -> dict[str, str]:
     """Return a folder's texts by file stem. Other entries, such as an installer's `__pycache__`, are skipped."""
     files = [f for f in folder.iterdir() if f.name.endswith(".py")]
     texts = {f.name.removesuffix(".py"): f.read_text(encoding="utf-8") for f in files}
@@ -50,7 +53,9 @@ def _texts(folder: Any) -> dict[str, str]:
 
 def _closure(names: Iterable[str]) -> list[str]:
     """Return `names` with all their dependencies, ordered so that every function follows those it calls."""
-    texts, ordered, path = _math(), {}, []  # type: ignore[var-annotated]
+    texts = _math()
+    ordered: dict[str, None] = {}
+    path: list[str] = []
 
     def visit(name: str) -> None:
         if name in ordered:
@@ -87,14 +92,14 @@ def module_text(instance: Instance) -> str:
 
 
 @cache
-def functions(text: str) -> dict[str, Any]:
+def functions(text: str) -> dict[str, object]:
     """Execute a module's text, once per process, and return its globals.
 
     The text stays in `linecache`, from which `triton.jit` reads source lines.
     """
     name = f"<weftgrad triton {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    space: dict[str, Any] = {"__name__": name}
+    space: dict[str, object] = {"__name__": name}
     exec(compile(text, name, "exec"), space)  # text from the generator, or from a trusted caller's template
     return space
 
