@@ -10,11 +10,11 @@ import time
 from itertools import pairwise
 
 import pytest
+from fake_memory import FakeEvent, FakeSource
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weftgrad.runtime import errors, memory_stats
-from weftgrad.runtime.backends.fake import FakeEvent, FakeSource
 from weftgrad.runtime.pool import Budget, Pool
 from weftgrad.runtime.rehearsal import rehearse
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ..device import Device, add_device_type, device
 from ..errors import DeviceError, DriverNotFound
+from . import cuda_api
 
 if TYPE_CHECKING:
-    from .cuda_api import DeviceInfo
     from .protocol import Driver
 
 __all__ = ["available", "best_device", "cuda_devices", "open_driver", "register_backend"]
@@ -125,10 +125,8 @@ def accelerators() -> list[Device]:
     return gpus
 
 
-def cuda_devices() -> tuple[DeviceInfo, ...]:
+def cuda_devices() -> tuple[cuda_api.DeviceInfo, ...]:
     """List NVIDIA's GPUs; empty without a driver or its Python bindings."""
-    from . import cuda_api  # lazy: start-up
-
     if not cuda_api.may_exist():
         return ()
     try:

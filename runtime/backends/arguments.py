@@ -1,4 +1,4 @@
-"""Pack a launch's arguments as kernels read them, and set them on an OpenCL kernel object.
+"""Pack a launch's arguments as kernels read them, and set them on an OpenCL kernel object. Launch several steps.
 
 Of pyopencl's kernel objects only two methods are used: `set_arg`, and the private `_set_arg_buf(i, bytes)`, which is
 a hundred times as fast for a struct (`tests/test_opencl_contract.py` checks that it exists).
@@ -6,7 +6,6 @@ a hundred times as fast for a struct (`tests/test_opencl_contract.py` checks tha
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,8 +17,9 @@ from .protocol import Step
 if TYPE_CHECKING:
     from ..tensor import Tensor
     from .opencl_types import ClKernel
+    from .protocol import Driver, Stream
 
-__all__ = ["PACK", "Base", "Operand", "Scratch", "bind", "fit", "geometry_bytes", "packer"]
+__all__ = ["PACK", "Base", "Operand", "Scratch", "bind", "fit", "geometry_bytes", "launch_in_order", "packer"]
 
 Buffer: TypeAlias = Any
 """What kernels get of a storage. The backend decides its type: an address, or pyopencl's buffer."""
@@ -72,7 +72,7 @@ def packer(step: Step) -> Callable[[Sequence[int], Sequence[float]], bytes]:
     def pack_arguments(starts: Sequence[int], scalars: Sequence[float]) -> bytes:
         try:
             return pack(*starts, *[scalars[i] for i in positions])
-        except (struct.error, OverflowError):
+        except struct.error:
             return pack(*starts, *fit(step, scalars))
 
     return pack_arguments
@@ -95,10 +95,12 @@ def bind(kernel: ClKernel, step: Step) -> Callable[[Sequence[Operand], Sequence[
 
 
 def fit(step: Step, scalars: Sequence[float]) -> list[float]:
-    """Convert the call's numbers to their types: floats overflow to infinity, integers must not overflow.
+    """Return the call's 64-bit integers, wrapped, and then its numbers.
+
+    Floats need no conversion: `struct` packs those that are too large for float32 as infinity.
 
     Raises:
-        ArgumentError: an integer does not fit the compute type.
+        ArgumentError: A number does not fit the compute type.
     """
     code = PACK[step.instance.element]
     integers = [int(scalars[i]) & 0xFFFFFFFFFFFFFFFF for i in step.integers]
@@ -107,8 +109,6 @@ def fit(step: Step, scalars: Sequence[float]) -> list[float]:
         value = scalars[i]
         try:
             struct.pack(code, value)
-        except OverflowError:
-            value = math.copysign(math.inf, value)
         except struct.error:
             raise ArgumentError(
                 f"{step.instance.name}: the number {value!r} does not fit {_DTYPES[step.instance.element]}, the "
@@ -116,3 +116,24 @@ def fit(step: Step, scalars: Sequence[float]) -> list[float]:
             ) from None
         numbers.append(value)
     return numbers
+
+
+def launch_in_order(
+    driver: Driver, runs: Sequence[Callable[..., None]], scratch: Sequence[int]
+) -> Callable[[list[Operand], Sequence[float], Stream], None]:
+    """Return one `run(tensors, scalars, stream)` for the launches of several steps.
+
+    Args:
+        driver: Allocates the temporary buffers.
+        runs: `run` of each step; it gets the tensors with the temporary buffers behind them.
+        scratch: Sizes of the temporary buffers in bytes. They are allocated at each call.
+    """
+    if len(runs) == 1 and not scratch:
+        return runs[0]
+
+    def run(tensors: list[Operand], scalars: Sequence[float], stream: Stream) -> None:
+        operands = [*tensors, *[Scratch(driver.allocate(nbytes, stream)) for nbytes in scratch]]
+        for launch in runs:
+            launch(operands, scalars, stream)
+
+    return run

@@ -23,7 +23,7 @@ from ..storage import Storage
 from ..triton import compile as compiler
 from ..triton.signature import signature
 from . import cuda_api, cuda_memory, cuda_streams
-from .arguments import Scratch
+from .arguments import launch_in_order
 from .cuda_api import call_driver
 from .cuda_launch import Kernel, bind, load
 from .cuda_streams import CudaEvent, CudaStream
@@ -191,7 +191,7 @@ class CudaDriver:
         try:
             return self.spare_events[timing].pop()
         except IndexError:
-            return call_driver("cuEventCreate", 0 if timing else 2)
+            return call_driver("cuEventCreate", 0 if timing else cuda_streams.NO_TIMING)
 
     # kernels
 
@@ -225,13 +225,4 @@ class CudaDriver:
     def launcher(self, steps: Sequence[Step], scratch: Sequence[int]) -> Callable[..., None]:
         """Return a function `run(tensors, scalars, stream)` for this thread that enqueues `steps` in order."""
         cuda_api.activate(self)
-        runs = [bind(self, step) for step in steps]
-        if len(runs) == 1 and not scratch:
-            return runs[0]
-
-        def run(tensors: list[Tensor | Scratch], scalars: Sequence[float], stream: CudaStream) -> None:
-            operands = [*tensors, *[Scratch(self.allocate(n, stream)) for n in scratch]]
-            for launch in runs:
-                launch(operands, scalars, stream)
-
-        return run
+        return launch_in_order(self, [bind(self, step) for step in steps], scratch)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -113,7 +113,7 @@ def library() -> DriverLibrary:
 
 def _load() -> DriverLibrary:
     try:
-        from cuda.bindings import driver
+        from cuda.bindings import driver  # lazy: optional dependency (cuda)
     except ImportError as error:
         raise DriverNotFound(
             f"CUDA needs cuda-bindings, which does not import ({error}): pip install 'weftgrad[cuda]'"
@@ -212,9 +212,16 @@ def activate(driver: CudaDriver) -> None:
     local.driver = driver
 
 
-@contextmanager
-def relaxed() -> Iterator[None]:
+def relaxed(driver: CudaDriver) -> AbstractContextManager[None]:
     """Allow calls that a capture on this thread forbids by default because they might wait, such as allocations."""
+    return _relaxed_captures() if driver.captures else _UNCHANGED
+
+
+_UNCHANGED = nullcontext()
+
+
+@contextmanager
+def _relaxed_captures() -> Iterator[None]:
     mode = library().CUstreamCaptureMode
     old_mode = call_driver("cuThreadExchangeStreamCaptureMode", mode.CU_STREAM_CAPTURE_MODE_RELAXED)
     try:

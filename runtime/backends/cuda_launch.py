@@ -13,11 +13,12 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ..errors import ArgumentError, CompileError, LaunchError, format_bytes
+from ..errors import CompileError, LaunchError, format_bytes
 from ..storage import Storage
 from ..triton import compile as compiler
 from ..triton.signature import signature
 from . import cuda_api
+from .arguments import fit
 from .cuda_api import call_driver
 from .protocol import Step
 
@@ -67,10 +68,8 @@ def load(driver: CudaDriver, step: Step, binary: compiler.Binary) -> Kernel:
     if binary.ctas != 1:
         raise CompileError(f"{name}: launches of clusters (num_ctas={binary.ctas}) are not part of this backend")
     cuda_api.activate(driver)
-    if driver.captures:
-        with cuda_api.relaxed():
-            return _load(driver, step, binary)
-    return _load(driver, step, binary)
+    with cuda_api.relaxed(driver):
+        return _load(driver, step, binary)
 
 
 def _load(driver: CudaDriver, step: Step, binary: compiler.Binary) -> Kernel:
@@ -235,23 +234,6 @@ def bind(driver: CudaDriver, step: Step) -> Callable[..., None]:
     run = namespace["run"]
     assert callable(run)
     return run
-
-
-def fit(step: Step, scalars: Sequence[float]) -> list[float]:
-    """Return the call's integers wrapped to 64 bits, then its numbers. Raise `ArgumentError` if one does not fit."""
-    code = {"float": "f", "double": "d", **_NARROW}.get(step.instance.element, "q")
-    integers = [int(scalars[i]) & 0xFFFFFFFFFFFFFFFF for i in step.integers]
-    numbers: list[float] = [v - (1 << 64) if v >> 63 else v for v in integers]
-    for i in step.scalars:
-        try:
-            struct.pack(code, scalars[i])
-        except struct.error:
-            raise ArgumentError(
-                f"{step.instance.name}: the number {scalars[i]!r} does not fit the dtype that is calculated in; "
-                "convert the tensor with .to() first"
-            ) from None
-        numbers.append(scalars[i])
-    return numbers
 
 
 def launch_error(

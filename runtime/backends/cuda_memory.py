@@ -42,12 +42,9 @@ class DeviceMemory:
 
     def allocate(self, nbytes: int) -> int:
         """Allocate a segment. Raise `MemoryError` if the device has no memory left."""
-        driver = self._driver
-        cuda_api.activate(driver)
-        if driver.captures:
-            with cuda_api.relaxed():
-                return int(call_driver("cuMemAlloc", nbytes))
-        return int(call_driver("cuMemAlloc", nbytes))
+        cuda_api.activate(self._driver)
+        with cuda_api.relaxed(self._driver):
+            return int(call_driver("cuMemAlloc", nbytes))
 
     def release(self, handle: int) -> None:
         if self._driver.captures:  # cuMemFree waits for the device, which would break a capture
@@ -86,12 +83,9 @@ class _HostSource:
         self._driver = driver
 
     def allocate(self, nbytes: int) -> int:
-        driver = self._driver
-        cuda_api.activate(driver)
-        if driver.captures:
-            with cuda_api.relaxed():
-                return int(call_driver("cuMemHostAlloc", nbytes, _PORTABLE))
-        return int(call_driver("cuMemHostAlloc", nbytes, _PORTABLE))
+        cuda_api.activate(self._driver)
+        with cuda_api.relaxed(self._driver):
+            return int(call_driver("cuMemHostAlloc", nbytes, _PORTABLE))
 
     def release(self, handle: int) -> None:
         cuda_api.activate(self._driver)

@@ -28,7 +28,7 @@ tracer: CudaTracer | None = None
 """The active profiler. It records launches through `CudaDriver.launch`, which it replaces, and replays of graphs."""
 
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not wait for the legacy default stream
-_NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
+NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 
 
 class CudaEvent:
@@ -50,10 +50,7 @@ class CudaEvent:
         self._check_not_captured("asked for its state")
         driver = self.driver
         cuda_api.activate(driver)
-        if driver.captures:
-            with cuda_api.relaxed():
-                code = cuda_api.library().cuEventQuery(self.handle)[0]
-        else:
+        with cuda_api.relaxed(driver):
             code = cuda_api.library().cuEventQuery(self.handle)[0]
         if code and code != NOT_READY:
             raise cuda_api.driver_error("cuEventQuery", code)
@@ -64,10 +61,7 @@ class CudaEvent:
             return
         self._check_not_captured("waited for")
         cuda_api.activate(self.driver)
-        if self.driver.captures:
-            with cuda_api.relaxed():
-                call_driver("cuEventSynchronize", self.handle)
-        else:
+        with cuda_api.relaxed(self.driver):
             call_driver("cuEventSynchronize", self.handle)
 
     def elapsed_time(self, end: Event) -> float:

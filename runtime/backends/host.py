@@ -13,13 +13,14 @@ import numpy as np
 
 from ..device import Device
 from ..dtypes import Array
+from ..errors import LaunchError
 from ..memory_stats import default_limit
 from ..pool import Budget
 from ..storage import Storage
-from .protocol import Stream
+from .protocol import Event, Stream
 from .queues import Counter
 
-__all__ = ["HostDriver", "HostMemory", "HostSegment"]
+__all__ = ["HostDriver", "HostEvent", "HostMemory", "HostSegment"]
 
 _MIN_HUGE_BYTES = 4 << 20  # segments from this size use huge pages; smaller ones rarely contain a whole aligned page
 
@@ -64,6 +65,30 @@ class HostMemory:
 
     def synchronize(self) -> None:
         self._driver.synchronize()
+
+
+class HostEvent:
+    """A point in the program. Work before it is done: recording has waited for it."""
+
+    def __init__(self, timing: bool = False):
+        self.timing = timing
+        self.time: float | None = None  # of `time.perf_counter`, set by the recording stream
+
+    def record(self, stream: Stream) -> None:
+        stream.record_event(self)
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        """Do nothing: recording has waited."""
+
+    def elapsed_time(self, end: Event) -> float:
+        """Return the milliseconds from this event to `end`; both must be timing events that were recorded."""
+        assert isinstance(end, HostEvent)
+        if self.time is None or end.time is None or not (self.timing and end.timing):
+            raise LaunchError("elapsed_time needs two recorded events made with enable_timing=True")
+        return (end.time - self.time) * 1e3
 
 
 class HostDriver:

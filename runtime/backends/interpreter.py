@@ -15,14 +15,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from ..device import Device
-from ..errors import DriverNotFound, LaunchError
+from ..errors import DriverNotFound
 from ..launches import Launch
 from ..pool import Pool
 from ..storage import Storage
 from ..triton import source
 from ..triton.signature import signature
-from .arguments import Scratch, fit
-from .host import HostDriver
+from .arguments import Scratch, fit, launch_in_order
+from .host import HostDriver, HostEvent
 from .overrides import override
 from .protocol import Capabilities, Event, Instance, Step
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
     from ..triton.interpret import Region
 
-__all__ = ["InterpreterDriver", "InterpreterEvent", "InterpreterStream", "InterpreterTracer", "check_version"]
+__all__ = ["InterpreterDriver", "InterpreterStream", "InterpreterTracer", "check_version"]
 
 _MIN_VERSION, _END_VERSION = (3, 6), (3, 10)
 _ALIGNMENT = 16
@@ -49,30 +49,6 @@ def check_version(version: str) -> None:
         )
 
 
-class InterpreterEvent:
-    """A point in a stream; all work before it is done."""
-
-    def __init__(self, timing: bool = False):
-        self.timing = timing
-        self.time: float | None = None
-
-    def record(self, stream: InterpreterStream) -> None:
-        stream.record_event(self)
-
-    def query(self) -> bool:
-        return True
-
-    def synchronize(self) -> None:
-        """Nothing is ever queued."""
-
-    def elapsed_time(self, end: Event) -> float:
-        """Return the milliseconds from this event to `end`; both must be timing events that were recorded."""
-        assert isinstance(end, InterpreterEvent)
-        if self.time is None or end.time is None or not (self.timing and end.timing):
-            raise LaunchError("elapsed_time needs two recorded events made with enable_timing=True")
-        return (end.time - self.time) * 1e3
-
-
 class InterpreterStream:
     """A synchronous stream with its own memory pool."""
 
@@ -85,22 +61,22 @@ class InterpreterStream:
         return self.driver.device
 
     def synchronize(self) -> None:
-        """Nothing is ever queued."""
+        """Do nothing: a launch has returned when its work is done."""
 
     def query(self) -> bool:
         return True
 
-    def record_event(self, event: Event | None = None) -> InterpreterEvent:
-        event = event or InterpreterEvent()
-        assert isinstance(event, InterpreterEvent)
+    def record_event(self, event: Event | None = None) -> HostEvent:
+        event = event or HostEvent()
+        assert isinstance(event, HostEvent)
         event.time = time.perf_counter()
         return event
 
     def wait_event(self, event: Event) -> None:
-        """Nothing is ever queued."""
+        """Do nothing: a launch has returned when its work is done."""
 
     def wait_stream(self, other: InterpreterStream) -> None:
-        """Nothing is ever queued."""
+        """Do nothing: a launch has returned when its work is done."""
 
 
 class InterpreterDriver(HostDriver):
@@ -129,18 +105,18 @@ class InterpreterDriver(HostDriver):
         """Do nothing: no work is pending."""
 
     def wait_for(self, storage: Storage) -> None:
-        """Nothing is ever queued."""
+        """Do nothing: a launch has returned when its work is done."""
 
     # streams
 
     def new_stream(self) -> InterpreterStream:
         return InterpreterStream(self)
 
-    def new_event(self, timing: bool) -> InterpreterEvent:
-        return InterpreterEvent(timing)
+    def new_event(self, timing: bool) -> HostEvent:
+        return HostEvent(timing)
 
     def synchronize(self) -> None:
-        """Nothing is ever queued."""
+        """Do nothing: a launch has returned when its work is done."""
 
     # launching
 
@@ -152,16 +128,9 @@ class InterpreterDriver(HostDriver):
 
     def launcher(self, steps: Sequence[Step], scratch: Sequence[int]) -> Callable[..., None]:
         """Return a function `run(tensors, scalars, stream)` that runs `steps` in order before it returns."""
-        runs = [self._prepare(step) for step in steps]
+        return launch_in_order(self, [self._prepare(step) for step in steps], scratch)
 
-        def run(tensors: list[Tensor | Scratch], scalars: Sequence[float], stream: InterpreterStream) -> None:
-            operands = [*tensors, *[Scratch(self.allocate(n, stream)) for n in scratch]]
-            for launch in runs:
-                launch(operands, scalars)
-
-        return run
-
-    def _prepare(self, step: Step) -> Callable[[Sequence[Tensor | Scratch], Sequence[float]], None]:
+    def _prepare(self, step: Step) -> Callable[..., None]:
         from ..triton.interpret import launch  # lazy: optional dependency (triton)
 
         kernel = _kernel(step.instance)
@@ -171,7 +140,7 @@ class InterpreterDriver(HostDriver):
         integers = len(step.integers)
         declared = [name for name, type in types.items() if type != "constexpr"]
 
-        def run(tensors: Sequence[Tensor | Scratch], scalars: Sequence[float]) -> None:
+        def run(tensors: Sequence[Tensor | Scratch], scalars: Sequence[float], stream: InterpreterStream) -> None:
             regions = [_region(tensors[i]) for i in step.buffers]
             numbers = tuple(fit(step, scalars))
             values = iter([*regions, *geometry])

@@ -20,7 +20,7 @@ from ..errors import LaunchError, UnknownDevice
 from ..memory_stats import default_limit
 from ..pool import Budget, Pool
 from ..storage import Storage
-from .arguments import Operand, Scratch, bind
+from .arguments import Operand, bind, launch_in_order
 from .opencl_compiler import Compiler
 from .opencl_devices import DeviceInfo, capabilities_of, check_fork, cl, devices, identity_of
 from .overrides import override
@@ -279,17 +279,7 @@ class OpenCLDriver:
     def launcher(self, steps: Sequence[Step], scratch: Sequence[int]) -> Callable[..., None]:
         """Return a function `run(tensors, scalars, stream)` for this thread that enqueues `steps` in order."""
         check_fork()
-        runs = [self.prepare(step) for step in steps]
-        if len(runs) == 1 and not scratch:
-            return runs[0]
-
-        def run(tensors: list[Operand], scalars: Sequence[float], stream: OpenCLStream) -> None:
-            scratch_operands = [Scratch(self.allocate(n, stream)) for n in scratch]
-            operands = [*tensors, *scratch_operands]
-            for launch in runs:
-                launch(operands, scalars, stream)
-
-        return run
+        return launch_in_order(self, [self.prepare(step) for step in steps], scratch)
 
     def prepare(self, step: Step) -> Callable[..., None]:
         kernel = self.compiler.kernel(step.instance)

@@ -164,7 +164,7 @@ def _triton() -> TritonModule:
         if "TRITON_CACHE_DIR" not in os.environ:
             folder = cache_folder()
             os.environ["TRITON_CACHE_DIR"] = str(folder / "triton") if folder is not None else _temporary_folder().name
-        import triton
+        import triton  # lazy: optional dependency (triton)
 
     return triton
 
@@ -172,7 +172,7 @@ def _triton() -> TritonModule:
 @cache
 def _source_class() -> Callable[..., object]:
     """Return a subclass of Triton's `ASTSource` that parses under a lock. Later compiler passes run in parallel."""
-    from triton.compiler import ASTSource
+    from triton.compiler import ASTSource  # lazy: optional dependency (triton)
 
     class Source(ASTSource):
         def hash(self) -> str:
@@ -193,7 +193,7 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
 
 def _compile(step: Step, sig: Signature, target: Target) -> tuple[Binary, Mapping[str, str | bytes]]:
     triton = _triton()
-    from triton.backends.compiler import GPUTarget
+    from triton.backends.compiler import GPUTarget  # lazy: optional dependency (triton)
 
     name = step.instance.name
     kernel = source.functions(source.module_text(step.instance))[sig.entry]
@@ -221,7 +221,7 @@ def _nvidia_usage(compiled: Binary) -> tuple[int, int]:
     cuobjdump reports only the stack size. The stack holds spilled registers only if a thread uses the maximum number of
     registers; otherwise it holds tables (for the argument reduction of sine) or values saved around a call.
     """
-    from triton import knobs
+    from triton import knobs  # lazy: optional dependency (triton)
 
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.image)

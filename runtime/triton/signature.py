@@ -96,7 +96,7 @@ def _divides(value: int | tuple[int, ...]) -> bool:
 
 @cache
 def _signature(
-    instance: Instance, classes: tuple[tuple[int, bool], ...], scalars: int, integers: int, aligned: bool
+    instance: Instance, geometry_kinds: tuple[tuple[int, bool], ...], scalars: int, integers: int, aligned: bool
 ) -> Signature:
     declared = source.parameters(instance.text, instance.entry)
     defines = dict(instance.defines)
@@ -106,16 +106,16 @@ def _signature(
     divisible: list[str] = []
     buffer_count = len(instance.slots)
     argument_names = [p.name for p in declared if not p.constexpr and p.name not in ("numbers", "integers")]
-    if len(argument_names) != buffer_count + len(classes):
+    if len(argument_names) != buffer_count + len(geometry_kinds):
         raise ValueError(
-            f"{instance.entry}: takes {argument_names}, but the step has {buffer_count} buffers and {len(classes)} "
-            "geometry values"
+            f"{instance.entry}: takes {argument_names}, but the step has {buffer_count} buffers and "
+            f"{len(geometry_kinds)} geometry values"
         )
     for name, slot in zip(argument_names, instance.slots, strict=False):
         types[name] = POINTERS[slot.dtype]
         if aligned:
             divisible.append(name)
-    for name, (length, divides) in zip(argument_names[buffer_count:], classes, strict=True):
+    for name, (length, divides) in zip(argument_names[buffer_count:], geometry_kinds, strict=True):
         types[name] = index if length < 0 else (index,) * length if length else "constexpr"
         if not length:
             constants[name] = None

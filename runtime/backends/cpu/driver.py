@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ...device import Device
-from ...errors import DriverNotFound, LaunchError
+from ...errors import DriverNotFound
 from ...pool import Pool
 from ...storage import Storage
 from .. import processor
-from ..arguments import Operand, Scratch
-from ..host import HostDriver
+from ..arguments import launch_in_order
+from ..host import HostDriver, HostEvent
 from ..overrides import override
 from ..protocol import Capabilities, Event, Instance, Step
 from ..queues import QueueStream
@@ -25,7 +25,7 @@ from ..targets import instances_of
 from .launching import ClangExecutor
 from .objects import open_store
 
-__all__ = ["CpuDriver", "CpuEvent", "CpuStream", "capabilities_here"]
+__all__ = ["CpuDriver", "CpuStream", "capabilities_here"]
 
 _MAX_GROUP = 4096
 
@@ -56,30 +56,6 @@ class Executor(Protocol):
         """Wait until no launch uses a storage."""
 
 
-class CpuEvent:
-    """A point in the program. Recording waits until everything launched before is done."""
-
-    def __init__(self, timing: bool = False):
-        self.timing = timing
-        self.time: float | None = None
-
-    def record(self, stream: CpuStream) -> None:
-        stream.record_event(self)
-
-    def query(self) -> bool:
-        return True
-
-    def synchronize(self) -> None:
-        """Do nothing: recording has waited."""
-
-    def elapsed_time(self, end: Event) -> float:
-        """Return the milliseconds from this event to `end`; both must be timing events that were recorded."""
-        assert isinstance(end, CpuEvent)
-        if self.time is None or end.time is None or not (self.timing and end.timing):
-            raise LaunchError("elapsed_time needs two recorded events made with enable_timing=True")
-        return (end.time - self.time) * 1e3
-
-
 class CpuStream(QueueStream):
     """A stream with its own memory pool. All streams share one order of work: waiting for one waits for all."""
 
@@ -101,10 +77,10 @@ class CpuStream(QueueStream):
         executor = self.driver.executor
         return executor is None or not executor.has_queued_launches
 
-    def record_event(self, event: Event | None = None) -> CpuEvent:
+    def record_event(self, event: Event | None = None) -> HostEvent:
         """Wait for all launches, including the compilation of their kernels, and record the time."""
-        event = event or CpuEvent()
-        assert isinstance(event, CpuEvent)
+        event = event or HostEvent()
+        assert isinstance(event, HostEvent)
         self.driver.synchronize()
         event.time = time.perf_counter()
         return event
@@ -209,8 +185,8 @@ class CpuDriver(HostDriver):
     def new_stream(self) -> CpuStream:
         return CpuStream(self)
 
-    def new_event(self, timing: bool) -> CpuEvent:
-        return CpuEvent(timing)
+    def new_event(self, timing: bool) -> HostEvent:
+        return HostEvent(timing)
 
     def synchronize(self) -> None:
         if self.executor is not None:
@@ -233,13 +209,4 @@ class CpuDriver(HostDriver):
             scratch: sizes in bytes of temporary buffers, allocated at each call.
         """
         executor = self.require()
-        runs = [executor.prepare(step) for step in steps]
-        if len(runs) == 1 and not scratch:
-            return runs[0]
-
-        def run(tensors: list[Operand], scalars: Sequence[float], stream: CpuStream) -> None:
-            operands = [*tensors, *[Scratch(self.allocate(n, stream)) for n in scratch]]
-            for launch in runs:
-                launch(operands, scalars, stream)
-
-        return run
+        return launch_in_order(self, [executor.prepare(step) for step in steps], scratch)

@@ -224,5 +224,5 @@ def _progress_bar(total: int) -> _ProgressBar:
     """Return tqdm's bar: one line on a terminal or in a notebook, nothing elsewhere."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a notebook without widgets
-        from tqdm.auto import tqdm
+        from tqdm.auto import tqdm  # lazy: start-up
     return tqdm(total=total, desc="weftgrad: compiling kernels", unit="kernel", leave=False, disable=None)

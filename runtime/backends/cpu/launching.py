@@ -112,7 +112,7 @@ class CpuTracer:
 
     def start(self) -> None:
         CpuTracer.launches = self._launches
-        _update_detour()
+        _update_routing()
 
     def stop(self) -> None:
         try:
@@ -121,7 +121,7 @@ class CpuTracer:
                     driver.synchronize()
         finally:
             CpuTracer.launches = None
-            _update_detour()
+            _update_routing()
 
 
 @dataclass(slots=True)
@@ -239,7 +239,7 @@ class ClangExecutor:
                     if self._queue and self._queue[0] is queued:  # unless a signal handler has synchronized
                         self._queue.popleft()
             finally:
-                _update_detour()
+                _update_routing()
 
     def wait_for(self, storage: Storage) -> None:
         """Wait until no queued launch uses `storage`. Raise `CompileError` as `synchronize` does."""
@@ -257,7 +257,7 @@ class ClangExecutor:
 _executors: weakref.WeakSet[ClangExecutor] = weakref.WeakSet()
 
 
-def _update_detour() -> None:
+def _update_routing() -> None:
     """Enable launches from C again, unless launches are queued or traced."""
     has_queued_launches = any(executor.has_queued_launches for executor in _executors)
     native.route_through_python(CpuTracer.launches is not None or has_queued_launches)
