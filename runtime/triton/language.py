@@ -295,7 +295,7 @@ def _reduce(
     """Reduce by combining neighbours until the axis has one element; `combine_fn` need not be commutative."""
     operands = _as_tuple(input)
     axis, keeps_dims = _constant_value(axis), _constant_value(keep_dims)
-    shape = operands[0].handle.data.shape if operands[0].type.is_block() else (1,)
+    shape: tuple[int, ...] = operands[0].handle.data.shape if operands[0].type.is_block() else (1,)
     dtypes = [o.dtype for o in operands]
     arrays = [o.handle.data.reshape(shape if axis is not None else -1) for o in operands]
     arrays = [np.moveaxis(a, axis if axis is not None else 0, -1) for a in arrays]
