@@ -178,7 +178,18 @@ class Stream(Protocol):
 
 
 class Driver(Protocol):
-    """An opened device."""
+    """An opened device.
+
+    A driver may have more members, which callers look up by `getattr`: `identity`, the key of stored timings (default:
+    `name`); `is_cached(instance)`; `read_later` and `write_later`, copies for which the host does not wait;
+    `wait_for(storage)`, if launches may be queued while the host reads memory itself; `captures`, the number of graphs
+    that are being captured.
+
+    Attributes:
+        target: The language of the kernels: the name of a `targets.Target`.
+        name: The device's name for users.
+        budget: The memory budget that the pools of all streams share.
+    """
 
     device: Device
     target: str
@@ -192,12 +203,35 @@ class Driver(Protocol):
 
     def new_stream(self) -> Stream: ...
     def new_event(self, timing: bool) -> Event: ...
-    def launcher(self, steps: Sequence[Step], scratch: Sequence[int]) -> Callable[..., None]: ...
-    def allocate(self, nbytes: int, stream: Stream) -> Storage: ...
-    def adopt(self, array: Array) -> Storage: ...
-    def retire(self, owner: object, buffer: object) -> None: ...
-    def write(self, storage: Storage, offset: int, array: Array, stream: Stream) -> None: ...
-    def read(self, storage: Storage, offset: int, array: Array, stream: Stream) -> object: ...
-    def host_view(self, storage: Storage) -> Array | None: ...
-    def synchronize(self) -> None: ...
-    def build(self, planned: Sequence[Step | Instance]) -> int: ...
+
+    def launcher(self, steps: Sequence[Step], scratch: Sequence[int]) -> Callable[..., None]:
+        """Return `run(tensors, scalars, stream)` for this thread, which queues `steps` in order.
+
+        Args:
+            steps: The planned launches.
+            scratch: Sizes in bytes of temporary buffers, allocated at each call.
+        """
+
+    def allocate(self, nbytes: int, stream: Stream) -> Storage:
+        """Return a new storage from the pool of a stream."""
+
+    def adopt(self, array: Array) -> Storage:
+        """Return a storage with the bytes of an array: the array's memory itself, or a copy in device memory."""
+
+    def retire(self, owner: object, buffer: object) -> None:
+        """Keep foreign memory alive until work that may use it is done. Called when its storage is deleted."""
+
+    def write(self, storage: Storage, offset: int, array: Array, stream: Stream) -> None:
+        """Copy a contiguous array to a byte offset of a storage, in the order of the stream."""
+
+    def read(self, storage: Storage, offset: int, array: Array, stream: Stream) -> object:
+        """Copy from a byte offset of a storage into a contiguous array, in the order of the stream, and wait."""
+
+    def host_view(self, storage: Storage) -> Array | None:
+        """Return the storage's bytes as an array without a copy; None if the host cannot access them."""
+
+    def synchronize(self) -> None:
+        """Wait for all queued work."""
+
+    def build(self, planned: Sequence[Step | Instance]) -> int:
+        """Compile the kernels of steps or instances, and return their number."""
