@@ -22,7 +22,6 @@ from multiprocessing import context as _context
 from multiprocessing import forkserver as _forkserver
 from multiprocessing import process as _process
 from types import ModuleType
-from typing import Any
 
 from .reductions import install as _install
 from .spawning import (
@@ -42,8 +41,9 @@ __all__ = [
 ]  # fmt: skip
 
 _install()
-_server: Any = _forkserver._forkserver
-if _server._preload_modules == ["__main__"]:  # the default: let the fork server import weftgrad once for all processes
+_server = _forkserver._forkserver
+# Unless a program has changed the default, let the fork server import weftgrad once for all processes.
+if getattr(_server, "_preload_modules", None) == ["__main__"]:
     _server.set_forkserver_preload(["__main__", "weftgrad.utils.data.worker"])
 _STRATEGIES = {"file_descriptor", "file_system"}
 
@@ -67,7 +67,7 @@ class Process(_process.BaseProcess):  # type: ignore[no-redef]
     _start_method = None
 
     @staticmethod
-    def _Popen(process_obj: Any) -> Any:
+    def _Popen(process_obj: _process.BaseProcess) -> object:
         return _default.get_context().Process._Popen(process_obj)
 
 
@@ -77,7 +77,7 @@ class _Default(_context.DefaultContext):
     Process = Process
 
 
-_default = _Default(_context._concrete_contexts["forkserver"])  # type: ignore[attr-defined]
+_default = _Default(_standard.get_context("forkserver"))
 # The standard module's functions are methods of its own context; these are the same methods of ours.
 globals().update({name: getattr(_default, name) for name in _standard.__all__ if hasattr(_default, name)})
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,8 +20,11 @@ from ...runtime.dtypes import Array, DType
 from ...runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError
 from ...runtime.tensor import Tensor
 from ...shape.joining import stack
+from ._types import Batch, CollateFunctions, Sample, SampleIndex
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert", "select_rows", "wrap_bytes"]
+
+_Text = TypeVar("_Text", str, bytes)
 
 allocate: Callable[[int], Array | None] | None = None
 """Set in a worker: returns an array of so many bytes of shared memory, or None if there is not enough left."""
@@ -52,7 +55,7 @@ def _stack_arrays(arrays: Sequence[Array], dtype: DType) -> Tensor:
     for i, array in enumerate(arrays):
         if array.shape != shape:
             raise ShapeError(
-                f"default_collate: samples of one shape are wanted: number 0 has {list(shape)}, number {i} "
+                f"default_collate: the samples of a batch must have one shape: number 0 has {list(shape)}, number {i} "
                 f"{list(array.shape)}; pad them in a collate_fn of your own"
             )
         out[i] = array
@@ -65,7 +68,7 @@ def _to_tensor(array: Array) -> Tensor:
     return tensor
 
 
-def _tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
+def _tensors(batch: Sequence[Tensor], *, collate_fn_map: object = None) -> Tensor:
     grad = autograd.is_grad_enabled()
     if any(t.meta.device.type != "cpu" or (t.needs and grad) for t in batch):
         return stack(list(batch))
@@ -80,7 +83,7 @@ def _tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
     return _stack_arrays(arrays, dtype)
 
 
-def _arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
+def _arrays(batch: Sequence[Array], *, collate_fn_map: object = None) -> Tensor:
     first = batch[0].dtype
     if first.kind in "USOV":
         raise DTypeError(f"default_collate: arrays of {first} have no tensor's dtype; pass collate_fn=")
@@ -88,21 +91,21 @@ def _arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
     return _to_default_device(_stack_arrays(batch, dtypes.from_numpy(common)))
 
 
-def _scalars(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
+def _scalars(batch: Sequence[np.generic], *, collate_fn_map: object = None) -> Tensor:
     return _to_default_device(_to_tensor(np.array(batch)))
 
 
-def _floats(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
+def _floats(batch: Sequence[float], *, collate_fn_map: object = None) -> Tensor:
     return _to_default_device(_to_tensor(np.array(batch, np.float64)))
 
 
-def _ints(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
+def _ints(batch: Sequence[int], *, collate_fn_map: object = None) -> Tensor:
     values = np.array(batch)
     if values.dtype.kind not in "bif" or not all(isinstance(v, (int, float, np.number)) for v in batch):
         return tensor(list(batch))  # values beyond int64, or no numbers: `tensor` raises the error
-    return (
-        tensor(list(batch)) if values.dtype.kind == "f" else _to_default_device(_to_tensor(values))
-    )  # a mix with floats: the default float dtype
+    if values.dtype.kind == "f":  # a mix with floats: the default float dtype
+        return tensor(list(batch))
+    return _to_default_device(_to_tensor(values))
 
 
 def _to_default_device(tensor: Tensor) -> Tensor:
@@ -110,18 +113,18 @@ def _to_default_device(tensor: Tensor) -> Tensor:
     return tensor if allocate is not None else tensor.to(device=default_device())
 
 
-def _same(batch: Any, *, collate_fn_map: Any = None) -> Any:
+def _same(batch: Sequence[_Text], *, collate_fn_map: object = None) -> Sequence[_Text]:
     return batch
 
 
-default_collate_fn_map: dict[Any, Callable[..., Any]] = {
+default_collate_fn_map: dict[type | tuple[type, ...], Callable[..., object]] = {
     Tensor: _tensors, np.ndarray: _arrays, (np.bool_, np.number): _scalars, float: _floats, int: _ints, str: _same,
     bytes: _same,
 }  # fmt: skip
 """The collate function of each sample type: `function(batch, *, collate_fn_map)`. Add entries for your own types."""
 
 
-def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None = None) -> Any:
+def collate(batch: Sequence[Sample], *, collate_fn_map: CollateFunctions | None = None) -> Batch:
     """Combine samples into a batch with the functions of `collate_fn_map`.
 
     Containers are collated recursively and keep their type. As in PyTorch, a tuple becomes a list, unless it is a
@@ -145,14 +148,14 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None 
     """
     first = batch[0]
     kind = type(first)
-    functions = collate_fn_map or {}
+    functions: CollateFunctions = collate_fn_map or {}
     collate_fn = functions.get(kind)
     if collate_fn is None:
         collate_fn = next((function for each, function in functions.items() if isinstance(first, each)), None)
     if collate_fn is not None:
         return collate_fn(batch, collate_fn_map=functions)
 
-    def inner(samples: Any) -> Any:
+    def inner(samples: Sequence[Sample]) -> Batch:
         return collate(samples, collate_fn_map=functions)
 
     if isinstance(first, Mapping):
@@ -172,14 +175,14 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None 
     )
 
 
-def _make_container(sample: Any, parts: Any) -> Any:
+def _make_container(sample: Sample, parts: dict[object, Batch] | list[Batch]) -> Batch:
     """Convert `parts`, a dict or a list, to the type of `sample`; return it unchanged if that is not possible."""
     kind = type(sample)
     if kind in (dict, list):
         return parts
     try:
         if isinstance(sample, (MutableMapping, MutableSequence)):
-            container: Any = copy.copy(sample)  # keeps attributes beside the items
+            container: Batch = copy.copy(sample)  # keeps attributes beside the items
             for key, part in parts.items() if isinstance(parts, dict) else enumerate(parts):
                 container[key] = part
             return container
@@ -188,7 +191,7 @@ def _make_container(sample: Any, parts: Any) -> Any:
         return parts
 
 
-def default_collate(batch: list[Any]) -> Any:
+def default_collate(batch: list[Sample]) -> Batch:
     """Combine samples into a batch, with a new first dimension.
 
     Tensors and arrays of one shape are stacked and keep their dtype. Ints become int64, floats float64, bools bool.
@@ -212,7 +215,7 @@ def default_collate(batch: list[Any]) -> Any:
     return collate(batch, collate_fn_map=default_collate_fn_map)
 
 
-def default_convert(data: Any) -> Any:
+def default_convert(data: Sample) -> Sample:
     """Convert the arrays and NumPy scalars of a sample to tensors. All else, also Python numbers, stays as it is.
 
     Args:
@@ -244,7 +247,7 @@ def default_convert(data: Any) -> Any:
     return data
 
 
-def select_rows(tensors: Iterable[Tensor], indices: Sequence[int]) -> list[Tensor]:
+def select_rows(tensors: Iterable[Tensor], indices: Sequence[SampleIndex]) -> list[Tensor]:
     """Return the rows `indices` of every tensor: a batch of a `TensorDataset`, without building single samples."""
     index = np.asarray(indices, np.int64)
     if allocate is None:

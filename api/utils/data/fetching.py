@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from ...runtime.dtypes import Array
+from ...runtime.tensor import Tensor
+from ._types import Batch, Collate, Sample, SampleIndex, UserDataset
 from .collate import default_collate, select_rows
 from .dataset import Subset, TensorDataset
 
@@ -14,7 +16,7 @@ __all__ = ["Fetcher", "Recipe"]
 class Recipe:
     """How a loader makes batches. together: whether samples are combined into batches."""
 
-    def __init__(self, dataset: Any, collate_fn: Any, iterable: bool, together: bool, drop_last: bool):
+    def __init__(self, dataset: UserDataset, collate_fn: Collate, iterable: bool, together: bool, drop_last: bool):
         self.dataset, self.collate_fn = dataset, collate_fn
         self.iterable, self.together, self.drop_last = iterable, together, drop_last
 
@@ -25,13 +27,13 @@ class Fetcher:
     def __init__(self, recipe: Recipe):
         self._recipe = recipe
         self._dataset = recipe.dataset
-        self._samples: Iterator[Any] | None = iter(recipe.dataset) if recipe.iterable else None
+        self._samples: Iterator[Sample] | None = iter(recipe.dataset) if recipe.iterable else None
         fetch_many = getattr(recipe.dataset, "__getitems__", None)
         self._fetch_many = fetch_many if callable(fetch_many) else None
         is_plain = recipe.collate_fn is default_collate and recipe.together and not recipe.iterable
         self._rows = _tensor_rows(recipe.dataset) if is_plain else None
 
-    def fetch(self, index: Any) -> Any:
+    def fetch(self, index: SampleIndex) -> Batch:
         """Return the batch of a list of indices, or the sample of one index."""
         recipe = self._recipe
         if self._samples is not None:
@@ -47,7 +49,7 @@ class Fetcher:
         except StopIteration as error:  # otherwise it would end the epoch silently
             raise RuntimeError(f"the data set or collate_fn raised StopIteration for samples {index}") from error
 
-    def _next(self, count: int) -> Any:
+    def _next(self, count: int) -> Batch:
         assert self._samples is not None
         recipe = self._recipe
         if not recipe.together:
@@ -62,7 +64,9 @@ class Fetcher:
         return recipe.collate_fn(batch)
 
 
-def _tensor_rows(dataset: Any) -> tuple[Any, Any] | None:
+def _tensor_rows(
+    dataset: UserDataset,
+) -> tuple[tuple[Tensor, ...], Sequence[SampleIndex] | Tensor | Array | None] | None:
     """Return the tensors of a `TensorDataset`, and the indices of its subset or None; None for other data sets."""
     if type(dataset) is TensorDataset:
         return dataset.tensors, None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypeAlias
 
+from ...runtime.backends import cuda_devices
 from ...runtime.device import DeviceLike
 from ...runtime.errors import NotSupported
 from ...runtime.tensor import Tensor
+from ._types import Batch, EpochStart
 from .fetching import Fetcher, Recipe
 from .worker import Failure
 from .workers import Workers
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
     from .dataloader import DataLoader
 
 __all__ = ["Progress", "SingleIterator", "WorkerIterator", "pin"]
+
+
+_Answer: TypeAlias = tuple[Literal["batch", "error", "end"], Batch]
 
 
 class Progress:
@@ -27,7 +33,7 @@ class Progress:
         over: Whether the epoch is complete.
     """
 
-    def __init__(self, start: dict[str, Any], yielded: int):
+    def __init__(self, start: EpochStart, yielded: int):
         self.start, self.yielded, self.over = start, yielded, False
 
 
@@ -48,10 +54,10 @@ class _Iterator:
         self._expected_length = loader._expected_length
         self._workers_count = loader.num_workers
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> Batch:
         while True:
             try:
                 batch = self._next()
@@ -75,10 +81,10 @@ class _Iterator:
             )
         return pin(batch, self._pin_device) if self._pins else batch
 
-    def _next(self) -> Any:
+    def _next(self) -> Batch:
         raise NotImplementedError
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> NoReturn:
         raise NotImplementedError("an iterator of a DataLoader cannot be pickled; send the loader")
 
 
@@ -89,7 +95,7 @@ class SingleIterator(_Iterator):
         super().__init__(loader)
         self._fetcher = Fetcher(self._recipe)
 
-    def _next(self) -> Any:
+    def _next(self) -> Batch:
         return self._fetcher.fetch(next(self._numbers))
 
 
@@ -122,7 +128,7 @@ class WorkerIterator(_Iterator):
         self._next_worker = 0
         self._has_samples = [True] * self._count  # whether each worker has samples left
         self._workers_by_task: dict[int, int] = {}  # worker of each task without an answer
-        self._answers: dict[int, tuple[str, Any]] = {}  # answers that were not returned yet
+        self._answers: dict[int, _Answer] = {}  # answers that were not returned yet
         self._exhausted = False
         for _ in range(self._prefetch_factor * self._count):
             self._ask()
@@ -156,7 +162,7 @@ class WorkerIterator(_Iterator):
         self._next_task += 1
         self._next_worker = (self._next_worker + 1) % self._count
 
-    def _next(self) -> Any:
+    def _next(self) -> Batch:
         try:
             return self._wait_for_next()
         except KeyboardInterrupt:
@@ -164,7 +170,7 @@ class WorkerIterator(_Iterator):
             self.close(0.0)
             raise
 
-    def _wait_for_next(self) -> Any:
+    def _wait_for_next(self) -> Batch:
         if self._workers is None:
             raise StopIteration
         self._listen(False)
@@ -183,7 +189,7 @@ class WorkerIterator(_Iterator):
                 raise StopIteration
             self._listen(True)
 
-    def _take_answer(self) -> tuple[str, Any] | None:
+    def _take_answer(self) -> _Answer | None:
         """Remove and return the answer that is next, if it has arrived."""
         if not self._ordered:
             while self._answers:
@@ -227,13 +233,11 @@ class WorkerIterator(_Iterator):
             workers.close(grace)
 
 
-def pin(data: Any, device: DeviceLike | None = None) -> Any:
+def pin(data: Batch, device: DeviceLike | None = None) -> Batch:
     """Copy the `cpu` tensors of `data` into page-locked memory; return it unchanged without a usable CUDA device.
 
     Containers are copied recursively. Other objects are replaced by the result of their `pin_memory()`, if any.
     """
-    from ...runtime.backends import cuda_devices
-
     if not cuda_devices():
         return data
     try:
@@ -242,7 +246,7 @@ def pin(data: Any, device: DeviceLike | None = None) -> Any:
         return data
 
 
-def _pin(data: Any, device: DeviceLike | None) -> Any:
+def _pin(data: Batch, device: DeviceLike | None) -> Batch:
     if isinstance(data, Tensor):
         return data.pin_memory(device) if data.meta.device.type == "cpu" else data
     if isinstance(data, dict):
@@ -257,9 +261,7 @@ def _pin(data: Any, device: DeviceLike | None) -> Any:
     return pin_method() if callable(pin_method) else data
 
 
-def _copy_with(data: Any, pairs: Any) -> Any:
-    import copy
-
+def _copy_with(data: dict[object, object], pairs: dict[object, object]) -> dict[object, object]:
     copied = copy.copy(data)
     copied.update(pairs)
     return copied

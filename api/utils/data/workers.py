@@ -16,27 +16,34 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from multiprocessing import process
+from multiprocessing.context import BaseContext
 from time import monotonic
-from typing import Any
+from typing import Literal, TypeAlias
 
+from ...multiprocessing.spawning import process_class
 from ...runtime.dtypes import Array
 from ...runtime.errors import ArgumentError, NotPicklable, WorkerError, WorkerTimeout
 from ...runtime.shared import Segment
 from . import worker
-from .channel import pair
+from ._types import Answer, Batch, BatchAnswer, Request, SampleIndex, SetupMessage, Workload
+from .channel import Channel, pair
 from .packing import Lease, LeaseReference, Parcel, unpack
 
 __all__ = ["Workers", "start_context"]
 
 _FDS = 32  # descriptors in one packet
-_HINTS = {
+_HINTS: dict[int, str] = {
     signal.SIGKILL: " Was it the system, short of memory? Use fewer workers, smaller batches, a lower prefetch_factor.",
     signal.SIGBUS: " Memory that was promised could not be had, or a file that it had mapped became shorter.",
     signal.SIGSEGV: " A library that the data set uses crashed.",
 }
 
 
-def start_context(user_context: Any) -> Any:
+_WorkerAnswer: TypeAlias = tuple[int, int, int, Literal["batch", "error", "end"], Batch | worker.Failure]
+"""Number of the worker, epoch, task, kind, and the batch or the failure."""
+
+
+def start_context(user_context: BaseContext | None) -> BaseContext:
     """Return the multiprocessing context for workers (None: `forkserver`). Raises `ArgumentError` for `fork`."""
     context = multiprocessing.get_context("forkserver") if user_context is None else user_context
     if context.get_start_method() == "fork":
@@ -56,24 +63,24 @@ class _NameIgnoringInterrupt(str):
     ends the process.
     """
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return operator.getitem, ((str(self), _IgnoreInterrupt()), 0)
 
 
 class _IgnoreInterrupt:
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return signal.signal, (signal.SIGINT, signal.SIG_IGN)
 
 
 class _DeferredParcel:
     """A value with locks or queues of multiprocessing, which can be pickled only while a process is being started."""
 
-    def __init__(self, value: Any):
+    def __init__(self, value: Workload):
         self._value = value
         self.data = b""
         self.parcel: Parcel | None = None
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         self.parcel = Parcel(self._value)
         return _PickledParcel, (self.parcel.data,)
 
@@ -86,7 +93,10 @@ class _PickledParcel:
 class _Worker:
     """One worker process and its end of the channel."""
 
-    def __init__(self, context: Any, arguments: tuple[Any, ...], value: Any, parcel: Parcel | None, keep: int):
+    def __init__(
+        self, context: BaseContext, arguments: tuple[int, int, int], value: Workload, parcel: Parcel | None, keep: int
+    ):
+        self.channel: Channel[Request, Answer]
         self.channel, end = pair()
         self._leases: set[LeaseReference] = set()
         self._ended_leases: deque[LeaseReference] = deque()
@@ -94,9 +104,13 @@ class _Worker:
         deferred = _DeferredParcel(value) if parcel is None else None
         self.number = arguments[0]
         name = _NameIgnoringInterrupt(f"DataLoader-worker-{self.number}")
-        self.process = context.Process(target=worker.run, args=(end, *arguments, deferred), name=name, daemon=True)
+        self.process = process_class(context)(
+            target=worker.run, args=(end, *arguments, deferred), name=name, daemon=True
+        )
         with end:
             self.process.start()
+        assert self.process.pid is not None  # because it was started
+        self.pid = self.process.pid
         self.process.name = str(name)
         shared_parcel = parcel if deferred is None else deferred.parcel
         assert shared_parcel is not None
@@ -106,13 +120,13 @@ class _Worker:
         segments = [segment for _, segment in sorted(parcel.segments.values(), key=lambda piece: piece[0])]
         fds = ([parcel.memory.fd] if parcel.memory is not None else []) + [piece.fd for piece in segments]
         size = parcel.memory.nbytes if parcel.memory is not None else None
-        message: Any = (parcel.data, size, parcel.places, [piece.nbytes for piece in segments], keep)
+        message: SetupMessage = ("setup", parcel.data, size, parcel.places, [piece.nbytes for piece in segments], keep)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died; `answers` raises the error
             self.channel.send(message, fds[:_FDS])
             for start in range(_FDS, len(fds), _FDS):
-                self.channel.send(None, fds[start : start + _FDS])
+                self.channel.send(("descriptors",), fds[start : start + _FDS])
 
-    def open(self, message: tuple[Any, ...], fds: list[int]) -> Any:
+    def open(self, message: BatchAnswer, fds: list[int]) -> Batch:
         """Return the batch of a message, over its slot's memory."""
         _, _, _, data, slot, size, places, dropped = message
         for old_slot in dropped:
@@ -128,8 +142,8 @@ class _Worker:
         reference.slot = slot
         self._leases.add(reference)
         memory = lease.array()
-        buffers = [memory[at : at + nbytes] for at, nbytes in places]
-        return unpack(data or buffers.pop(), buffers)
+        buffers = [memory[offset : offset + nbytes] for offset, nbytes in places]
+        return unpack(data or buffers.pop().data, buffers)
 
     def take_free_slots(self) -> list[int]:
         """Remove and return the slots whose batches were deleted."""
@@ -143,8 +157,8 @@ class _Worker:
     def exit_error(self, situation: str) -> WorkerError:
         """Return the error for a worker that has ended."""
         self.process.join(5)
-        code, pid = self.process.exitcode, self.process.pid
-        worker_name = f"DataLoader worker {self.number} (pid {pid})"
+        code = self.process.exitcode
+        worker_name = f"DataLoader worker {self.number} (pid {self.pid})"
         if code is not None and code < 0:
             try:
                 name = signal.Signals(-code).name
@@ -170,12 +184,12 @@ def _end(workers: list[_Worker], pid: int, grace: float) -> None:
         child.process.join(max(0.0, end - monotonic()))
     alive = [child.process for child in workers if child.process.is_alive()]
     for step in ("terminate", "kill"):
-        for child in alive:
-            getattr(child, step)()
+        for survivor in alive:
+            getattr(survivor, step)()
         end = monotonic() + 1.0
-        for child in alive:
-            child.join(max(0.0, end - monotonic()))
-        alive = [child for child in alive if child.is_alive()]
+        for survivor in alive:
+            survivor.join(max(0.0, end - monotonic()))
+        alive = [survivor for survivor in alive if survivor.is_alive()]
 
 
 class Workers:
@@ -190,21 +204,21 @@ class Workers:
         context: A multiprocessing context; None: the default.
     """
 
-    def __init__(self, value: Any, count: int, ahead: int, seed: int, timeout: float, context: Any):
+    def __init__(self, value: Workload, count: int, ahead: int, seed: int, timeout: float, context: BaseContext | None):
         if getattr(process.current_process(), "_inheriting", False):
             raise WorkerError(
                 "DataLoader: workers are to be started while the main module is being imported by a worker: put what "
                 'the script does under `if __name__ == "__main__":`'
             )
         self.timeout = timeout
-        context = start_context(context)
+        process_context = start_context(context)
         parcel = _parcel(value)
         self._workers: list[_Worker] = []
         self._finish = weakref.finalize(self, _end, self._workers, os.getpid(), worker.GRACE)
         try:
             for number in range(count):
                 arguments = (number, count, seed)
-                self._workers.append(_Worker(context, arguments, value, parcel, ahead + 2))
+                self._workers.append(_Worker(process_context, arguments, value, parcel, ahead + 2))
         except BaseException as error:
             self.close()
             if isinstance(error, (TypeError, AttributeError, ValueError)) and parcel is None:
@@ -219,9 +233,9 @@ class Workers:
 
     def pids(self) -> list[int]:
         """Return the process ids."""
-        return [child.process.pid for child in self._workers]
+        return [child.pid for child in self._workers]
 
-    def ask(self, number: int, epoch: int, task: int, index: Any) -> None:
+    def ask(self, number: int, epoch: int, task: int, index: SampleIndex) -> None:
         """Send a task to worker `number`."""
         child = self._workers[number]
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died; `answers` raises the error
@@ -233,7 +247,7 @@ class Workers:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 child.channel.send(("epoch", epoch))
 
-    def answers(self, wait: bool, describe_wait: Callable[[], str]) -> Iterator[tuple[int, int, int, str, Any]]:
+    def answers(self, wait: bool, describe_wait: Callable[[], str]) -> Iterator[_WorkerAnswer]:
         """Yield the answers that have arrived: (worker, epoch, task, "batch" or "error" or "end", batch or `Failure`).
 
         All workers are ended before an error is raised, also one that a worker raised during its setup.
@@ -275,16 +289,17 @@ class Workers:
                 self.close(0.0)
                 raise error
 
-    def _answer(self, child: _Worker) -> Any:
+    def _answer(self, child: _Worker) -> _WorkerAnswer:
         """Return a worker's next answer. Raises `EOFError` or `BlockingIOError` if its process has ended."""
         message, fds = child.channel.receive(wait=False)
-        kind = message[0]
-        if kind == "failed":
+        if message[0] == "failed":
             self.close()
             message[1].reraise()
-        if kind == "batch":
-            return child.number, message[1], message[2], kind, child.open(message, fds)
-        return child.number, message[1], message[2], kind, message[3] if kind == "error" else None
+        if message[0] == "batch":
+            return child.number, message[1], message[2], "batch", child.open(message, fds)
+        if message[0] == "error":
+            return child.number, message[1], message[2], "error", message[3]
+        return child.number, message[1], message[2], "end", None
 
     def close(self, grace: float | None = None) -> None:
         """End all workers, and allow them `grace` seconds (default: `worker.GRACE`)."""
@@ -293,7 +308,7 @@ class Workers:
             _end(self._workers, os.getpid(), worker.GRACE if grace is None else grace)
 
 
-def _parcel(value: Any) -> Parcel | None:
+def _parcel(value: Workload) -> Parcel | None:
     """Return the parcel for every worker; None if it can only be pickled while a process is started."""
     try:
         return Parcel(value)
@@ -305,7 +320,7 @@ def _parcel(value: Any) -> Parcel | None:
         raise _unpicklable(value, error) from error
 
 
-def _unpicklable(value: Any, error: Exception) -> NotPicklable:
+def _unpicklable(value: Workload, error: Exception) -> NotPicklable:
     parts = dict(zip(("dataset", "collate_fn", "worker_init_fn"), value, strict=False))
     culprit = "what the loader uses"
     for name, part in parts.items():
