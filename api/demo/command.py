@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 __all__ = ["add_options", "register"]
 
@@ -30,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `demo` to the command line."""
     parser = subparsers.add_parser(
         "demo",

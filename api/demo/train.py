@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from .. import (
     empty_cache,
@@ -40,6 +40,9 @@ from ..runtime.tensor import Tensor
 from ..utils.data import DataLoader, TensorDataset
 from . import digits
 from .figure import check_output, draw
+
+if TYPE_CHECKING:
+    import argparse
 
 __all__ = ["Report", "model", "train"]
 
@@ -97,7 +100,7 @@ def _step(net: nn.Module, optimizer: optim.Optimizer, images: Tensor, labels: Te
     return loss.detach()
 
 
-def prepare(device: Device, images: Any, labels: Any, batch_size: int = BATCH_SIZE) -> None:
+def prepare(device: Device, images: Tensor, labels: Tensor, batch_size: int = BATCH_SIZE) -> None:
     """Compile the kernels of training ahead, on all cores. Later runs find them in the cache.
 
     Runs one step while launches are only listed, and builds the listed kernels in batches.
@@ -120,7 +123,7 @@ def train(
     epochs: int = EPOCHS,
     seed: int = 0,
     device: DeviceLike | None = None,
-    progress: Any = None,
+    progress: Callable[[int, int, int, float], None] | None = None,
     *,
     steps: int | None = None,
     batch_size: int = BATCH_SIZE,
@@ -226,7 +229,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"driver allocations  {' '.join(map(str, report.driver_allocations))} by epoch ({later} after the first)"
 
 
-def run(options: Any) -> int:
+def run(options: argparse.Namespace) -> int:
     """Run the command: check where the picture goes, train, print the report, draw. Return the exit status 0."""
     path = Path(options.output) if options.output else None
     if path:

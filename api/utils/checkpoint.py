@@ -15,7 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from .. import autograd
 from ..random import default_generator
@@ -23,11 +23,18 @@ from ..runtime.autograd.node import Node, Saved
 from ..runtime.context import state
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.modes import Mode
+from ..runtime.records import OpRecord
 from ..runtime.tensor import Tensor
+
+if TYPE_CHECKING:
+    from ..nn.module import Module
 
 __all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_early_stop"]
 
 _Result = TypeVar("_Result")
+_Contexts: TypeAlias = tuple[AbstractContextManager[object], AbstractContextManager[object]]
+_Value: TypeAlias = Any
+"""An argument or the result of a user's function, which decides on the types."""
 
 
 class CheckpointError(GradientError):
@@ -40,7 +47,7 @@ class CheckpointError(GradientError):
     """
 
 
-def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+def noop_context_fn() -> _Contexts:
     """Return two null contexts, for the first and the second run.
 
     Returns:
@@ -74,14 +81,14 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
 def checkpoint(
     function: Callable[..., _Result],
-    *args: Any,
+    *args: object,
     use_reentrant: bool | None = None,
-    context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn,
+    context_fn: Callable[[], _Contexts] = noop_context_fn,
     determinism_check: str = "default",
     debug: bool = False,
     early_stop: bool = True,
     preserve_rng_state: bool = True,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> _Result:
     """Call `function(*args, **kwargs)`, save only the arguments for backward, and run it again there.
 
@@ -137,8 +144,9 @@ def checkpoint(
 
 
 def checkpoint_sequential(
-    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
-) -> Any:
+    functions: Module | Iterable[Callable[[_Value], _Value]], segments: int, input: _Value,
+    use_reentrant: bool | None = None, **kwargs: bool,
+) -> _Value:  # fmt: skip
     """Call modules or functions in sequence, in `segments` parts. All parts but the last are checkpointed.
 
     Args:
@@ -179,8 +187,8 @@ def checkpoint_sequential(
     return _chain(steps[size * (segments - 1) :])(input)
 
 
-def _chain(steps: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
-    def run(input: Any) -> Any:
+def _chain(steps: Sequence[Callable[[_Value], _Value]]) -> Callable[[_Value], _Value]:
+    def run(input: _Value) -> _Value:
         for step in steps:
             input = step(input)
         return input
@@ -228,11 +236,11 @@ class _Frame:
 
     def __init__(
         self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        function: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
         preserve_rng_state: bool,
-        context: AbstractContextManager[Any],
+        context: AbstractContextManager[object],
         compare: bool,
     ):
         self.function = function
@@ -274,19 +282,19 @@ class _Frame:
         }
 
 
-def _name(function: Any) -> str:
+def _name(function: Callable[..., object]) -> str:
     return getattr(function, "__qualname__", None) or type(function).__name__
 
 
-def _save_argument(value: Any) -> Any:
+def _save_argument(value: object) -> object:
     return Saved(value, False) if isinstance(value, Tensor) else value
 
 
-def _unpack_argument(value: Any) -> Any:
+def _unpack_argument(value: object) -> object:
     return value.unpack("checkpoint") if isinstance(value, Saved) else value
 
 
-def _needs_memory(saved: Any) -> bool:
+def _needs_memory(saved: object) -> TypeGuard[Saved]:
     """Return True if saving this value costs memory. Numbers and parameters cost none."""
     return isinstance(saved, Saved) and not (saved.leaf is not None and saved.needs)
 
@@ -338,7 +346,14 @@ class _NodeObserver(Mode):
     Casts save nothing, so they do not count: a cast may happen in one run, and be cached in the other.
     """
 
-    def call(self, record: Any, operands: Any, statics: Any, outs: Any, in_place: bool) -> Any:
+    def call(
+        self,
+        record: OpRecord,
+        operands: Sequence[object],
+        statics: tuple[object, ...],
+        outs: Sequence[Tensor] | None,
+        in_place: bool,
+    ) -> Tensor | tuple[Tensor, ...]:
         """Make the call, and pass its node to `on_node`."""
         nodes_before = None if outs is None else [out.node for out in outs]
         result = self.proceed(record, operands, statics, outs, in_place)
@@ -398,14 +413,14 @@ def _is_in_first_run(mode: Mode | None) -> bool:
 # With reentry ---------------------------------------------------------------------------------------------------------
 
 
-def _reentrant(function: Callable[..., Any], args: tuple[Any, ...], preserve_rng_state: bool) -> Any:
+def _reentrant(function: Callable[..., object], args: tuple[object, ...], preserve_rng_state: bool) -> _Value:
     if state().grad and not any(isinstance(a, Tensor) and a.requires_grad for a in args):
         warnings.warn(
             "checkpoint: none of the arguments requires grad, so nothing inside gets a gradient; "
             "use use_reentrant=False",
             stacklevel=3,
         )
-    result_template: list[Any] = []  # gets the function's result: `apply` returns only the tensors in it
+    result_template: list[object] = []  # gets the function's result: `apply` returns only the tensors in it
     outputs = _Reentrant.apply(function, _Replay(preserve_rng_state), result_template, *args)
     if not isinstance(result_template[0], tuple):
         return outputs[0] if isinstance(result_template[0], Tensor) else result_template[0]
@@ -413,16 +428,41 @@ def _reentrant(function: Callable[..., Any], args: tuple[Any, ...], preserve_rng
     return tuple(next(tensors) if isinstance(part, Tensor) else part for part in result_template[0])
 
 
-def _tensors(result: Any) -> Iterable[Tensor]:
+def _tensors(result: object) -> list[Tensor]:
     """Return the tensors in a result, which is one object or a tuple."""
     return [r for r in (result if isinstance(result, tuple) else (result,)) if isinstance(r, Tensor)]
+
+
+class _ReentrantContext(Protocol):
+    """The context of a `_Reentrant` call: what backward needs to run the function again.
+
+    Attributes:
+        function: The function.
+        replay: The random state, mode and autocast of the first run.
+        args: The arguments, with None in place of tensors.
+    """
+
+    function: Callable[..., object]
+    replay: _Replay
+    args: list[object]
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]: ...
+    def save_for_backward(self, *tensors: Tensor | None) -> None: ...
+    def set_materialize_grads(self, value: bool) -> None: ...
 
 
 class _Reentrant(autograd.Function):
     """Run a function without a graph; backward runs it again with a graph, and calls backward on that."""
 
     @staticmethod
-    def forward(ctx: Any, function: Any, replay: Any, result_template: Any, *args: Any) -> Any:
+    def forward(
+        ctx: _ReentrantContext,
+        function: Callable[..., object],
+        replay: _Replay,
+        result_template: list[object],
+        *args: object,
+    ) -> tuple[Tensor, ...]:
         ctx.function, ctx.replay = function, replay
         ctx.set_materialize_grads(False)
         ctx.args = [None if isinstance(a, Tensor) else a for a in args]
@@ -432,8 +472,8 @@ class _Reentrant(autograd.Function):
         return tuple(_tensors(result))
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        inputs: list[Any] = [
+    def backward(ctx: _ReentrantContext, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        inputs: list[object] = [
             a if t is None else t.detach().requires_grad_(t.needs)
             for a, t in zip(ctx.args, ctx.saved_tensors, strict=True)
         ]

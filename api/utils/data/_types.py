@@ -43,8 +43,10 @@ Collate: TypeAlias = Callable[[Sample], Batch]
 """A `collate_fn`: it gets a list of samples, or one sample if the loader makes no batches."""
 
 CollateFunctions: TypeAlias = Mapping[Any, Callable[..., object]]
-"""Functions `function(batch, *, collate_fn_map)` by the class, or the tuple of classes, of the samples. With another type
-of keys, `{str: function}` would be an error: its keys have the type `type[str]`, and mappings are invariant in that."""
+"""Functions `function(batch, *, collate_fn_map)` by the class of the samples, or by a tuple of classes.
+
+The keys have no narrower type, because mappings are invariant in it: `{str: function}` has the key type `type[str]`.
+"""
 
 Places: TypeAlias = list[tuple[int, int]]
 """The (offset, size) in bytes of arrays in shared memory."""
