@@ -41,6 +41,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _run(options: argparse.Namespace) -> int:
-    from .train import run
+    from .train import run  # lazy: start-up
 
     return run(options)

@@ -72,7 +72,7 @@ def _footer(report: Report) -> str:
 
 def draw_with_matplotlib(report: Report, path: Path) -> None:
     """Draw a report by matplotlib, without a display; the ending of `path` says the format."""
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure  # lazy: optional
 
     figure = Figure(figsize=(11, 5), layout="constrained")
     figure.suptitle(_title(report))

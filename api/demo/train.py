@@ -30,6 +30,7 @@ from .. import (
     tensor,
     zeros,
 )  # fmt: skip
+from ..cli.samples import capture_steps
 from ..nn import functional as F
 from ..random import Generator, fork_rng
 from ..runtime.backends.targets import build_steps
@@ -105,8 +106,6 @@ def prepare(device: Device, images: Tensor, labels: Tensor, batch_size: int = BA
 
     Runs one step while launches are only listed, and builds the listed kernels in batches.
     """
-    from ..cli.samples import capture_steps
-
     with fork_rng(), capture_steps(device) as steps:
         net = model(device)
         optimizer = optim.AdamW(net.parameters())

@@ -23,6 +23,7 @@ from multiprocessing import forkserver as _forkserver
 from multiprocessing import process as _process
 from types import ModuleType
 
+from ..runtime.errors import ArgumentError as _ArgumentError
 from .reductions import install as _install
 from .spawning import (
     ProcessContext,
@@ -121,9 +122,7 @@ def set_sharing_strategy(new_strategy: str) -> None:
         >>> wg.multiprocessing.set_sharing_strategy('file_system')
     """
     if new_strategy not in _STRATEGIES:
-        from ..runtime.errors import ArgumentError
-
-        raise ArgumentError(f"set_sharing_strategy: {new_strategy!r} is not one of {sorted(_STRATEGIES)}")
+        raise _ArgumentError(f"set_sharing_strategy: {new_strategy!r} is not one of {sorted(_STRATEGIES)}")
 
 
 def __getattr__(name: str) -> ModuleType:

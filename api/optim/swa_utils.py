@@ -14,6 +14,7 @@ from typing import Protocol
 from .._generated import ops
 from ..autograd import no_grad
 from ..creation.factories import zeros
+from ..nn.batch_normalization import _BatchNorm
 from ..nn.module import Module
 from ..runtime import dtypes
 from ..runtime.device import Device, DeviceLike
@@ -279,8 +280,6 @@ def update_bn(loader: Iterable[ModelData], model: Module, device: DeviceLike | N
         >>> model.running_mean
         tensor([3.])
     """
-    from ..nn.batch_normalization import _BatchNorm
-
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     if not norms:
         return
