@@ -159,6 +159,15 @@ class GradScaler:
 
         Raises:
             ScalerError: If called twice since `update`, after `step`, or with float16 gradients.
+
+        Example:
+            >>> weight = wg.tensor([1.0], requires_grad=True)
+            >>> optimizer = wg.optim.SGD([weight])
+            >>> scaler = wg.amp.GradScaler('cpu')
+            >>> scaler.scale(weight.sum() * 3).backward()
+            >>> scaler.unscale_(optimizer)
+            >>> weight.grad
+            tensor([3.])
         """
         if not self._enabled:
             return
@@ -195,6 +204,15 @@ class GradScaler:
 
         Raises:
             ScalerError: If called twice since `update`, with a closure, or for an optimizer without any gradient.
+
+        Example:
+            >>> weight = wg.tensor([1.0], requires_grad=True)
+            >>> optimizer = wg.optim.SGD([weight], lr=0.5)
+            >>> scaler = wg.amp.GradScaler('cpu')
+            >>> scaler.scale(weight.sum() * float('inf')).backward()
+            >>> scaler.step(optimizer)
+            >>> weight
+            tensor([1.], requires_grad=True)
         """
         step: Callable[..., _StepResult] = optimizer.step
         if not self._enabled:
@@ -222,6 +240,16 @@ class GradScaler:
 
         Raises:
             ScalerError: If no gradients were checked since the last update.
+
+        Example:
+            >>> weight = wg.tensor([1.0], requires_grad=True)
+            >>> optimizer = wg.optim.SGD([weight])
+            >>> scaler = wg.amp.GradScaler('cpu', init_scale=8.0)
+            >>> scaler.scale(weight.sum() * float('inf')).backward()
+            >>> scaler.step(optimizer)
+            >>> scaler.update()
+            >>> scaler.get_scale()
+            4.0
         """
         if not self._enabled:
             return
@@ -261,6 +289,10 @@ class GradScaler:
 
         Returns:
             Python float.
+
+        Example:
+            >>> wg.amp.GradScaler('cpu').get_growth_factor()
+            2.0
         """
         return self._growth_factor
 
@@ -269,6 +301,12 @@ class GradScaler:
 
         Args:
             new_factor: Number above 1.
+
+        Example:
+            >>> scaler = wg.amp.GradScaler('cpu')
+            >>> scaler.set_growth_factor(4.0)
+            >>> scaler.get_growth_factor()
+            4.0
         """
         self._growth_factor = new_factor
 
@@ -277,6 +315,10 @@ class GradScaler:
 
         Returns:
             Python float.
+
+        Example:
+            >>> wg.amp.GradScaler('cpu').get_backoff_factor()
+            0.5
         """
         return self._backoff_factor
 
@@ -285,6 +327,12 @@ class GradScaler:
 
         Args:
             new_factor: Number below 1.
+
+        Example:
+            >>> scaler = wg.amp.GradScaler('cpu')
+            >>> scaler.set_backoff_factor(0.25)
+            >>> scaler.get_backoff_factor()
+            0.25
         """
         self._backoff_factor = new_factor
 
@@ -293,6 +341,10 @@ class GradScaler:
 
         Returns:
             Python int.
+
+        Example:
+            >>> wg.amp.GradScaler('cpu').get_growth_interval()
+            2000
         """
         return self._growth_interval
 
@@ -301,6 +353,12 @@ class GradScaler:
 
         Args:
             new_interval: Number of steps.
+
+        Example:
+            >>> scaler = wg.amp.GradScaler('cpu')
+            >>> scaler.set_growth_interval(100)
+            >>> scaler.get_growth_interval()
+            100
         """
         self._growth_interval = new_interval
 
@@ -309,6 +367,10 @@ class GradScaler:
 
         Returns:
             Python bool.
+
+        Example:
+            >>> wg.amp.GradScaler('cpu', enabled=False).is_enabled()
+            False
         """
         return self._enabled
 
@@ -317,6 +379,10 @@ class GradScaler:
 
         Returns:
             Dict of numbers.
+
+        Example:
+            >>> wg.amp.GradScaler('cpu').state_dict()['scale']
+            65536.0
         """
         if not self._enabled:
             return {}
@@ -333,6 +399,12 @@ class GradScaler:
 
         Raises:
             ScalerError: If `state_dict` is empty, that is, comes from a disabled scaler.
+
+        Example:
+            >>> scaler = wg.amp.GradScaler('cpu')
+            >>> scaler.load_state_dict(wg.amp.GradScaler('cpu', init_scale=8.0).state_dict())
+            >>> scaler.get_scale()
+            8.0
         """
         if not self._enabled:
             return

@@ -139,6 +139,11 @@ class ProcessContext:
 
         Returns:
             List of ints.
+
+        Example:
+            >>> from weftgrad.multiprocessing import ProcessContext
+            >>> ProcessContext([], []).pids()
+            []
         """
         return [child.pid for child in self.processes if child.pid is not None]
 
@@ -158,6 +163,11 @@ class ProcessContext:
         Raises:
             ProcessRaisedException: A process raised an exception; the message has its traceback.
             ProcessExitedException: A process ended by a signal or with a nonzero exit code.
+
+        Example:
+            >>> from weftgrad.multiprocessing import ProcessContext
+            >>> ProcessContext([], []).join(timeout=1.0)
+            True
         """
         if not self.sentinels:
             return True

@@ -84,10 +84,10 @@ class SequentialLR(_CompositeScheduler):
         if not schedulers:
             raise ArgumentError("SequentialLR: got no schedules")
         self._check_schedulers(schedulers, optimizer)
-        if len(milestones) != len(schedulers) - 1:
+        needed = len(schedulers) - 1
+        if len(milestones) != needed:
             raise ArgumentError(
-                f"SequentialLR: {len(schedulers)} schedules meet in {len(schedulers) - 1} milestones, not "
-                f"{len(milestones)}"
+                f"SequentialLR: {len(schedulers)} schedules need {needed} milestones, not {len(milestones)}"
             )
         self._schedulers = schedulers
         self._milestones = milestones
@@ -105,6 +105,17 @@ class SequentialLR(_CompositeScheduler):
 
         Args:
             sched: A schedule; None: this one.
+
+        Example:
+            >>> from weftgrad.optim import lr_scheduler
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> warmup = lr_scheduler.ConstantLR(optimizer, factor=0.5)
+            >>> decay = lr_scheduler.ExponentialLR(optimizer, gamma=0.1)
+            >>> schedule = lr_scheduler.SequentialLR(optimizer, [warmup, decay], milestones=[1])
+            >>> epoch = warmup.last_epoch
+            >>> schedule.recursive_undo()
+            >>> epoch - warmup.last_epoch
+            1
         """
         sched = self if sched is None else sched
         if hasattr(sched, "_schedulers"):
@@ -114,7 +125,19 @@ class SequentialLR(_CompositeScheduler):
             sched.last_epoch -= 1
 
     def step(self) -> None:  # type: ignore[override]  # the schedules count the epochs; there is no `epoch`
-        """Advance by one epoch."""
+        """Advance by one epoch.
+
+        Example:
+            >>> from weftgrad.optim import lr_scheduler
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> warmup = lr_scheduler.ConstantLR(optimizer, factor=0.5)
+            >>> decay = lr_scheduler.ExponentialLR(optimizer, gamma=0.1)
+            >>> schedule = lr_scheduler.SequentialLR(optimizer, [warmup, decay], milestones=[1])
+            >>> optimizer.step()
+            >>> schedule.step()
+            >>> schedule.get_last_lr()
+            [1.0]
+        """
         self.last_epoch += 1
         index = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[index]
@@ -161,7 +184,18 @@ class ChainedScheduler(_CompositeScheduler):
         self._last_lr = self.current_rates()
 
     def step(self) -> None:  # type: ignore[override]  # the schedules count the epochs; there is no `epoch`
-        """Advance all schedules by one epoch."""
+        """Advance all schedules by one epoch.
+
+        Example:
+            >>> from weftgrad.optim import lr_scheduler
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> parts = [lr_scheduler.ExponentialLR(optimizer, gamma=0.5), lr_scheduler.StepLR(optimizer, 1, gamma=0.5)]
+            >>> schedule = lr_scheduler.ChainedScheduler(parts)
+            >>> optimizer.step()
+            >>> schedule.step()
+            >>> schedule.get_last_lr()
+            [0.25]
+        """
         for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = self.current_rates()

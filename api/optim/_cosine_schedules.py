@@ -122,6 +122,14 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
         Raises:
             ArgumentError: If `epoch` is negative.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> schedule = wg.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+            >>> optimizer.step()
+            >>> schedule.step(2.5)
+            >>> round(schedule.get_last_lr()[0], 4)
+            0.8536
         """
         if epoch is None and self.last_epoch >= 0:
             epoch = self.last_epoch + 1

@@ -126,6 +126,12 @@ class CyclicLR(_MomentumScheduler):
 
         Returns:
             Number, 1 for the full height.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0, momentum=0.9)
+            >>> schedule = wg.optim.lr_scheduler.CyclicLR(optimizer, 0.1, 0.5, mode='triangular2')
+            >>> schedule.scale_fn(1), schedule.scale_fn(2)
+            (1.0, 0.5)
         """
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)

@@ -107,6 +107,15 @@ class ReduceLROnPlateau(LRScheduler):
         Args:
             metrics: A number, or a one-element tensor, for which the host waits.
             epoch: Deprecated.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> schedule = wg.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+            >>> for loss in [3.0, 3.0]:
+            ...     schedule.step(loss)
+            ...
+            >>> schedule.get_last_lr()
+            [0.1]
         """
         metric = to_float(metrics)
         if epoch is not None:

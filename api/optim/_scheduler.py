@@ -155,6 +155,14 @@ class LRScheduler:
 
         Raises:
             ArgumentError: If the schedule computes rates for another number of groups than the optimizer has.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> schedule = wg.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+            >>> optimizer.step()
+            >>> schedule.step()
+            >>> optimizer.param_groups[0]['lr']
+            0.5
         """
         if self._step_count == 1:
             self._check_order()
@@ -220,6 +228,12 @@ class LRScheduler:
 
         Returns:
             One number, or tensor, per group.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> schedule = wg.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+            >>> schedule.get_last_lr()
+            [1.0]
         """
         return self._last_lr
 
@@ -228,6 +242,13 @@ class LRScheduler:
 
         Returns:
             One number, or tensor, per group.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> schedule = wg.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+            >>> optimizer.param_groups[0]['lr'] = 0.25
+            >>> schedule.current_rates()
+            [0.25]
         """
         return group_values(self.optimizer, "lr")
 
@@ -239,6 +260,12 @@ class LRScheduler:
 
         Returns:
             One number, or tensor, per group.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> schedule = wg.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+            >>> schedule.scaled_rates(0.125)
+            [0.125]
         """
         return [group["lr"] * factor for group in self.optimizer.param_groups]
 
@@ -247,6 +274,12 @@ class LRScheduler:
 
         Returns:
             Dict from attribute names to values.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> schedule = wg.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+            >>> schedule.state_dict()['last_epoch']
+            0
         """
         return {name: value for name, value in vars(self).items() if name != "optimizer"}
 
@@ -255,5 +288,12 @@ class LRScheduler:
 
         Args:
             state_dict: Result of `state_dict`.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> schedule = wg.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+            >>> schedule.load_state_dict({**schedule.state_dict(), 'last_epoch': 7})
+            >>> schedule.last_epoch
+            7
         """
         vars(self).update(state_dict)

@@ -84,7 +84,7 @@ class SGD(Optimizer):
         state["momentum_buffer"] = None
 
     def count_step(self, group: ParamGroup, params: list[Tensor], states: list[ParamState]) -> list[float]:
-        """Return the weight of the gradient in each momentum buffer: 1 in the first step, then `1 - dampening`."""
+        # The keys are the weights of the gradients in the momentum buffers: 1 in the first step, then 1 - dampening.
         if not states:
             return [0.0] * len(params)
         gradient_weights = [1.0 - to_float(group["dampening"])] * len(states)
@@ -225,7 +225,15 @@ class Adagrad(Optimizer):
                 self.init_state(param, self.state[param], group)
 
     def share_memory(self) -> None:
-        """Move the state tensors to memory that processes share."""
+        """Move the state tensors to memory that processes share.
+
+        Example:
+            >>> weight = wg.ones(1, device='cpu').requires_grad_()
+            >>> optimizer = wg.optim.Adagrad([weight])
+            >>> optimizer.share_memory()
+            >>> optimizer.state[weight]['sum'].is_shared()
+            True
+        """
         for state in self.state.values():
             state["sum"].share_memory_()
 

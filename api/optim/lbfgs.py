@@ -97,6 +97,18 @@ class LBFGS(Optimizer):
 
         Returns:
             The loss at the starting point.
+
+        Example:
+            >>> w = wg.tensor([3.0], requires_grad=True)
+            >>> optimizer = wg.optim.LBFGS([w])
+            >>> def closure():
+            ...     optimizer.zero_grad()
+            ...     loss = ((w - 1) ** 2).sum()
+            ...     loss.backward()
+            ...     return loss
+            ...
+            >>> optimizer.step(closure).item()
+            4.0
         """
         with no_grad():
             return self._minimise(enable_grad()(closure))

@@ -1,7 +1,8 @@
-"""The base class of optimizers: parameter groups, per-parameter state, hooks, and saving.
+"""`Optimizer`, the base class of optimizers: parameter groups, per-parameter state, and steps.
 
 `Optimizer.step` batches the parameters of a group and launches one multi-tensor kernel per batch
-(`runtime/multi_tensor.py`). The update rules are in `adam`, `algorithms` and `lbfgs`.
+(`runtime/multi_tensor.py`). The update rules are in `adam`, `algorithms` and `lbfgs`. Hooks are in `_hooks`, the work
+of `state_dict` and `load_state_dict` in `_state_dict`, and `_state_memory` prepares the memory pools for the state.
 """
 
 from __future__ import annotations
@@ -295,6 +296,13 @@ class Optimizer(OptimizerHooks):
             param: The parameter.
             state: Dict to fill.
             group: The parameter's group.
+
+        Example:
+            >>> weight = wg.ones(1, requires_grad=True)
+            >>> optimizer, state = wg.optim.Adam([weight]), {}
+            >>> optimizer.init_state(weight, state, optimizer.param_groups[0])
+            >>> sorted(state)
+            ['exp_avg', 'exp_avg_sq', 'step']
         """
 
     def count_step(self, group: ParamGroup, params: list[Tensor], states: list[ParamState]) -> list[BatchKey]:
@@ -310,6 +318,12 @@ class Optimizer(OptimizerHooks):
 
         Returns:
             One key per parameter.
+
+        Example:
+            >>> weight = wg.ones(1, requires_grad=True)
+            >>> optimizer = wg.optim.Adam([weight])
+            >>> optimizer.count_step(optimizer.param_groups[0], [weight], [{'step': 2.0}])
+            [3.0]
         """
         for state in states:
             state["step"] += 1
@@ -327,6 +341,11 @@ class Optimizer(OptimizerHooks):
 
         Raises:
             NotImplementedError: If a subclass defines neither this method nor `step`.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.ones(1, requires_grad=True)], lr=0.5)
+            >>> optimizer.kernel_arguments(optimizer.param_groups[0], 0.0)
+            ('sgd_step', (), (0.5, 0.0, 1.0))
         """
         raise NotImplementedError(f"{type(self).__name__} defines no kernel_arguments(...)")
 

@@ -235,6 +235,14 @@ class AveragedModel(Module):
 
         Args:
             model: Model with as many parameters and buffers as the averaged one.
+
+        Example:
+            >>> from weftgrad.optim.swa_utils import AveragedModel
+            >>> layer = wg.nn.Linear(1, 1)
+            >>> average = AveragedModel(layer)
+            >>> average.update_parameters(layer)
+            >>> average.n_averaged
+            tensor(1)
         """
         use_buffers = self.use_buffers
         own_tensors = [*self.module.parameters(), *(self.module.buffers() if use_buffers else ())]
@@ -356,6 +364,12 @@ class SWALR(LRScheduler):
 
         Returns:
             Number from 0 to 1.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> schedule = wg.optim.swa_utils.SWALR(optimizer, 0.5, anneal_epochs=2, anneal_strategy='linear')
+            >>> schedule.anneal_func(0.25)
+            0.25
         """
         return t if self._anneal_strategy == "linear" else (1.0 - math.cos(math.pi * t)) / 2.0
 
@@ -391,5 +405,11 @@ class SWALR(LRScheduler):
 
         Returns:
             Number.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> schedule = wg.optim.swa_utils.SWALR(optimizer, 0.5, anneal_epochs=2, anneal_strategy='linear')
+            >>> schedule.rate(1.0, group=0, epoch=0)
+            1.0
         """
         return self.get_lr()[group]

@@ -99,7 +99,7 @@ class Position(EpochStart):
 # Plain tuples, because pickles of them are smaller and faster than those of classes.
 
 WorkerOptions: TypeAlias = tuple[bool, bool, bool]
-"""Options of a `Recipe`: iterable, together, drop_last."""
+"""Options of a `Recipe`: iterable, is_batched, drop_last."""
 
 Workload: TypeAlias = tuple[UserDataset, Collate, Callable[[int], object] | None, WorkerOptions]
 """What every worker gets once: data set, `collate_fn`, `worker_init_fn`, options."""

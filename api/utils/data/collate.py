@@ -31,7 +31,22 @@ allocate: Callable[[int], Array | None] | None = None
 
 
 def wrap_bytes(flat: Array, dtype: DType, shape: tuple[int, ...]) -> Tensor:
-    """Return a `cpu` tensor over the bytes of `flat`, without a copy."""
+    """Return a `cpu` tensor over the bytes of an array, without a copy.
+
+    Args:
+        flat: The bytes, uint8 of shape `(N,)`.
+        dtype: Dtype of the tensor.
+        shape: Shape of the tensor.
+
+    Returns:
+        Tensor that shares the array's memory.
+
+    Example:
+        >>> import numpy as np
+        >>> from weftgrad.utils.data.collate import wrap_bytes
+        >>> wrap_bytes(np.array([1, 0, 2, 0], np.uint8), wg.int16, (2,))
+        tensor([1, 2], dtype=weftgrad.int16)
+    """
     cpu = device("cpu")
     storage = cpu.driver.adopt(flat)
     return Tensor(storage, meta(dtype, shape, None, cpu), storage.start)
@@ -113,13 +128,13 @@ def _to_default_device(tensor: Tensor) -> Tensor:
     return tensor if allocate is not None else tensor.to(device=default_device())
 
 
-def _same(batch: Sequence[_Text], *, collate_fn_map: object = None) -> Sequence[_Text]:
+def _unchanged(batch: Sequence[_Text], *, collate_fn_map: object = None) -> Sequence[_Text]:
     return batch
 
 
 default_collate_fn_map: dict[type | tuple[type, ...], Callable[..., object]] = {
-    Tensor: _tensors, np.ndarray: _arrays, (np.bool_, np.number): _scalars, float: _floats, int: _ints, str: _same,
-    bytes: _same,
+    Tensor: _tensors, np.ndarray: _arrays, (np.bool_, np.number): _scalars, float: _floats, int: _ints, str: _unchanged,
+    bytes: _unchanged,
 }  # fmt: skip
 """The collate function of each sample type: `function(batch, *, collate_fn_map)`. Add entries for your own types."""
 
@@ -248,7 +263,23 @@ def default_convert(data: Sample) -> Sample:
 
 
 def select_rows(tensors: Iterable[Tensor], indices: Sequence[SampleIndex]) -> list[Tensor]:
-    """Return the rows `indices` of every tensor: a batch of a `TensorDataset`, without building single samples."""
+    """Return the rows `indices` of every tensor: a batch of a `TensorDataset`, without building single samples.
+
+    Args:
+        tensors: Tensors with as many rows as the data set has samples.
+        indices: Indices of the rows.
+
+    Returns:
+        One tensor per tensor of the data set, of shape `(len(indices), ...)`.
+
+    Raises:
+        IndexOutOfRange: If an index is out of range.
+
+    Example:
+        >>> from weftgrad.utils.data.collate import select_rows
+        >>> select_rows([wg.tensor([10, 20, 30])], [2, 0])
+        [tensor([30, 10])]
+    """
     index = np.asarray(indices, np.int64)
     if allocate is None:
         return [t[index] for t in tensors]

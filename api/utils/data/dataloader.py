@@ -146,8 +146,8 @@ class DataLoader(Generic[T_co]):
         self.sampler = sampler
         self.batch_sampler = batch_sampler
         self.generator = generator
-        self.together = batch_sampler is not None
-        self.collate_fn = collate_fn or (default_collate if self.together else default_convert)
+        self.is_batched = batch_sampler is not None
+        self.collate_fn = collate_fn or (default_collate if self.is_batched else default_convert)
         self.persistent_workers = persistent_workers
         self._iterator: WorkerIterator | None = None
         self._progress: Progress | None = None
@@ -185,7 +185,11 @@ class DataLoader(Generic[T_co]):
         self._context = context
 
     def check_worker_number_rationality(self) -> None:
-        """Warn if there are more workers than cores available to this process."""
+        """Warn if there are more workers than cores available to this process.
+
+        Example:
+            >>> wg.utils.data.DataLoader([1, 2], num_workers=1).check_worker_number_rationality()
+        """
         if self.num_workers > cores():
             warnings.warn(
                 f"DataLoader: {self.num_workers} workers, but this process may use {cores()} cores: more workers than "
@@ -206,7 +210,7 @@ class DataLoader(Generic[T_co]):
     def __len__(self) -> int:
         """Return the batches per epoch. For an iterable data set, it is right if the workers share the samples."""
         if not self.iterable:
-            return count_samples(self.batch_sampler if self.together else self.sampler)
+            return count_samples(self.batch_sampler if self.is_batched else self.sampler)
         count = self._expected_length = len(self.dataset)
         if self.batch_size is None:
             return count
@@ -225,9 +229,17 @@ class DataLoader(Generic[T_co]):
             {"yielded": number of batches yielded in the current epoch, 0 once it is over; "generators": the states of
             `generator` and of the samplers' generators at the start of that epoch; "default": the same of the default
             generator; "sampler": the same of the sampler's own `state_dict()`, if it has one}.
+
+        Example:
+            >>> loader = wg.utils.data.DataLoader([10, 20, 30])
+            >>> batches = iter(loader)
+            >>> next(batches)
+            tensor([10])
+            >>> loader.state_dict()['yielded']
+            1
         """
         progress = self._progress
-        if progress is not None and progress.yielded and not progress.over:
+        if progress is not None and progress.yielded and not progress.is_complete:
             return {"yielded": progress.yielded, **progress.start}
         if self._resume is not None:
             return dict(self._resume)
@@ -236,18 +248,26 @@ class DataLoader(Generic[T_co]):
     def load_state_dict(self, state: StateDict) -> None:
         """Let the next iteration continue from a position returned by `state_dict`.
 
-        Earlier samples are skipped if samples have indices; those of an iterable data set are computed
-        and dropped.
-        The default generator is not changed, so its own state can be restored before or after.
+        Earlier samples are skipped if samples have indices; those of an iterable data set are computed and dropped. The
+        default generator is not changed, so its own state can be restored before or after.
 
         Args:
             state: Result of `state_dict`.
 
         Raises:
-            ArgumentError: If `state` is no such result, or belongs to a loader with another number of generators.
+            ArgumentError: If `state` is no result of `state_dict`, or of a loader with another number of generators.
+
+        Example:
+            >>> loader = wg.utils.data.DataLoader([10, 20, 30])
+            >>> next(iter(loader))
+            tensor([10])
+            >>> resumed = wg.utils.data.DataLoader([10, 20, 30])
+            >>> resumed.load_state_dict(loader.state_dict())
+            >>> list(resumed)
+            [tensor([20]), tensor([30])]
         """
         if not isinstance(state, dict) or not {"yielded", "generators", "default"} <= set(state):
-            raise ArgumentError("DataLoader.load_state_dict: takes what state_dict() gave")
+            raise ArgumentError("DataLoader.load_state_dict: takes what state_dict() returned")
         if len(state["generators"]) != len(self._generators()):
             raise ArgumentError(
                 f"DataLoader.load_state_dict: a position of a loader with {len(state['generators'])} generators; this "

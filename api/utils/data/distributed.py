@@ -79,6 +79,13 @@ class DistributedSampler(Sampler[int]):
 
         Args:
             epoch: Number of the epoch.
+
+        Example:
+            >>> from weftgrad.utils.data import DistributedSampler
+            >>> sampler = DistributedSampler(range(4), num_replicas=2, rank=0)
+            >>> sampler.set_epoch(3)
+            >>> sampler.epoch
+            3
         """
         self.epoch = epoch
 
@@ -87,6 +94,12 @@ class DistributedSampler(Sampler[int]):
 
         Returns:
             `{"epoch": int}`.
+
+        Example:
+            >>> from weftgrad.utils.data import DistributedSampler
+            >>> sampler = DistributedSampler(range(4), num_replicas=2, rank=0)
+            >>> sampler.state_dict()
+            {'epoch': 0}
         """
         return {"epoch": self.epoch}
 
@@ -95,5 +108,12 @@ class DistributedSampler(Sampler[int]):
 
         Args:
             state: Result of `state_dict`.
+
+        Example:
+            >>> from weftgrad.utils.data import DistributedSampler
+            >>> sampler = DistributedSampler(range(4), num_replicas=2, rank=0)
+            >>> sampler.load_state_dict({'epoch': 3})
+            >>> sampler.epoch
+            3
         """
         self.epoch = int(state["epoch"])

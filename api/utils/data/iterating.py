@@ -30,25 +30,25 @@ class Progress:
     Attributes:
         start: The states that the epoch depends on, when it began.
         yielded: The number of batches yielded.
-        over: Whether the epoch is complete.
+        is_complete: Whether the epoch is over.
     """
 
     def __init__(self, start: EpochStart, yielded: int):
-        self.start, self.yielded, self.over = start, yielded, False
+        self.start, self.yielded, self.is_complete = start, yielded, False
 
 
 class _Iterator:
-    """The common base of both iterators."""
+    """The common base of both iterators: it counts batches, skips those before a restored position, and pins them."""
 
     def __init__(self, loader: DataLoader):
         self._pins = loader.pin_memory
         self._pin_device = loader.pin_memory_device or None
-        self._recipe = Recipe(loader.dataset, loader.collate_fn, loader.iterable, loader.together, loader.drop_last)
+        self._recipe = Recipe(loader.dataset, loader.collate_fn, loader.iterable, loader.is_batched, loader.drop_last)
         self._broken = False  # workers ended before the epoch did
         self._begin(loader)
 
     def _begin(self, loader: DataLoader) -> None:
-        self._numbers, self.seed, self._batches_to_skip = loader._begin()
+        self._indices, self.seed, self._batches_to_skip = loader._begin()
         assert loader._progress is not None
         self.progress = loader._progress
         self._expected_length = loader._expected_length
@@ -62,7 +62,7 @@ class _Iterator:
             try:
                 batch = self._next()
             except StopIteration:
-                self.progress.over = not self._broken
+                self.progress.is_complete = not self._broken
                 raise
             except Exception:  # this batch failed; iteration can continue with the next one
                 self.progress.yielded += 1
@@ -96,7 +96,7 @@ class SingleIterator(_Iterator):
         self._fetcher = Fetcher(self._recipe)
 
     def _next(self) -> Batch:
-        return self._fetcher.fetch(next(self._numbers))
+        return self._fetcher.fetch(next(self._indices))
 
 
 class WorkerIterator(_Iterator):
@@ -116,7 +116,7 @@ class WorkerIterator(_Iterator):
         self._persistent = loader.persistent_workers
         self._epoch = 0
         recipe = self._recipe
-        options = (recipe.iterable, recipe.together, recipe.drop_last)
+        options = (recipe.iterable, recipe.is_batched, recipe.drop_last)
         value = (recipe.dataset, recipe.collate_fn, loader.worker_init_fn, options)
         self._workers: Workers | None = Workers(
             value, self._count, self._prefetch_factor, self.seed, loader.timeout, loader.multiprocessing_context
@@ -131,7 +131,7 @@ class WorkerIterator(_Iterator):
         self._answers: dict[int, _Answer] = {}  # answers that were not returned yet
         self._exhausted = False
         for _ in range(self._prefetch_factor * self._count):
-            self._ask()
+            self._send_next_task()
 
     def reset(self, loader: DataLoader) -> bool:
         """Begin another epoch with the same workers. Return False if they have ended."""
@@ -139,7 +139,7 @@ class WorkerIterator(_Iterator):
             return False
         self._begin(loader)
         self._epoch += 1
-        self._workers.renew(self._epoch)
+        self._workers.begin_epoch(self._epoch)
         self._start()
         return True
 
@@ -147,18 +147,18 @@ class WorkerIterator(_Iterator):
         """Return the workers' process ids; empty once they have ended."""
         return [] if self._workers is None else self._workers.pids()
 
-    def _ask(self) -> None:
+    def _send_next_task(self) -> None:
         if self._exhausted or self._workers is None or not any(self._has_samples):
             return
         try:
-            index = next(self._numbers)
+            index = next(self._indices)
         except StopIteration:
             self._exhausted = True
             return
         while not self._has_samples[self._next_worker]:
             self._next_worker = (self._next_worker + 1) % self._count
         self._workers_by_task[self._next_task] = self._next_worker
-        self._workers.ask(self._next_worker, self._epoch, self._next_task, index)
+        self._workers.send_task(self._next_worker, self._epoch, self._next_task, index)
         self._next_task += 1
         self._next_worker = (self._next_worker + 1) % self._count
 
@@ -173,11 +173,11 @@ class WorkerIterator(_Iterator):
     def _wait_for_next(self) -> Batch:
         if self._workers is None:
             raise StopIteration
-        self._listen(False)
+        self._collect_answers(False)
         while True:
-            answer = self._take_answer()
+            answer = self._pop_answer()
             if answer is not None:
-                self._ask()
+                self._send_next_task()
                 kind, value = answer
                 if kind == "error":
                     assert isinstance(value, Failure)
@@ -187,26 +187,26 @@ class WorkerIterator(_Iterator):
                 if not self._persistent:
                     self.close()
                 raise StopIteration
-            self._listen(True)
+            self._collect_answers(True)
 
-    def _take_answer(self) -> _Answer | None:
+    def _pop_answer(self) -> _Answer | None:
         """Remove and return the answer that is next, if it has arrived."""
         if not self._ordered:
             while self._answers:
                 answer = self._answers.pop(next(iter(self._answers)))
                 if answer[0] != "end":
                     return answer
-                self._ask()
+                self._send_next_task()
             return None
         while self._next_answer in self._answers:
             answer = self._answers.pop(self._next_answer)
             self._next_answer += 1
             if answer[0] != "end":
                 return answer
-            self._ask()
+            self._send_next_task()
         return None
 
-    def _listen(self, wait: bool) -> None:
+    def _collect_answers(self, wait: bool) -> None:
         assert self._workers is not None
         try:
             for number, epoch, task, kind, value in self._workers.answers(wait, self._describe_wait):

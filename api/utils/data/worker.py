@@ -34,9 +34,9 @@ from .packing import Arena, Parcel, pack
 if TYPE_CHECKING:
     from .workers import _PickledParcel
 
-__all__ = ["GRACE", "Failure", "WorkerInfo", "get_worker_info", "run"]
+__all__ = ["GRACE_SECONDS", "Failure", "WorkerInfo", "get_worker_info", "run"]
 
-GRACE = 2.0
+GRACE_SECONDS = 2.0
 """Seconds that a worker has to finish its batch after a request to end, or after the death of its parent."""
 
 _Channel: TypeAlias = Channel[Answer, Request]
@@ -133,7 +133,7 @@ class _Inbox:
         except (EOFError, OSError):
             pass
         self.messages.put(("stop",))
-        if not self._idle.wait(GRACE):  # the data set hangs
+        if not self._idle.wait(GRACE_SECONDS):  # the data set hangs
             os._exit(1)
 
     def done(self) -> None:

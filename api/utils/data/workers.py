@@ -73,15 +73,15 @@ class _IgnoreInterrupt:
 
 
 class _DeferredParcel:
-    """A value with locks or queues of multiprocessing, which can be pickled only while a process is being started."""
+    """A workload with locks or queues of multiprocessing, which can be pickled only while a process is started."""
 
-    def __init__(self, value: Workload):
-        self._value = value
+    def __init__(self, workload: Workload):
+        self._workload = workload
         self.data = b""
         self.parcel: Parcel | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        self.parcel = Parcel(self._value)
+        self.parcel = Parcel(self._workload)
         return _PickledParcel, (self.parcel.data,)
 
 
@@ -94,14 +94,19 @@ class _Worker:
     """One worker process and its end of the channel."""
 
     def __init__(
-        self, context: BaseContext, arguments: tuple[int, int, int], value: Workload, parcel: Parcel | None, keep: int
+        self,
+        context: BaseContext,
+        arguments: tuple[int, int, int],
+        workload: Workload,
+        parcel: Parcel | None,
+        keep: int,
     ):
         self.channel: Channel[Request, Answer]
         self.channel, end = pair()
         self._leases: set[LeaseReference] = set()
         self._ended_leases: deque[LeaseReference] = deque()
         self.slots: dict[int, Array] = {}
-        deferred = _DeferredParcel(value) if parcel is None else None
+        deferred = _DeferredParcel(workload) if parcel is None else None
         self.number = arguments[0]
         name = _NameIgnoringInterrupt(f"DataLoader-worker-{self.number}")
         self.process = process_class(context)(
@@ -196,15 +201,23 @@ class Workers:
     """The worker processes of a loader. They make batches as numbered tasks, and answer every task once.
 
     Args:
-        value: (dataset, collate_fn, worker_init_fn, options of `Recipe`).
+        workload: (dataset, collate_fn, worker_init_fn, options of `Recipe`).
         count: The number of workers.
-        ahead: Pending tasks per worker.
+        prefetch_factor: Pending tasks per worker.
         seed: The base seed.
         timeout: Seconds to wait for an answer; 0: no limit.
         context: A multiprocessing context; None: the default.
     """
 
-    def __init__(self, value: Workload, count: int, ahead: int, seed: int, timeout: float, context: BaseContext | None):
+    def __init__(
+        self,
+        workload: Workload,
+        count: int,
+        prefetch_factor: int,
+        seed: int,
+        timeout: float,
+        context: BaseContext | None,
+    ):
         if getattr(process.current_process(), "_inheriting", False):
             raise WorkerError(
                 "DataLoader: workers are to be started while the main module is being imported by a worker: put what "
@@ -212,17 +225,17 @@ class Workers:
             )
         self.timeout = timeout
         process_context = start_context(context)
-        parcel = _parcel(value)
+        parcel = _parcel(workload)
         self._workers: list[_Worker] = []
-        self._finish = weakref.finalize(self, _end, self._workers, os.getpid(), worker.GRACE)
+        self._finish = weakref.finalize(self, _end, self._workers, os.getpid(), worker.GRACE_SECONDS)
         try:
             for number in range(count):
                 arguments = (number, count, seed)
-                self._workers.append(_Worker(process_context, arguments, value, parcel, ahead + 2))
+                self._workers.append(_Worker(process_context, arguments, workload, parcel, prefetch_factor + 2))
         except BaseException as error:
             self.close()
             if isinstance(error, (TypeError, AttributeError, ValueError)) and parcel is None:
-                raise _unpicklable(value, error) from error
+                raise _unpicklable(workload, error) from error
             raise
         self._poll = select.poll()
         self._by_fd: dict[int, _Worker] = {}
@@ -235,13 +248,13 @@ class Workers:
         """Return the process ids."""
         return [child.pid for child in self._workers]
 
-    def ask(self, number: int, epoch: int, task: int, index: SampleIndex) -> None:
+    def send_task(self, number: int, epoch: int, task: int, index: SampleIndex) -> None:
         """Send a task to worker `number`."""
         child = self._workers[number]
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died; `answers` raises the error
             child.channel.send(("task", epoch, task, index, child.take_free_slots()))
 
-    def renew(self, epoch: int) -> None:
+    def begin_epoch(self, epoch: int) -> None:
         """Begin another pass over the data set. Answers of earlier passes are ignored."""
         for child in self._workers:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -302,26 +315,26 @@ class Workers:
         return child.number, message[1], message[2], "end", None
 
     def close(self, grace: float | None = None) -> None:
-        """End all workers, and allow them `grace` seconds (default: `worker.GRACE`)."""
+        """End all workers, and allow them `grace` seconds (default: `worker.GRACE_SECONDS`)."""
         if self._finish.alive:
             self._finish.detach()
-            _end(self._workers, os.getpid(), worker.GRACE if grace is None else grace)
+            _end(self._workers, os.getpid(), worker.GRACE_SECONDS if grace is None else grace)
 
 
-def _parcel(value: Workload) -> Parcel | None:
+def _parcel(workload: Workload) -> Parcel | None:
     """Return the parcel for every worker; None if it can only be pickled while a process is started."""
     try:
-        return Parcel(value)
+        return Parcel(workload)
     except RuntimeError as error:
         if "inheritance" in str(error) or "spawning" in str(error):  # locks and queues of multiprocessing
             return None
         raise
     except Exception as error:
-        raise _unpicklable(value, error) from error
+        raise _unpicklable(workload, error) from error
 
 
-def _unpicklable(value: Workload, error: Exception) -> NotPicklable:
-    parts = dict(zip(("dataset", "collate_fn", "worker_init_fn"), value, strict=False))
+def _unpicklable(workload: Workload, error: Exception) -> NotPicklable:
+    parts = dict(zip(("dataset", "collate_fn", "worker_init_fn"), workload, strict=False))
     culprit = "what the loader uses"
     for name, part in parts.items():
         try:
