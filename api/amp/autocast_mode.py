@@ -269,8 +269,8 @@ def _cast_floating(value: object, device_type: str, dtype: DType) -> object:
     """
     if isinstance(value, Tensor):
         layout = value.meta
-        eligible = layout.dtype.kind == "f" and layout.dtype.itemsize < 8 and layout.device.type == device_type
-        return value.to(dtype) if eligible else value
+        is_castable = layout.dtype.kind == "f" and layout.dtype.itemsize < 8 and layout.device.type == device_type
+        return value.to(dtype) if is_castable else value
     if isinstance(value, (str, bytes)):
         return value
     if isinstance(value, Mapping):

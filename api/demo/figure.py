@@ -29,7 +29,7 @@ def suffixes() -> tuple[str, ...]:
 
 
 def check_output(path: Path) -> None:
-    """Raise an error if a picture cannot be written to `path`, so that nobody trains first and learns it afterwards.
+    """Raise an error if a picture cannot be written to `path`. Call it before training.
 
     Args:
         path: The file; one that exists is overwritten.

@@ -136,6 +136,9 @@ def train(
         progress: Called as `progress(epoch, batch, batches, loss)` every four batches and after each epoch.
         steps: The number of batches per epoch; None: all full batches.
         batch_size: The number of images per batch.
+
+    Returns:
+        `Report`.
     """
     target = to_device(device)
     report = Report()
@@ -159,7 +162,7 @@ def train(
     report.device = f"{target.driver.name} ({target})"
     launches_before = launches(target)
     previous_allocations = memory_stats(target)["driver_allocations"]
-    start = warm = time.perf_counter()
+    start = steady_start = time.perf_counter()
     for epoch in range(epochs):
         losses = []
         for number, batch in enumerate(islice(loader, batches)):
@@ -172,12 +175,12 @@ def train(
         report.driver_allocations.append(allocations - previous_allocations)
         previous_allocations = allocations
         if epoch == 0 and epochs > 1:
-            warm = time.perf_counter()
+            steady_start = time.perf_counter()
         if progress is not None:
             progress(epoch, batches, batches, report.losses[-1])
     synchronize(target)
     report.train_seconds = time.perf_counter() - start
-    report.samples_per_second = max(epochs - 1, 1) * batches * batch_size / (time.perf_counter() - warm)
+    report.samples_per_second = max(epochs - 1, 1) * batches * batch_size / (time.perf_counter() - steady_start)
     report.launches = launches(target) - launches_before
     report.peak, report.reserved = max_memory_allocated(target), max_memory_reserved(target)
     with no_grad():
@@ -195,7 +198,7 @@ class _Bar:
     def __init__(self, epochs: int, stream: TextIO):
         self.epochs, self.stream = epochs, stream
         self.live = stream.isatty()
-        self.begun = time.perf_counter()
+        self.start = time.perf_counter()
 
     def __call__(self, epoch: int, batch: int, batches: int, loss: float) -> None:
         is_epoch_end = batch == batches
@@ -205,7 +208,7 @@ class _Bar:
         filled = int(fraction * self.WIDTH)
         bar = "=" * filled + ">" * (filled < self.WIDTH) + " " * max(self.WIDTH - filled - 1, 0)
         loss_text = "" if loss != loss else f"  loss {loss:.3f}"
-        elapsed = time.perf_counter() - self.begun
+        elapsed = time.perf_counter() - self.start
         text = f"epoch {epoch + 1:2d}/{self.epochs} [{bar}] {100 * fraction:3.0f} %{loss_text}  {elapsed:4.1f} s"
         end = "\r" if self.live and not (is_epoch_end and epoch + 1 == self.epochs) else "\n"
         print(text, end=end, file=self.stream, flush=True)

@@ -138,7 +138,7 @@ class ReduceLROnPlateau(LRScheduler):
         if len(groups) != len(self.min_lrs):  # groups were added
             if self.default_min_lr is None:
                 raise DomainError(
-                    f"ReduceLROnPlateau: there are {len(groups)} groups now, and min_lr was given for "
+                    f"ReduceLROnPlateau: there are {len(groups)} groups now, and min_lr has values for "
                     f"{len(self.min_lrs)}: set min_lrs to a list of {len(groups)}"
                 )
             self.min_lrs = [self.default_min_lr] * len(groups)

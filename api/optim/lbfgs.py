@@ -138,11 +138,11 @@ class LBFGS(Optimizer):
             if slope > -group["tolerance_change"]:
                 break
             is_last_iteration = count == group["max_iter"]
-            loss, grad, used = self._step_along_direction(
+            loss, grad, line_calls = self._step_along_direction(
                 closure, state, group, loss, grad, slope, calls, is_last_iteration
             )
-            calls += used
-            state["func_evals"] += used
+            calls += line_calls
+            state["func_evals"] += line_calls
             if is_last_iteration or calls >= group["max_eval"] or _max_abs(grad) <= group["tolerance_grad"]:
                 break
             if _max_abs(direction * state["t"]) <= group["tolerance_change"]:
@@ -176,11 +176,11 @@ class LBFGS(Optimizer):
             return trial_loss, trial_grad, to_float((trial_grad * direction).sum())
 
         max_calls = group["max_eval"] - calls
-        loss, grad, state["t"], used = strong_wolfe(
+        loss, grad, state["t"], line_calls = strong_wolfe(
             evaluate, state["t"], _max_abs(direction), loss, grad, slope, tolerance=1e-9, max_tries=max_calls
         )
         self._move_params(state["t"], direction)
-        return loss, grad, used
+        return loss, grad, line_calls
 
     def _update_direction(self, state: ParamState, grad: Tensor, history_size: int) -> None:
         """Add the last step to the history and store the next direction in `state["d"]`."""

@@ -60,8 +60,8 @@ def _new(dtype: DType, shape: tuple[int, ...]) -> tuple[Tensor, Array]:
         if flat is None:
             flat = np.empty(layout.nbytes, np.uint8)
         return wrap_bytes(flat, dtype, shape), flat.view(dtype.numpy).reshape(shape)
-    tensor = empty(layout)
-    return tensor, host_data.to_host(tensor)
+    batch = empty(layout)
+    return batch, host_data.to_host(batch)
 
 
 def _stack_arrays(arrays: Sequence[Array], dtype: DType) -> Tensor:
@@ -78,9 +78,9 @@ def _stack_arrays(arrays: Sequence[Array], dtype: DType) -> Tensor:
 
 
 def _to_tensor(array: Array) -> Tensor:
-    tensor, out = _new(dtypes.from_numpy(array.dtype), array.shape)
+    batch, out = _new(dtypes.from_numpy(array.dtype), array.shape)
     out[...] = array
-    return tensor
+    return batch
 
 
 def _tensors(batch: Sequence[Tensor], *, collate_fn_map: object = None) -> Tensor:

@@ -74,7 +74,7 @@ class _Iterator:
         expected_length = self._expected_length
         if expected_length is not None and self._recipe.iterable and self.progress.yielded > expected_length:
             self._expected_length = None
-            hint = "" if not self._workers_count else ": each worker gives all samples unless __iter__ takes its share"
+            hint = "" if not self._workers_count else ": each worker yields all samples unless __iter__ takes its share"
             warnings.warn(
                 f"DataLoader: the data set's length is {expected_length}, and more samples or batches came{hint}",
                 stacklevel=2,
@@ -224,7 +224,7 @@ class WorkerIterator(_Iterator):
         assert self._workers is not None
         task = self._next_answer if self._next_answer in self._workers_by_task else min(self._workers_by_task)
         number = self._workers_by_task[task]
-        return f"batch {task} of worker {number} (pid {self._workers.pids()[number]}) has not come"
+        return f"batch {task} of worker {number} (pid {self._workers.pids()[number]}) has not arrived"
 
     def close(self, grace: float | None = None) -> None:
         """End the workers."""

@@ -96,7 +96,11 @@ def unpack(data: bytes | memoryview, buffers: list[Array]) -> Batch:
 class Arena:
     """A worker's slots. Call `begin` before a batch, `take` for memory in it, `place` when it is packed, then `settle`.
 
-    keep: the maximum number of free slots; further ones are freed.
+    Args:
+        keep: The maximum number of free slots; further ones are freed.
+
+    Attributes:
+        dropped: Slots that were freed; the next message tells the parent, which then unmaps them.
     """
 
     def __init__(self, keep: int):
@@ -296,7 +300,14 @@ class Parcel:
 
     @staticmethod
     def open(data: bytes, memory: tuple[int, int] | None, places: Places, segments: Places) -> Workload:
-        """Unpickle the value in a worker. memory and segments are (file descriptor, size)."""
+        """Unpickle the value in a worker.
+
+        Args:
+            data: The pickle.
+            memory: (file descriptor, size) of the segment of small arrays; None if there are none.
+            places: The (offset, size) of each array in it.
+            segments: (file descriptor, size) of the segments of large tensors.
+        """
         buffers: list[Array] = []
         if memory is not None:
             segment = Segment.from_fd(*memory, private=True)

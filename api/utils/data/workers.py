@@ -33,8 +33,8 @@ __all__ = ["Workers", "start_context"]
 
 _FDS = 32  # descriptors in one packet
 _HINTS: dict[int, str] = {
-    signal.SIGKILL: " Was it the system, short of memory? Use fewer workers, smaller batches, a lower prefetch_factor.",
-    signal.SIGBUS: " Memory that was promised could not be had, or a file that it had mapped became shorter.",
+    signal.SIGKILL: " Is the system short of memory? Use fewer workers, smaller batches or a lower prefetch_factor.",
+    signal.SIGBUS: " The system had no memory for a mapped page, or a file that the worker had mapped became shorter.",
     signal.SIGSEGV: " A library that the data set uses crashed.",
 }
 
@@ -173,7 +173,7 @@ class _Worker:
                 f"{worker_name} was killed by {name} (signal {-code}) {situation}.{_HINTS.get(-code, '')}"
             )
         return WorkerError(
-            f"{worker_name} ended with exit code {code} {situation}; what it printed tells more. Does the data set "
+            f"{worker_name} ended with exit code {code} {situation}; see what it printed. Does the data set "
             'exit the process, or does the main module start work outside of `if __name__ == "__main__":`?'
         )
 
@@ -220,8 +220,8 @@ class Workers:
     ):
         if getattr(process.current_process(), "_inheriting", False):
             raise WorkerError(
-                "DataLoader: workers are to be started while the main module is being imported by a worker: put what "
-                'the script does under `if __name__ == "__main__":`'
+                "DataLoader: a worker imports the main module, and that import would start workers again: put what the "
+                'script does under `if __name__ == "__main__":`'
             )
         self.timeout = timeout
         process_context = start_context(context)
