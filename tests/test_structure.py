@@ -49,7 +49,7 @@ THIRD_PARTY = {
     "tqdm": AllowedUse(("runtime/backends/cpu/kernels.py",), lazy=True),
     "setuptools": AllowedUse(("codegen/build_backend.py",)),
     # Under TYPE_CHECKING: type checkers bring it.
-    "typing_extensions": AllowedUse(("api/utils/data/dataset.py",)),
+    "typing_extensions": AllowedUse(("api/utils/data/_types.py",)),
     # Only one file, the backend, imports a driver.
     "pyopencl": AllowedUse(("runtime/backends/opencl_devices.py",)),
     "triton": AllowedUse(

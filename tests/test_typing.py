@@ -191,8 +191,15 @@ TYPES = [
     ("wg.compile(nn.ReLU())", "ReLU"),
     ("optim.SGD([x]).step()", "None"),
     ("optim.SGD([x]).step(lambda: 0.5)", "float"),
+    ("optim.LBFGS([x]).step(lambda: x.sum())", "Tensor"),
+    ("optim.lr_scheduler.StepLR(optim.SGD([x]), 1).get_last_lr()", "list[float | Tensor]"),
+    ("optim.swa_utils.get_ema_avg_fn()(x, x)", "Tensor"),
+    ("wg.amp.GradScaler('cpu').scale([x])", "list[Tensor]"),
+    ("wg.autocast('cpu')(len)([1])", "int"),
     ("DataLoader([1, 2])", "DataLoader[int]"),
     ("DataLoader(TensorDataset(x))", "DataLoader[tuple[Tensor, ...]]"),
+    ("list(SubsetRandomSampler([1, 2]))", "list[int]"),
+    ("list(SubsetRandomSampler(x))", "list[Tensor]"),
     ("TensorDataset(x)[0]", "tuple[Tensor, ...]"),
     ("x[None, ..., [0, 1], x > 0]", "Tensor"),
     ("x.shape[0]", "int"),
@@ -247,7 +254,12 @@ ERRORS = [
     ('optim.SGD([x], lr="0.1")', 'incompatible type "str"'),
     ("optim.Adam(5)", 'incompatible type "int"'),
     ("optim.Adam([x], betas=0.9)", 'incompatible type "float"'),
+    ("optim.LBFGS([x]).step()", "Missing positional argument"),
+    ("optim.SGD([x]).register_step_pre_hook(lambda optimizer, args, kwargs: 3)", "incompatible type"),
+    ("optim.lr_scheduler.LambdaLR(optim.SGD([x]), 0.5)", 'incompatible type "float"'),
+    ("wg.utils.checkpoint.checkpoint(x, 1)", "incompatible type"),
     ("DataLoader(5)", 'incompatible type "int"'),
+    ("DataLoader([1], multiprocessing_context=5)", 'incompatible type "int"'),
     ('x["rows"]', "Invalid index type"),
     ("x[0.5]", "Invalid index type"),
     ('x.reshape("3")', 'incompatible type "str"'),
@@ -261,7 +273,7 @@ HEAD = """import numpy as np
 import weftgrad as wg
 from weftgrad import nn, optim
 from weftgrad.nn import functional as F
-from weftgrad.utils.data import DataLoader, TensorDataset
+from weftgrad.utils.data import DataLoader, SubsetRandomSampler, TensorDataset
 x = wg.ones(2, 2)
 """
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast, overload
+from typing import ParamSpec, Protocol, TypeVar, overload
 
 from ..runtime import autocast as engine
+from ..runtime.backends import cuda_devices
 from ..runtime.context import state
 from ..runtime.dtypes import DType, bfloat16, float16
 from ..runtime.errors import ArgumentError, UnknownDevice
@@ -21,12 +22,13 @@ __all__ = [
     "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_autocast_enabled", "set_autocast_dtype",
 ]  # fmt: skip
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_Result = TypeVar("_Result")
 _DEVICE_TYPES = ("cpu", "opencl", "cuda", "interpreter")
 _default_dtypes = {"cpu": bfloat16, "opencl": float16, "cuda": float16, "interpreter": float16}
 
 
-def _check_device_type(device_type: Any) -> str:
+def _check_device_type(device_type: object) -> str:
     if not isinstance(device_type, str):
         raise ArgumentError(f"autocast: device_type is a string such as 'cpu', not {type(device_type).__name__}")
     if device_type not in _DEVICE_TYPES:
@@ -215,7 +217,7 @@ class autocast:
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
         self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else bool(cache_enabled)
         self._enabled = bool(enabled)
-        self._regions: list[Any] = []
+        self._regions: list[engine.Region] = []
         if self._enabled and (reason := self._disabled_reason()):
             warnings.warn(f"autocast({self.device!r}): {reason}; it is disabled", UserWarning, stacklevel=2)
             self._enabled = False
@@ -224,8 +226,6 @@ class autocast:
         if self.fast_dtype not in (float16, bfloat16):
             return f"dtype is float16 or bfloat16, not {self.fast_dtype!r}"
         if self.device == "cuda":
-            from ..runtime.backends import cuda_devices
-
             return "" if cuda_devices() else "there is no GPU"
         return ""
 
@@ -243,27 +243,34 @@ class autocast:
     def __exit__(self, *_: object) -> None:
         engine.leave(self._regions.pop())
 
-    def __call__(self, func: _Function) -> _Function:
+    def __call__(self, func: Callable[_P, _Result]) -> Callable[_P, _Result]:
         @functools.wraps(func)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _Result:
             with autocast(self.device, self.fast_dtype, self._enabled, self._cache_enabled):
                 return func(*args, **kwargs)
 
-        return cast(_Function, wrapper)
+        return wrapper
 
 
 # Custom autograd functions --------------------------------------------------------------------------------------------
 
 
-def _cast_floating(value: Any, device_type: str, dtype: DType) -> Any:
+class _AutocastContext(Protocol):
+    """The context of a `Function` call: what `custom_fwd` stores for `custom_bwd`."""
+
+    _dtype: DType
+    _fwd_used_autocast: bool
+
+
+def _cast_floating(value: object, device_type: str, dtype: DType) -> object:
     """Return `value` with the floating-point tensors in it cast to `dtype`.
 
     float64 tensors and tensors on other devices stay as they are.
     """
     if isinstance(value, Tensor):
         layout = value.meta
-        eligible = layout.dtype.kind == "f" and layout.dtype.itemsize < 8 and layout.device.type == device_type
-        return value.to(dtype) if eligible else value
+        is_castable = layout.dtype.kind == "f" and layout.dtype.itemsize < 8 and layout.device.type == device_type
+        return value.to(dtype) if is_castable else value
     if isinstance(value, (str, bytes)):
         return value
     if isinstance(value, Mapping):
@@ -274,14 +281,16 @@ def _cast_floating(value: Any, device_type: str, dtype: DType) -> Any:
 
 
 @overload
-def custom_fwd(fwd: _Function, *, device_type: str, cast_inputs: DType | None = None) -> _Function: ...
+def custom_fwd(
+    fwd: Callable[_P, _Result], *, device_type: str, cast_inputs: DType | None = None
+) -> Callable[_P, _Result]: ...
 @overload
 def custom_fwd(
     fwd: None = None, *, device_type: str, cast_inputs: DType | None = None
-) -> Callable[[_Function], _Function]: ...
+) -> Callable[[Callable[_P, _Result]], Callable[_P, _Result]]: ...
 def custom_fwd(
-    fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: DType | None = None
-) -> Callable[..., Any]:
+    fwd: Callable[..., object] | None = None, *, device_type: str, cast_inputs: DType | None = None
+) -> Callable[..., object]:
     """Decorate the `forward` of an `autograd.Function`, so that its backward runs under the same autocast setting.
 
     Use it together with `custom_bwd`.
@@ -314,25 +323,25 @@ def custom_fwd(
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 
     @functools.wraps(fwd)
-    def wrapper(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+    def wrapper(ctx: _AutocastContext, *args: object, **kwargs: object) -> object:
         ctx._dtype = get_autocast_dtype(device_type)
         is_autocast = is_autocast_enabled(device_type)
         ctx._fwd_used_autocast = is_autocast and cast_inputs is None
         if not is_autocast or cast_inputs is None:
             return fwd(ctx, *args, **kwargs)
         with autocast(device_type, enabled=False):
-            return fwd(
-                ctx, *_cast_floating(args, device_type, cast_inputs), **_cast_floating(kwargs, device_type, cast_inputs)
-            )
+            cast_args = [_cast_floating(value, device_type, cast_inputs) for value in args]
+            cast_kwargs = {name: _cast_floating(value, device_type, cast_inputs) for name, value in kwargs.items()}
+            return fwd(ctx, *cast_args, **cast_kwargs)
 
     return wrapper
 
 
 @overload
-def custom_bwd(bwd: _Function, *, device_type: str) -> _Function: ...
+def custom_bwd(bwd: Callable[_P, _Result], *, device_type: str) -> Callable[_P, _Result]: ...
 @overload
-def custom_bwd(bwd: None = None, *, device_type: str) -> Callable[[_Function], _Function]: ...
-def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
+def custom_bwd(bwd: None = None, *, device_type: str) -> Callable[[Callable[_P, _Result]], Callable[_P, _Result]]: ...
+def custom_bwd(bwd: Callable[..., object] | None = None, *, device_type: str) -> Callable[..., object]:
     """Decorate the `backward` of an `autograd.Function` whose `forward` has `custom_fwd`.
 
     Args:
@@ -352,7 +361,7 @@ def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Ca
         return functools.partial(custom_bwd, device_type=device_type)
 
     @functools.wraps(bwd)
-    def wrapper(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+    def wrapper(ctx: _AutocastContext, *args: object, **kwargs: object) -> object:
         with autocast(device_type, ctx._dtype, ctx._fwd_used_autocast):
             return bwd(ctx, *args, **kwargs)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from ..runtime import dtypes
 from ..runtime.errors import ScalerError
@@ -17,8 +18,28 @@ from ..runtime.tensor import Tensor
 
 if TYPE_CHECKING:
     from ..optim.optimizer import Optimizer
+    from ._unscaling import Unscaling
 
 __all__ = ["GradScaler"]
+
+_Outputs = TypeVar("_Outputs")
+_StepResult: TypeAlias = Any
+"""The result of an optimizer's `step`: None, or what the user's closure returns."""
+
+
+@dataclass
+class _OptimizerState:
+    """The progress of one optimizer since the last `update`.
+
+    Attributes:
+        stage: What was called: nothing, `unscale_`, or `step`.
+        non_finite: One tensor of one element per device, not 0 if a gradient there is not finite.
+        skipped: Whether `step` skipped the update; None before `step`.
+    """
+
+    stage: Literal["ready", "unscaled", "stepped"] = "ready"
+    non_finite: list[Tensor] = field(default_factory=list)
+    skipped: bool | None = None
 
 
 def _round_to_float32(value: float) -> float:
@@ -29,7 +50,7 @@ def _round_to_float32(value: float) -> float:
         return math.copysign(math.inf, value)
 
 
-def _any_non_finite(flags: Iterable[Any]) -> bool:
+def _any_non_finite(flags: Iterable[Tensor]) -> bool:
     """Return whether any one-element flag tensor is not 0. Waits for their devices."""
     return any(flag.item() for flag in flags)
 
@@ -72,8 +93,8 @@ class GradScaler:
         self._device = device
         self._enabled = bool(enabled)
         self._scale: float | None = None
-        self._states: dict[int, dict[str, Any]] = {}
-        self._calls: dict[int, Any] = {}
+        self._states: dict[int, _OptimizerState] = {}
+        self._calls: dict[int, Unscaling] = {}
         if self._enabled:
             if not growth_factor > 1.0:
                 raise ScalerError(f"GradScaler: growth_factor must be above 1, not {growth_factor}")
@@ -87,12 +108,12 @@ class GradScaler:
     @overload
     def scale(self, outputs: Tensor) -> Tensor: ...
     @overload
-    def scale(self, outputs: list[Tensor]) -> list[Tensor]: ...
+    def scale(self, outputs: list[_Outputs]) -> list[_Outputs]: ...
     @overload
-    def scale(self, outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]: ...
+    def scale(self, outputs: tuple[_Outputs, ...]) -> tuple[_Outputs, ...]: ...
     @overload
-    def scale(self, outputs: Iterable[Any]) -> Iterator[Any]: ...
-    def scale(self, outputs: Any) -> Any:
+    def scale(self, outputs: Iterable[_Outputs]) -> Iterable[_Outputs]: ...
+    def scale(self, outputs: object) -> object:
         """Multiply `outputs` by the scale.
 
         Args:
@@ -115,7 +136,7 @@ class GradScaler:
             self._scale = _round_to_float32(self._init_scale)
         return self._multiply(outputs, self._scale)
 
-    def _multiply(self, value: Any, factor: float) -> Any:
+    def _multiply(self, value: object, factor: float) -> object:
         if isinstance(value, Tensor):
             is_half_scalar = value.meta.dtype in (dtypes.float16, dtypes.bfloat16) and not value.meta.ndim
             return (value.to(dtypes.float32) if is_half_scalar else value) * factor
@@ -138,14 +159,23 @@ class GradScaler:
 
         Raises:
             ScalerError: If called twice since `update`, after `step`, or with float16 gradients.
+
+        Example:
+            >>> weight = wg.tensor([1.0], requires_grad=True)
+            >>> optimizer = wg.optim.SGD([weight])
+            >>> scaler = wg.amp.GradScaler('cpu')
+            >>> scaler.scale(weight.sum() * 3).backward()
+            >>> scaler.unscale_(optimizer)
+            >>> weight.grad
+            tensor([3.])
         """
         if not self._enabled:
             return
         factor = self._require_scale("unscale_")
-        state = self._states.setdefault(id(optimizer), {"stage": "ready"})
-        if state["stage"] == "unscaled":
+        state = self._states.setdefault(id(optimizer), _OptimizerState())
+        if state.stage == "unscaled":
             raise ScalerError("GradScaler.unscale_: called already for this optimizer since the last update()")
-        if state["stage"] == "stepped":
+        if state.stage == "stepped":
             raise ScalerError("GradScaler.unscale_: called after step(); call it before, or update() first")
         grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         if any(g.meta.dtype is dtypes.float16 for g in grads):
@@ -153,13 +183,13 @@ class GradScaler:
                 "GradScaler.unscale_: cannot unscale float16 gradients, they may be rounded to 0; keep the parameters "
                 "in float32 and compute under autocast"
             )
-        from ._unscaling import Unscaling  # which imports what only optimizers need
+        from ._unscaling import Unscaling  # lazy: start-up; it imports what only optimizers need
 
         unscale = self._calls.setdefault(id(optimizer), Unscaling())
-        state["non_finite"] = unscale(grads, _round_to_float32(1.0 / factor))
-        state["stage"] = "unscaled"
+        state.non_finite = unscale(grads, _round_to_float32(1.0 / factor))
+        state.stage = "unscaled"
 
-    def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+    def step(self, optimizer: Optimizer, *args: object, **kwargs: object) -> _StepResult:
         """Unscale the gradients if `unscale_` did not, and call `optimizer.step(*args, **kwargs)` if all are finite.
 
         Waits for the device.
@@ -174,22 +204,32 @@ class GradScaler:
 
         Raises:
             ScalerError: If called twice since `update`, with a closure, or for an optimizer without any gradient.
+
+        Example:
+            >>> weight = wg.tensor([1.0], requires_grad=True)
+            >>> optimizer = wg.optim.SGD([weight], lr=0.5)
+            >>> scaler = wg.amp.GradScaler('cpu')
+            >>> scaler.scale(weight.sum() * float('inf')).backward()
+            >>> scaler.step(optimizer)
+            >>> weight
+            tensor([1.], requires_grad=True)
         """
+        step: Callable[..., _StepResult] = optimizer.step
         if not self._enabled:
-            return optimizer.step(*args, **kwargs)
+            return step(*args, **kwargs)
         if "closure" in kwargs:
             raise ScalerError("GradScaler.step: takes no closure")
         self._require_scale("step")
-        state = self._states.setdefault(id(optimizer), {"stage": "ready"})
-        if state["stage"] == "stepped":
+        state = self._states.setdefault(id(optimizer), _OptimizerState())
+        if state.stage == "stepped":
             raise ScalerError("GradScaler.step: called already for this optimizer since the last update()")
-        if state["stage"] == "ready":
+        if state.stage == "ready":
             self.unscale_(optimizer)
-        if not state["non_finite"]:
+        if not state.non_finite:
             raise ScalerError("GradScaler.step: no parameter of the optimizer has a gradient; call backward before")
-        state["skipped"] = _any_non_finite(state["non_finite"])
-        state["stage"] = "stepped"
-        return None if state["skipped"] else optimizer.step(*args, **kwargs)
+        state.skipped = _any_non_finite(state.non_finite)
+        state.stage = "stepped"
+        return None if state.skipped else step(*args, **kwargs)
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Set the scale for the next iteration.
@@ -200,6 +240,16 @@ class GradScaler:
 
         Raises:
             ScalerError: If no gradients were checked since the last update.
+
+        Example:
+            >>> weight = wg.tensor([1.0], requires_grad=True)
+            >>> optimizer = wg.optim.SGD([weight])
+            >>> scaler = wg.amp.GradScaler('cpu', init_scale=8.0)
+            >>> scaler.scale(weight.sum() * float('inf')).backward()
+            >>> scaler.step(optimizer)
+            >>> scaler.update()
+            >>> scaler.get_scale()
+            4.0
         """
         if not self._enabled:
             return
@@ -208,10 +258,10 @@ class GradScaler:
             self._scale = _round_to_float32(new_scale.item() if isinstance(new_scale, Tensor) else float(new_scale))
             self._states.clear()
             return
-        checked = [s for s in self._states.values() if s.get("non_finite")]
+        checked = [s for s in self._states.values() if s.non_finite]
         if not checked:
             raise ScalerError("GradScaler.update: no gradients were looked at; call step(optimizer) before")
-        if any(s["skipped"] if "skipped" in s else _any_non_finite(s["non_finite"]) for s in checked):
+        if any(_any_non_finite(s.non_finite) if s.skipped is None else s.skipped for s in checked):
             self._scale, self._growth_tracker = _round_to_float32(factor * self._backoff_factor), 0
         else:
             self._growth_tracker += 1
@@ -239,6 +289,10 @@ class GradScaler:
 
         Returns:
             Python float.
+
+        Example:
+            >>> wg.amp.GradScaler('cpu').get_growth_factor()
+            2.0
         """
         return self._growth_factor
 
@@ -247,6 +301,12 @@ class GradScaler:
 
         Args:
             new_factor: Number above 1.
+
+        Example:
+            >>> scaler = wg.amp.GradScaler('cpu')
+            >>> scaler.set_growth_factor(4.0)
+            >>> scaler.get_growth_factor()
+            4.0
         """
         self._growth_factor = new_factor
 
@@ -255,6 +315,10 @@ class GradScaler:
 
         Returns:
             Python float.
+
+        Example:
+            >>> wg.amp.GradScaler('cpu').get_backoff_factor()
+            0.5
         """
         return self._backoff_factor
 
@@ -263,6 +327,12 @@ class GradScaler:
 
         Args:
             new_factor: Number below 1.
+
+        Example:
+            >>> scaler = wg.amp.GradScaler('cpu')
+            >>> scaler.set_backoff_factor(0.25)
+            >>> scaler.get_backoff_factor()
+            0.25
         """
         self._backoff_factor = new_factor
 
@@ -271,6 +341,10 @@ class GradScaler:
 
         Returns:
             Python int.
+
+        Example:
+            >>> wg.amp.GradScaler('cpu').get_growth_interval()
+            2000
         """
         return self._growth_interval
 
@@ -279,6 +353,12 @@ class GradScaler:
 
         Args:
             new_interval: Number of steps.
+
+        Example:
+            >>> scaler = wg.amp.GradScaler('cpu')
+            >>> scaler.set_growth_interval(100)
+            >>> scaler.get_growth_interval()
+            100
         """
         self._growth_interval = new_interval
 
@@ -287,14 +367,22 @@ class GradScaler:
 
         Returns:
             Python bool.
+
+        Example:
+            >>> wg.amp.GradScaler('cpu', enabled=False).is_enabled()
+            False
         """
         return self._enabled
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, float]:
         """Return the scale and its options under PyTorch's names; empty if disabled. Call it after `update`.
 
         Returns:
             Dict of numbers.
+
+        Example:
+            >>> wg.amp.GradScaler('cpu').state_dict()['scale']
+            65536.0
         """
         if not self._enabled:
             return {}
@@ -303,7 +391,7 @@ class GradScaler:
             "growth_interval": self._growth_interval, "_growth_tracker": self._growth_tracker,
         }  # fmt: skip
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, float]) -> None:
         """Restore what `state_dict` returned.
 
         Args:
@@ -311,18 +399,25 @@ class GradScaler:
 
         Raises:
             ScalerError: If `state_dict` is empty, that is, comes from a disabled scaler.
+
+        Example:
+            >>> scaler = wg.amp.GradScaler('cpu')
+            >>> scaler.load_state_dict(wg.amp.GradScaler('cpu', init_scale=8.0).state_dict())
+            >>> scaler.get_scale()
+            8.0
         """
         if not self._enabled:
             return
         if not state_dict:
-            raise ScalerError("GradScaler.load_state_dict: the state is empty; was it taken of a disabled scaler?")
+            raise ScalerError("GradScaler.load_state_dict: the state is empty; was it saved by a disabled scaler?")
         self._init_scale = float(state_dict["scale"])
         if self._scale is not None:
             self._scale = _round_to_float32(self._init_scale)
         self._growth_factor, self._backoff_factor = state_dict["growth_factor"], state_dict["backoff_factor"]
-        self._growth_interval, self._growth_tracker = state_dict["growth_interval"], state_dict["_growth_tracker"]
+        self._growth_interval = int(state_dict["growth_interval"])
+        self._growth_tracker = int(state_dict["_growth_tracker"])
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         if self._states:
             raise ScalerError("GradScaler: can be pickled at the beginning of an iteration, or after update(), only")
         return {**self.__dict__, "_calls": {}}

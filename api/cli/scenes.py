@@ -211,7 +211,8 @@ def _average_parameters(device: Device, dtype: DType) -> None:
     from ..optim.swa_utils import get_ema_multi_avg_fn
 
     parameters = _parameters(device, dtype)
-    get_ema_multi_avg_fn()([p.grad for p in parameters], [p.detach() for p in parameters])
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    get_ema_multi_avg_fn()(gradients, [p.detach() for p in parameters])
 
 
 # Indexing and reducing ------------------------------------------------------------------------------------------------

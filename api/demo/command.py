@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 __all__ = ["add_options", "register"]
 
@@ -30,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `demo` to the command line."""
     parser = subparsers.add_parser(
         "demo",
@@ -42,6 +41,6 @@ def register(subparsers: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from .train import run
+    from .train import run  # lazy: start-up
 
     return run(options)

@@ -29,7 +29,7 @@ def suffixes() -> tuple[str, ...]:
 
 
 def check_output(path: Path) -> None:
-    """Raise an error if a picture cannot be written to `path`, so that nobody trains first and learns it afterwards.
+    """Raise an error if a picture cannot be written to `path`. Call it before training.
 
     Args:
         path: The file; one that exists is overwritten.
@@ -72,7 +72,7 @@ def _footer(report: Report) -> str:
 
 def draw_with_matplotlib(report: Report, path: Path) -> None:
     """Draw a report by matplotlib, without a display; the ending of `path` says the format."""
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure  # lazy: optional
 
     figure = Figure(figsize=(11, 5), layout="constrained")
     figure.suptitle(_title(report))

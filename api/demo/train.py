@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from .. import (
     empty_cache,
@@ -30,6 +30,7 @@ from .. import (
     tensor,
     zeros,
 )  # fmt: skip
+from ..cli.samples import capture_steps
 from ..nn import functional as F
 from ..random import Generator, fork_rng
 from ..runtime.backends.targets import build_steps
@@ -40,6 +41,9 @@ from ..runtime.tensor import Tensor
 from ..utils.data import DataLoader, TensorDataset
 from . import digits
 from .figure import check_output, draw
+
+if TYPE_CHECKING:
+    import argparse
 
 __all__ = ["Report", "model", "train"]
 
@@ -97,13 +101,11 @@ def _step(net: nn.Module, optimizer: optim.Optimizer, images: Tensor, labels: Te
     return loss.detach()
 
 
-def prepare(device: Device, images: Any, labels: Any, batch_size: int = BATCH_SIZE) -> None:
+def prepare(device: Device, images: Tensor, labels: Tensor, batch_size: int = BATCH_SIZE) -> None:
     """Compile the kernels of training ahead, on all cores. Later runs find them in the cache.
 
     Runs one step while launches are only listed, and builds the listed kernels in batches.
     """
-    from ..cli.samples import capture_steps
-
     with fork_rng(), capture_steps(device) as steps:
         net = model(device)
         optimizer = optim.AdamW(net.parameters())
@@ -120,7 +122,7 @@ def train(
     epochs: int = EPOCHS,
     seed: int = 0,
     device: DeviceLike | None = None,
-    progress: Any = None,
+    progress: Callable[[int, int, int, float], None] | None = None,
     *,
     steps: int | None = None,
     batch_size: int = BATCH_SIZE,
@@ -134,6 +136,9 @@ def train(
         progress: Called as `progress(epoch, batch, batches, loss)` every four batches and after each epoch.
         steps: The number of batches per epoch; None: all full batches.
         batch_size: The number of images per batch.
+
+    Returns:
+        `Report`.
     """
     target = to_device(device)
     report = Report()
@@ -157,7 +162,7 @@ def train(
     report.device = f"{target.driver.name} ({target})"
     launches_before = launches(target)
     previous_allocations = memory_stats(target)["driver_allocations"]
-    start = warm = time.perf_counter()
+    start = steady_start = time.perf_counter()
     for epoch in range(epochs):
         losses = []
         for number, batch in enumerate(islice(loader, batches)):
@@ -170,12 +175,12 @@ def train(
         report.driver_allocations.append(allocations - previous_allocations)
         previous_allocations = allocations
         if epoch == 0 and epochs > 1:
-            warm = time.perf_counter()
+            steady_start = time.perf_counter()
         if progress is not None:
             progress(epoch, batches, batches, report.losses[-1])
     synchronize(target)
     report.train_seconds = time.perf_counter() - start
-    report.samples_per_second = max(epochs - 1, 1) * batches * batch_size / (time.perf_counter() - warm)
+    report.samples_per_second = max(epochs - 1, 1) * batches * batch_size / (time.perf_counter() - steady_start)
     report.launches = launches(target) - launches_before
     report.peak, report.reserved = max_memory_allocated(target), max_memory_reserved(target)
     with no_grad():
@@ -193,7 +198,7 @@ class _Bar:
     def __init__(self, epochs: int, stream: TextIO):
         self.epochs, self.stream = epochs, stream
         self.live = stream.isatty()
-        self.begun = time.perf_counter()
+        self.start = time.perf_counter()
 
     def __call__(self, epoch: int, batch: int, batches: int, loss: float) -> None:
         is_epoch_end = batch == batches
@@ -203,7 +208,7 @@ class _Bar:
         filled = int(fraction * self.WIDTH)
         bar = "=" * filled + ">" * (filled < self.WIDTH) + " " * max(self.WIDTH - filled - 1, 0)
         loss_text = "" if loss != loss else f"  loss {loss:.3f}"
-        elapsed = time.perf_counter() - self.begun
+        elapsed = time.perf_counter() - self.start
         text = f"epoch {epoch + 1:2d}/{self.epochs} [{bar}] {100 * fraction:3.0f} %{loss_text}  {elapsed:4.1f} s"
         end = "\r" if self.live and not (is_epoch_end and epoch + 1 == self.epochs) else "\n"
         print(text, end=end, file=self.stream, flush=True)
@@ -226,7 +231,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"driver allocations  {' '.join(map(str, report.driver_allocations))} by epoch ({later} after the first)"
 
 
-def run(options: Any) -> int:
+def run(options: argparse.Namespace) -> int:
     """Run the command: check where the picture goes, train, print the report, draw. Return the exit status 0."""
     path = Path(options.output) if options.output else None
     if path:

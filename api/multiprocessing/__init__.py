@@ -22,8 +22,8 @@ from multiprocessing import context as _context
 from multiprocessing import forkserver as _forkserver
 from multiprocessing import process as _process
 from types import ModuleType
-from typing import Any
 
+from ..runtime.errors import ArgumentError as _ArgumentError
 from .reductions import install as _install
 from .spawning import (
     ProcessContext,
@@ -42,8 +42,9 @@ __all__ = [
 ]  # fmt: skip
 
 _install()
-_server: Any = _forkserver._forkserver
-if _server._preload_modules == ["__main__"]:  # the default: let the fork server import weftgrad once for all processes
+_server = _forkserver._forkserver
+# Unless a program has changed the default, let the fork server import weftgrad once for all processes.
+if getattr(_server, "_preload_modules", None) == ["__main__"]:
     _server.set_forkserver_preload(["__main__", "weftgrad.utils.data.worker"])
 _STRATEGIES = {"file_descriptor", "file_system"}
 
@@ -67,7 +68,7 @@ class Process(_process.BaseProcess):  # type: ignore[no-redef]
     _start_method = None
 
     @staticmethod
-    def _Popen(process_obj: Any) -> Any:
+    def _Popen(process_obj: _process.BaseProcess) -> object:
         return _default.get_context().Process._Popen(process_obj)
 
 
@@ -77,7 +78,7 @@ class _Default(_context.DefaultContext):
     Process = Process
 
 
-_default = _Default(_context._concrete_contexts["forkserver"])  # type: ignore[attr-defined]
+_default = _Default(_standard.get_context("forkserver"))
 # The standard module's functions are methods of its own context; these are the same methods of ours.
 globals().update({name: getattr(_default, name) for name in _standard.__all__ if hasattr(_default, name)})
 
@@ -121,9 +122,7 @@ def set_sharing_strategy(new_strategy: str) -> None:
         >>> wg.multiprocessing.set_sharing_strategy('file_system')
     """
     if new_strategy not in _STRATEGIES:
-        from ..runtime.errors import ArgumentError
-
-        raise ArgumentError(f"set_sharing_strategy: {new_strategy!r} is not one of {sorted(_STRATEGIES)}")
+        raise _ArgumentError(f"set_sharing_strategy: {new_strategy!r} is not one of {sorted(_STRATEGIES)}")
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import TypeAlias, TypeGuard
 
 from ..runtime import dtypes
 from ..runtime.device import device, meta
 from ..runtime.dispatch import empty
 from ..runtime.errors import GradientError
+from ..runtime.storage import Storage
 from ..runtime.tensor import Tensor
 from ..tensor_methods.conversion import _as_type
 from . import sharing
 
-__all__ = ["describe", "has_memory", "install", "rebuild"]
+__all__ = ["Description", "describe", "install", "is_tensor_with_memory", "rebuild"]
+
+Description: TypeAlias = tuple[
+    type[Tensor], str, tuple[int, ...], tuple[int, ...], int, bool, Mapping[str, object] | None
+]  # fmt: skip
+"""Class, dtype name, shape, strides, offset in bytes from the start of the storage, whether it requires grad, and extra
+attributes or None."""
 
 
-def describe(tensor: Tensor) -> tuple[Any, ...]:
+def describe(tensor: Tensor) -> Description:
     """Return what another process needs besides the storage to rebuild a tensor.
-
-    Returns:
-        Class, dtype name, shape, strides, offset in bytes from the start of the storage, whether it requires grad, and
-        extra attributes or None.
 
     Raises:
         GradientError: The tensor is the result of a differentiated op.
@@ -40,8 +44,9 @@ def describe(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def rebuild(
-    storage: Any, kind: type, dtype: str, shape: Any, strides: Any, start: int, needs: bool, extra_attributes: Any
-) -> Tensor:
+    storage: Storage | None, kind: type[Tensor], dtype: str, shape: tuple[int, ...], strides: tuple[int, ...] | None,
+    start: int, needs: bool, extra_attributes: Mapping[str, object] | None,
+) -> Tensor:  # fmt: skip
     """Return the tensor that `describe` described, over `storage` (None: it has no elements)."""
     layout = meta(dtypes.parse(dtype), shape, strides, device("cpu"))
     tensor = empty(layout) if storage is None else Tensor(storage, layout, storage.start + start)
@@ -51,7 +56,7 @@ def rebuild(
     return tensor
 
 
-def _reduce(tensor: Tensor) -> tuple[Any, ...]:
+def _reduce(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[object, ...]]:
     description = describe(tensor)
     if not tensor.meta.numel:
         return rebuild, (None, *description)
@@ -62,28 +67,34 @@ def _reduce(tensor: Tensor) -> tuple[Any, ...]:
     return _receive, ((*ticket, location.token, location.segment.nbytes), location.offset, location.nbytes, description)
 
 
-def _receive(source: tuple[Any, ...], offset: int, nbytes: int, description: tuple[Any, ...]) -> Any:
+def _receive(source: tuple[str, bytes, bytes, int], offset: int, nbytes: int, description: Description) -> Tensor:
+    """Return a tensor that another process sent: `source` has the arguments of `sharing.fetch`."""
     segment = sharing.fetch(*source)
     return rebuild(sharing.storage_at(segment, source[2], offset, nbytes), *description)
 
 
-def has_memory(kind: type) -> bool:
+def _has_memory(kind: type[Tensor]) -> bool:
     """Return whether tensors of a class have memory. Uninitialised parameters do not; they pickle themselves."""
-    return issubclass(kind, Tensor) and not hasattr(kind, "materialize")
+    return not hasattr(kind, "materialize")
+
+
+def is_tensor_with_memory(value: object) -> TypeGuard[Tensor]:
+    """Return whether an object is a tensor to pickle as `describe` and `rebuild` do it."""
+    return isinstance(value, Tensor) and _has_memory(type(value))
 
 
 def install() -> None:
     """Register this way of pickling for `Tensor` and all its subclasses, present and future."""
 
-    def register(kind: Any) -> None:
-        if has_memory(kind):
+    def register(kind: type[Tensor]) -> None:
+        if _has_memory(kind):
             ForkingPickler.register(kind, _reduce)
         for subclass in kind.__subclasses__():
             register(subclass)
 
-    def init_subclass(kind: Any, **kwargs: Any) -> None:
+    def init_subclass(kind: type[Tensor], **kwargs: object) -> None:
         super(Tensor, kind).__init_subclass__(**kwargs)
         register(kind)
 
     register(Tensor)
-    Tensor.__init_subclass__ = classmethod(init_subclass)  # type: ignore[assignment]
+    type.__setattr__(Tensor, "__init_subclass__", classmethod(init_subclass))

@@ -27,10 +27,11 @@ import threading
 from collections.abc import Iterable
 from multiprocessing import process, util
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ..runtime.device import device
+from ..runtime.dtypes import Array
 from ..runtime.errors import DeviceError, WorkerError
 from ..runtime.shared import PAGE, Segment
 from ..runtime.storage import Hold, Storage
@@ -113,7 +114,7 @@ def share(storages: list[Storage]) -> None:
         to_move = [s for s in storages if s not in _locations]
         if not to_move:
             return
-        driver: Any = device("cpu").driver
+        driver = device("cpu").driver
         driver.synchronize()
         # A new buffer begins `start` bytes before its storage, and must not begin before the segment does.
         hole_bytes = -(-max(s.start for s in to_move) // PAGE) * PAGE
@@ -121,7 +122,7 @@ def share(storages: list[Storage]) -> None:
         for storage in to_move:
             offsets.append(end_offset)
             end_offset += -(-storage.nbytes // _ALIGNMENT) * _ALIGNMENT
-        content = [(o, driver.host_view(s)[: s.nbytes]) for s, o in zip(to_move, offsets, strict=True)]
+        content = [(o, _host_bytes(s)) for s, o in zip(to_move, offsets, strict=True)]
         segment = Segment(end_offset, hole_bytes, "shared tensors", content)
         token = os.urandom(16)
         _segments[token] = segment
@@ -138,6 +139,12 @@ def share(storages: list[Storage]) -> None:
                 owner.old_storage = old  # otherwise the old memory is freed as soon as no running kernel uses it
             _locations[storage] = SharedLocation(token, offset, storage.nbytes, segment)
             _storages[token, offset] = storage
+
+
+def _host_bytes(storage: Storage) -> Array:
+    view = storage.device.driver.host_view(storage)
+    assert view is not None  # the memory of `cpu` is the host's
+    return view[: storage.nbytes]
 
 
 def storage_at(segment: Segment, token: bytes, offset: int, nbytes: int) -> Storage:

@@ -10,14 +10,19 @@ import traceback
 import warnings
 from collections.abc import Callable
 from multiprocessing import connection, get_context, process
+from multiprocessing.process import BaseProcess
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..runtime.errors import WorkerError
 
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import BaseContext
+
 __all__ = [
-    "ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException", "SpawnContext", "spawn",
-    "start_processes",
+    "ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException", "SpawnContext",
+    "process_class", "spawn", "start_processes",
 ]  # fmt: skip
 
 _MAX_TRACEBACK_BYTES = 32 * 1024  # in UTF-8. A pipe buffers 64 KiB: sending must not wait for `join` to read
@@ -43,7 +48,7 @@ class ProcessException(WorkerError):
         self.error_index = error_index
         self.error_pid = error_pid
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.msg, self.error_index, self.error_pid)
 
 
@@ -83,11 +88,11 @@ class ProcessExitedException(ProcessException):
         self.exit_code = exit_code
         self.signal_name = signal_name
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.msg, self.error_index, self.error_pid, self.exit_code, self.signal_name)
 
 
-def _run(fn: Callable[..., Any], index: int, args: tuple[Any, ...], errors: Any) -> None:
+def _run(fn: Callable[..., object], index: int, args: tuple[object, ...], errors: Connection[str, str]) -> None:
     """Run `fn(index, *args)` in a new process, and send the traceback of an exception to the connection `errors`.
 
     A thread ends this process if its parent ends.
@@ -124,7 +129,7 @@ class ProcessContext:
         True
     """
 
-    def __init__(self, processes: list[Any], errors: list[Any]):
+    def __init__(self, processes: list[BaseProcess], errors: list[Connection[str, str]]):
         self.processes = processes
         self._errors = errors
         self.sentinels = {child.sentinel: i for i, child in enumerate(processes)}
@@ -134,8 +139,13 @@ class ProcessContext:
 
         Returns:
             List of ints.
+
+        Example:
+            >>> from weftgrad.multiprocessing import ProcessContext
+            >>> ProcessContext([], []).pids()
+            []
         """
-        return [int(child.pid) for child in self.processes]
+        return [child.pid for child in self.processes if child.pid is not None]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
         """Wait until a process ends.
@@ -153,11 +163,17 @@ class ProcessContext:
         Raises:
             ProcessRaisedException: A process raised an exception; the message has its traceback.
             ProcessExitedException: A process ended by a signal or with a nonzero exit code.
+
+        Example:
+            >>> from weftgrad.multiprocessing import ProcessContext
+            >>> ProcessContext([], []).join(timeout=1.0)
+            True
         """
         if not self.sentinels:
             return True
         failed_index = None
-        for sentinel in connection.wait(list(self.sentinels), timeout):
+        ready = connection.wait(list(self.sentinels), timeout)
+        for sentinel in [s for s in self.sentinels if s in ready]:
             index = self.sentinels.pop(sentinel)
             self.processes[index].join()
             if self.processes[index].exitcode != 0:
@@ -185,6 +201,8 @@ class ProcessContext:
 
     def _error(self, index: int) -> ProcessException:
         pid, code = self.processes[index].pid, self.processes[index].exitcode
+        assert pid is not None  # because it was started
+        assert code is not None  # because it has ended
         try:
             traceback_text = self._errors[index].recv() if self._errors[index].poll() else None
         except EOFError:
@@ -197,6 +215,12 @@ class ProcessContext:
         name = signal_name(-code)
         message = f"process {index} (pid {pid}) was ended by signal {name}"
         return ProcessExitedException(message, index, pid, code, name)
+
+
+def process_class(context: BaseContext) -> type[BaseProcess]:
+    """Return the class of the processes that a context of `multiprocessing` starts."""
+    assert hasattr(context, "Process")  # all contexts have it, but the base class does not declare it
+    return context.Process
 
 
 def signal_name(number: int) -> str:
@@ -222,8 +246,8 @@ class SpawnContext(ProcessContext):
 
 
 def start_processes(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...] = (),
+    fn: Callable[..., object],
+    args: tuple[object, ...] = (),
     nprocs: int = 1,
     join: bool = True,
     daemon: bool = False,
@@ -249,11 +273,11 @@ def start_processes(
     Example:
         >>> wg.multiprocessing.start_processes(print, nprocs=0)
     """
-    context: Any = get_context(start_method)
+    context = get_context(start_method)
     processes, receivers = [], []
     for index in range(nprocs):
         receiver, sender = context.Pipe(duplex=False)
-        child = context.Process(target=_run, args=(fn, index, args, sender), daemon=daemon)
+        child = process_class(context)(target=_run, args=(fn, index, args, sender), daemon=daemon)
         child.start()
         sender.close()
         processes.append(child)
@@ -267,8 +291,8 @@ def start_processes(
 
 
 def spawn(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...] = (),
+    fn: Callable[..., object],
+    args: tuple[object, ...] = (),
     nprocs: int = 1,
     join: bool = True,
     daemon: bool = False,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import SupportsFloat
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from ..runtime.tensor import Tensor
 __all__ = ["check_betas", "check_learning_rate", "check_modes", "check_not_negative", "round_to_float32", "to_float"]
 
 
-def to_float(value: Any) -> float:
+def to_float(value: SupportsFloat) -> float:
     """Return `value` as a float. A one-element tensor is read from its device, and the host waits, as in PyTorch."""
     return float(value.item()) if isinstance(value, Tensor) else float(value)
 
@@ -29,14 +30,14 @@ def check_learning_rate(title: str, lr: float | Tensor) -> None:
     check_not_negative(title, lr=to_float(lr))
 
 
-def check_not_negative(title: str, **options: Any) -> None:
+def check_not_negative(title: str, **options: SupportsFloat) -> None:
     """Raise `ArgumentError` if an option is below 0 or NaN."""
     for name, value in options.items():
         if not to_float(value) >= 0:
             raise ArgumentError(f"{title}: {name} must not be negative, got {value}")
 
 
-def check_betas(title: str, betas: Any) -> None:
+def check_betas(title: str, betas: Iterable[SupportsFloat]) -> None:
     """Raise `ArgumentError` if a decay rate lies outside [0, 1)."""
     if not all(0 <= to_float(b) < 1 for b in betas):
         raise ArgumentError(f"{title}: betas lie in [0, 1), not {betas}")

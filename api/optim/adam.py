@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ..creation.factories import zeros_like
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from ._options import check_betas, check_learning_rate, check_modes, check_not_negative, round_to_float32, to_float
+from ._types import KernelArguments, ParamGroup, Params, ParamState, Rate
 from .algorithms import gradient_sign
-from .optimizer import Optimizer, Params
+from .optimizer import Optimizer
 
 __all__ = ["Adam", "AdamW", "Adamax", "NAdam", "RAdam"]
 
@@ -24,18 +24,18 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 class _AdamBase(Optimizer):
     """Base of Adam's family: a step count, and running means of the gradient and its square."""
 
-    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: ParamState, group: ParamGroup) -> None:
         state["step"] = 0.0
         state["exp_avg"], state["exp_avg_sq"] = zeros_like(param), zeros_like(param)
 
 
-def _weight_decay_factors(group: dict[str, Any]) -> tuple[float, float]:
+def _weight_decay_factors(group: ParamGroup) -> tuple[float, float]:
     """Return (decay added to the gradient, factor applied to the parameter); one of them is neutral."""
     decay = to_float(group["weight_decay"])
     return (0.0, 1 - to_float(group["lr"]) * decay) if group["decoupled_weight_decay"] else (decay, 1.0)
 
 
-def _check_options(title: str, lr: float | Tensor, betas: Any, differentiable: bool, **options: Any) -> None:
+def _check_options(title: str, lr: Rate, betas: Betas, differentiable: bool, **options: float) -> None:
     check_learning_rate(title, lr)
     check_betas(title, betas)
     check_not_negative(title, **options)
@@ -79,7 +79,7 @@ class Adam(_AdamBase):
     """
 
     def __init__(
-        self, params: Params, lr: float | Tensor = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+        self, params: Params, lr: Rate = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0, amsgrad: bool = False, *, foreach: bool | None = None, maximize: bool = False,
         capturable: bool = False, differentiable: bool = False, fused: bool | None = None,
         decoupled_weight_decay: bool = False,
@@ -97,17 +97,17 @@ class Adam(_AdamBase):
             "differentiable": differentiable, "fused": fused, "decoupled_weight_decay": decoupled_weight_decay,
         })  # fmt: skip
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: ParamState) -> None:
         super().__setstate__(state)
         for group in self.param_groups:  # older checkpoints lack this option
             group.setdefault("decoupled_weight_decay", isinstance(self, AdamW))
 
-    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: ParamState, group: ParamGroup) -> None:
         super().init_state(param, state, group)
         if group["amsgrad"]:
             state["max_exp_avg_sq"] = zeros_like(param)
 
-    def kernel_arguments(self, group: dict[str, Any], key: float) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+    def kernel_arguments(self, group: ParamGroup, key: float) -> KernelArguments:
         beta1, beta2 = map(to_float, group["betas"])
         step_size, bias_correction2_sqrt = to_float(group["lr"]) / (1 - beta1**key), math.sqrt(1 - beta2**key)
         rates = step_size, beta1, 1 - beta1, beta2, 1 - beta2, bias_correction2_sqrt, to_float(group["eps"])
@@ -149,7 +149,7 @@ class AdamW(Adam):
     """
 
     def __init__(
-        self, params: Params, lr: float | Tensor = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+        self, params: Params, lr: Rate = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 1e-2, amsgrad: bool = False, *, maximize: bool = False, foreach: bool | None = None,
         capturable: bool = False, differentiable: bool = False, fused: bool | None = None,
     ):  # fmt: skip
@@ -190,7 +190,7 @@ class Adamax(_AdamBase):
     """
 
     def __init__(
-        self, params: Params, lr: float | Tensor = 2e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+        self, params: Params, lr: Rate = 2e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0, foreach: bool | None = None, *, maximize: bool = False, differentiable: bool = False,
         capturable: bool = False,
     ):  # fmt: skip
@@ -200,10 +200,10 @@ class Adamax(_AdamBase):
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
         })  # fmt: skip
 
-    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: ParamState, group: ParamGroup) -> None:
         state["step"], state["exp_avg"], state["exp_inf"] = 0.0, zeros_like(param), zeros_like(param)
 
-    def kernel_arguments(self, group: dict[str, Any], key: float) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+    def kernel_arguments(self, group: ParamGroup, key: float) -> KernelArguments:
         beta1, beta2 = map(to_float, group["betas"])
         step_size = to_float(group["lr"]) / (1 - beta1**key)
         scalars = (
@@ -253,7 +253,7 @@ class NAdam(_AdamBase):
     _counts = ("step", "mu_product")
 
     def __init__(
-        self, params: Params, lr: float | Tensor = 2e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+        self, params: Params, lr: Rate = 2e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0, momentum_decay: float = 4e-3, decoupled_weight_decay: bool = False, *,
         foreach: bool | None = None, maximize: bool = False, capturable: bool = False, differentiable: bool = False,
     ):  # fmt: skip
@@ -266,19 +266,19 @@ class NAdam(_AdamBase):
             "capturable": capturable, "differentiable": differentiable,
         })  # fmt: skip
 
-    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: ParamState, group: ParamGroup) -> None:
         super().init_state(param, state, group)
         state["mu_product"] = 1.0
 
-    def count_step(self, group: dict[str, Any], params: list[Tensor], states: list[dict[str, Any]]) -> list[Any]:
+    def count_step(
+        self, group: ParamGroup, params: list[Tensor], states: list[ParamState]
+    ) -> list[tuple[float, float]]:
         steps = super().count_step(group, params, states)
         for state, step in zip(states, steps, strict=True):
             state["mu_product"] = round_to_float32(state["mu_product"] * _momentum_weight(group, step))
         return [(step, state["mu_product"]) for step, state in zip(steps, states, strict=True)]
 
-    def kernel_arguments(
-        self, group: dict[str, Any], key: tuple[float, float]
-    ) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+    def kernel_arguments(self, group: ParamGroup, key: tuple[float, float]) -> KernelArguments:
         step, product = key
         beta1, beta2 = map(to_float, group["betas"])
         lr, momentum, next_momentum = (
@@ -291,7 +291,7 @@ class NAdam(_AdamBase):
         return "nadam_step", _MOMENTS, (*scalars, *_weight_decay_factors(group), gradient_sign(group))
 
 
-def _momentum_weight(group: dict[str, Any], step: float) -> float:
+def _momentum_weight(group: ParamGroup, step: float) -> float:
     """Return the momentum weight mu_t of step t (Dozat 2016)."""
     return to_float(group["betas"][0]) * (1 - 0.5 * 0.96 ** (step * group["momentum_decay"]))
 
@@ -328,7 +328,7 @@ class RAdam(_AdamBase):
     """
 
     def __init__(
-        self, params: Params, lr: float | Tensor = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+        self, params: Params, lr: Rate = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0, decoupled_weight_decay: bool = False, *, foreach: bool | None = None,
         maximize: bool = False, capturable: bool = False, differentiable: bool = False,
     ):  # fmt: skip
@@ -339,7 +339,7 @@ class RAdam(_AdamBase):
             "differentiable": differentiable,
         })  # fmt: skip
 
-    def kernel_arguments(self, group: dict[str, Any], key: float) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+    def kernel_arguments(self, group: ParamGroup, key: float) -> KernelArguments:
         beta1, beta2 = map(to_float, group["betas"])
         bias_correction2 = 1 - beta2**key
         max_length = 2 / (1 - beta2) - 1

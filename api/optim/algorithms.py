@@ -7,18 +7,18 @@ PyTorch's options that select an implementation apply to all optimizers here and
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..creation.factories import full_like, zeros_like
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from ._options import check_learning_rate, check_modes, check_not_negative, round_to_float32, to_float
-from .optimizer import Optimizer, Params
+from ._state_memory import reserve_state_memory
+from ._types import KernelArguments, ParamGroup, Params, ParamState, Rate
+from .optimizer import Optimizer
 
 __all__ = ["ASGD", "SGD", "Adadelta", "Adagrad", "RMSprop", "Rprop"]
 
 
-def gradient_sign(group: dict[str, Any]) -> float:
+def gradient_sign(group: ParamGroup) -> float:
     """Return -1 if the group maximizes, otherwise 1: the factor of its gradients."""
     return -1.0 if group["maximize"] else 1.0
 
@@ -62,7 +62,7 @@ class SGD(Optimizer):
     _counts = ()
 
     def __init__(
-        self, params: Params, lr: float | Tensor = 1e-3, momentum: float = 0, dampening: float = 0,
+        self, params: Params, lr: Rate = 1e-3, momentum: float = 0, dampening: float = 0,
         weight_decay: float | Tensor = 0, nesterov: bool = False, *, maximize: bool = False,
         foreach: bool | None = None, differentiable: bool = False, fused: bool | None = None,
     ):  # fmt: skip
@@ -76,29 +76,28 @@ class SGD(Optimizer):
             "maximize": maximize, "foreach": foreach, "differentiable": differentiable, "fused": fused,
         })  # fmt: skip
 
-    def _states(self, group: dict[str, Any], params: list[Tensor]) -> list[dict[str, Any]]:
-        return (
-            super()._states(group, params) if group["momentum"] else []
-        )  # without momentum, PyTorch stores no entry at all
+    def _states(self, group: ParamGroup, params: list[Tensor]) -> list[ParamState]:
+        # Without momentum, PyTorch stores no entry at all.
+        return super()._states(group, params) if group["momentum"] else []
 
-    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: ParamState, group: ParamGroup) -> None:
         state["momentum_buffer"] = None
 
-    def count_step(self, group: dict[str, Any], params: list[Tensor], states: list[dict[str, Any]]) -> list[float]:
-        """Return the weight of the gradient in each momentum buffer: 1 in the first step, then `1 - dampening`."""
+    def count_step(self, group: ParamGroup, params: list[Tensor], states: list[ParamState]) -> list[float]:
+        # The keys are the weights of the gradients in the momentum buffers: 1 in the first step, then 1 - dampening.
         if not states:
             return [0.0] * len(params)
         gradient_weights = [1.0 - to_float(group["dampening"])] * len(states)
         if self._rehearsals:
             uninitialized = [p for p, state in zip(params, states, strict=True) if state.get("momentum_buffer") is None]
-            self._reserve_state_memory(group, uninitialized, like=1)
+            reserve_state_memory(self, group, uninitialized, tensors_per_param=1)
         for i, state in enumerate(states):
             if state.get("momentum_buffer") is None:
                 state["momentum_buffer"] = zeros_like(params[i])
                 gradient_weights[i] = 1.0
         return gradient_weights
 
-    def kernel_arguments(self, group: dict[str, Any], key: float) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+    def kernel_arguments(self, group: ParamGroup, key: float) -> KernelArguments:
         lr, decay, sign = to_float(group["lr"]), to_float(group["weight_decay"]), gradient_sign(group)
         if not group["momentum"]:
             return "sgd_step", (), (lr, decay, sign)
@@ -141,7 +140,7 @@ class RMSprop(Optimizer):
     """
 
     def __init__(
-        self, params: Params, lr: float | Tensor = 1e-2, alpha: float = 0.99, eps: float = 1e-8,
+        self, params: Params, lr: Rate = 1e-2, alpha: float = 0.99, eps: float = 1e-8,
         weight_decay: float = 0, momentum: float = 0, centered: bool = False, capturable: bool = False,
         foreach: bool | None = None, maximize: bool = False, differentiable: bool = False,
     ):  # fmt: skip
@@ -154,18 +153,18 @@ class RMSprop(Optimizer):
             "differentiable": differentiable,
         })  # fmt: skip
 
-    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: ParamState, group: ParamGroup) -> None:
         state["step"], state["square_avg"] = 0.0, zeros_like(param)
         if group["momentum"] > 0:
             state["momentum_buffer"] = zeros_like(param)
         if group["centered"]:
             state["grad_avg"] = zeros_like(param)
 
-    def count_step(self, group: dict[str, Any], params: list[Tensor], states: list[dict[str, Any]]) -> list[Any]:
+    def count_step(self, group: ParamGroup, params: list[Tensor], states: list[ParamState]) -> list[None]:
         super().count_step(group, params, states)
         return [None] * len(states)  # the same in every step
 
-    def kernel_arguments(self, group: dict[str, Any], key: None) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+    def kernel_arguments(self, group: ParamGroup, key: None) -> KernelArguments:
         alpha, momentum = to_float(group["alpha"]), to_float(group["momentum"])
         scalars: tuple[float, ...] = to_float(group["lr"]), alpha, 1 - alpha, to_float(group["eps"])
         scalars += (to_float(group["weight_decay"]), gradient_sign(group), *([momentum] if momentum > 0 else []))
@@ -208,7 +207,7 @@ class Adagrad(Optimizer):
     """
 
     def __init__(
-        self, params: Params, lr: float | Tensor = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
+        self, params: Params, lr: Rate = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
         initial_accumulator_value: float = 0, eps: float = 1e-10, foreach: bool | None = None, *,
         maximize: bool = False, differentiable: bool = False, fused: bool | None = None,
     ):  # fmt: skip
@@ -226,14 +225,22 @@ class Adagrad(Optimizer):
                 self.init_state(param, self.state[param], group)
 
     def share_memory(self) -> None:
-        """Move the state tensors to memory that processes share."""
+        """Move the state tensors to memory that processes share.
+
+        Example:
+            >>> weight = wg.ones(1, device='cpu').requires_grad_()
+            >>> optimizer = wg.optim.Adagrad([weight])
+            >>> optimizer.share_memory()
+            >>> optimizer.state[weight]['sum'].is_shared()
+            True
+        """
         for state in self.state.values():
             state["sum"].share_memory_()
 
-    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: ParamState, group: ParamGroup) -> None:
         state["step"], state["sum"] = 0.0, full_like(param, float(self.defaults["initial_accumulator_value"]))
 
-    def kernel_arguments(self, group: dict[str, Any], key: float) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+    def kernel_arguments(self, group: ParamGroup, key: float) -> KernelArguments:
         lr = to_float(group["lr"]) / (1 + (key - 1) * to_float(group["lr_decay"]))
         return (
             "adagrad_step",
@@ -270,7 +277,7 @@ class Adadelta(Optimizer):
     """
 
     def __init__(
-        self, params: Params, lr: float | Tensor = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0,
+        self, params: Params, lr: Rate = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0,
         foreach: bool | None = None, *, capturable: bool = False, maximize: bool = False, differentiable: bool = False,
     ):  # fmt: skip
         check_learning_rate("Adadelta", lr)
@@ -283,14 +290,14 @@ class Adadelta(Optimizer):
             "capturable": capturable, "foreach": foreach, "differentiable": differentiable,
         })  # fmt: skip
 
-    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: ParamState, group: ParamGroup) -> None:
         state["step"], state["square_avg"], state["acc_delta"] = 0.0, zeros_like(param), zeros_like(param)
 
-    def count_step(self, group: dict[str, Any], params: list[Tensor], states: list[dict[str, Any]]) -> list[Any]:
+    def count_step(self, group: ParamGroup, params: list[Tensor], states: list[ParamState]) -> list[None]:
         super().count_step(group, params, states)
         return [None] * len(states)  # the same in every step
 
-    def kernel_arguments(self, group: dict[str, Any], key: None) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+    def kernel_arguments(self, group: ParamGroup, key: None) -> KernelArguments:
         rho = to_float(group["rho"])
         scalars = (
             to_float(group["lr"]),
@@ -333,7 +340,7 @@ class Rprop(Optimizer):
     """
 
     def __init__(
-        self, params: Params, lr: float | Tensor = 1e-2, etas: tuple[float, float] = (0.5, 1.2),
+        self, params: Params, lr: Rate = 1e-2, etas: tuple[float, float] = (0.5, 1.2),
         step_sizes: tuple[float, float] = (1e-6, 50), *, capturable: bool = False, foreach: bool | None = None,
         maximize: bool = False, differentiable: bool = False,
     ):  # fmt: skip
@@ -346,15 +353,15 @@ class Rprop(Optimizer):
             "differentiable": differentiable, "capturable": capturable,
         })  # fmt: skip
 
-    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: ParamState, group: ParamGroup) -> None:
         state["step"], state["prev"] = 0.0, zeros_like(param)
         state["step_size"] = full_like(param, to_float(group["lr"]))
 
-    def count_step(self, group: dict[str, Any], params: list[Tensor], states: list[dict[str, Any]]) -> list[Any]:
+    def count_step(self, group: ParamGroup, params: list[Tensor], states: list[ParamState]) -> list[None]:
         super().count_step(group, params, states)
         return [None] * len(states)  # the same in every step
 
-    def kernel_arguments(self, group: dict[str, Any], key: None) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+    def kernel_arguments(self, group: ParamGroup, key: None) -> KernelArguments:
         scalars = *map(to_float, group["etas"]), *map(to_float, group["step_sizes"]), gradient_sign(group)
         return "rprop_step", ("prev", "step_size"), scalars
 
@@ -392,7 +399,7 @@ class ASGD(Optimizer):
     _counts = ("step", "eta", "mu")
 
     def __init__(
-        self, params: Params, lr: float | Tensor = 1e-2, lambd: float = 1e-4, alpha: float = 0.75, t0: float = 1e6,
+        self, params: Params, lr: Rate = 1e-2, lambd: float = 1e-4, alpha: float = 0.75, t0: float = 1e6,
         weight_decay: float = 0, foreach: bool | None = None, maximize: bool = False, differentiable: bool = False,
         capturable: bool = False,
     ):  # fmt: skip
@@ -404,10 +411,12 @@ class ASGD(Optimizer):
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
         })  # fmt: skip
 
-    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: ParamState, group: ParamGroup) -> None:
         state.update(step=0.0, eta=round_to_float32(to_float(group["lr"])), mu=1.0, ax=zeros_like(param))
 
-    def count_step(self, group: dict[str, Any], params: list[Tensor], states: list[dict[str, Any]]) -> list[Any]:
+    def count_step(
+        self, group: ParamGroup, params: list[Tensor], states: list[ParamState]
+    ) -> list[tuple[float, float]]:
         keys = [(state["eta"], state["mu"]) for state in states]
         lr = to_float(group["lr"])
         for state, step in zip(states, super().count_step(group, params, states), strict=True):
@@ -415,9 +424,7 @@ class ASGD(Optimizer):
             state["mu"] = round_to_float32(1 / max(1, step - group["t0"]))
         return keys
 
-    def kernel_arguments(
-        self, group: dict[str, Any], key: tuple[float, float]
-    ) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+    def kernel_arguments(self, group: ParamGroup, key: tuple[float, float]) -> KernelArguments:
         eta, mu = key
         decay = 1 - to_float(group["lambd"]) * eta
         return "asgd_step", ("ax",), (eta, decay, mu, to_float(group["weight_decay"]), gradient_sign(group))

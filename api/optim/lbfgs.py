@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import SupportsFloat, TypeVar
 
 from ..autograd import enable_grad, no_grad
 from ..creation.factories import zeros
@@ -12,11 +12,13 @@ from ..runtime.errors import ArgumentError, DomainError
 from ..runtime.tensor import Tensor
 from ..shape.joining import cat
 from ._options import check_learning_rate, to_float
+from ._types import ParamGroup, Params, ParamState, Rate
 from .line_search import strong_wolfe
-from .optimizer import Optimizer, Params
+from .optimizer import Optimizer
 
 __all__ = ["LBFGS"]
 
+_Loss = TypeVar("_Loss", bound=SupportsFloat)
 _MIN_CURVATURE = 1e-10  # below this, a pair (step, gradient change) carries no curvature information
 
 
@@ -55,7 +57,7 @@ class LBFGS(Optimizer):
     """
 
     def __init__(
-        self, params: Params, lr: float | Tensor = 1, max_iter: int = 20, max_eval: int | None = None,
+        self, params: Params, lr: Rate = 1, max_iter: int = 20, max_eval: int | None = None,
         tolerance_grad: float = 1e-7, tolerance_change: float = 1e-9, history_size: int = 100,
         line_search_fn: str | None = None,
     ):  # fmt: skip
@@ -69,7 +71,7 @@ class LBFGS(Optimizer):
             raise ArgumentError("LBFGS: takes one parameter group, because its options cannot differ by parameter")
         self._params = self.param_groups[0]["params"]
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**super().__getstate__(), "_params": self._params}
 
     def _flat_gradient(self) -> Tensor:
@@ -87,7 +89,7 @@ class LBFGS(Optimizer):
             p.add_(direction[offset : offset + size].reshape(p.shape), alpha=length)
             offset += size
 
-    def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], _Loss]) -> _Loss:  # type: ignore[override]
         """Minimize the loss, starting from the current parameters.
 
         Args:
@@ -95,11 +97,23 @@ class LBFGS(Optimizer):
 
         Returns:
             The loss at the starting point.
+
+        Example:
+            >>> w = wg.tensor([3.0], requires_grad=True)
+            >>> optimizer = wg.optim.LBFGS([w])
+            >>> def closure():
+            ...     optimizer.zero_grad()
+            ...     loss = ((w - 1) ** 2).sum()
+            ...     loss.backward()
+            ...     return loss
+            ...
+            >>> optimizer.step(closure).item()
+            4.0
         """
         with no_grad():
             return self._minimise(enable_grad()(closure))
 
-    def _minimise(self, closure: Callable[[], Any]) -> Any:
+    def _minimise(self, closure: Callable[[], _Loss]) -> _Loss:
         group = self.param_groups[0]
         if group["line_search_fn"] not in (None, "strong_wolfe"):
             raise DomainError(f"LBFGS: line_search_fn is None or 'strong_wolfe', not {group['line_search_fn']!r}")
@@ -124,11 +138,11 @@ class LBFGS(Optimizer):
             if slope > -group["tolerance_change"]:
                 break
             is_last_iteration = count == group["max_iter"]
-            loss, grad, used = self._step_along_direction(
+            loss, grad, line_calls = self._step_along_direction(
                 closure, state, group, loss, grad, slope, calls, is_last_iteration
             )
-            calls += used
-            state["func_evals"] += used
+            calls += line_calls
+            state["func_evals"] += line_calls
             if is_last_iteration or calls >= group["max_eval"] or _max_abs(grad) <= group["tolerance_grad"]:
                 break
             if _max_abs(direction * state["t"]) <= group["tolerance_change"]:
@@ -138,7 +152,7 @@ class LBFGS(Optimizer):
         return initial_loss
 
     def _step_along_direction(
-        self, closure: Callable[[], Any], state: dict[str, Any], group: dict[str, Any], loss: float, grad: Tensor,
+        self, closure: Callable[[], SupportsFloat], state: ParamState, group: ParamGroup, loss: float, grad: Tensor,
         slope: float, calls: int, is_last_iteration: bool,
     ) -> tuple[float, Tensor, int]:  # fmt: skip
         """Move the parameters along the direction.
@@ -162,13 +176,13 @@ class LBFGS(Optimizer):
             return trial_loss, trial_grad, to_float((trial_grad * direction).sum())
 
         max_calls = group["max_eval"] - calls
-        loss, grad, state["t"], used = strong_wolfe(
+        loss, grad, state["t"], line_calls = strong_wolfe(
             evaluate, state["t"], _max_abs(direction), loss, grad, slope, tolerance=1e-9, max_tries=max_calls
         )
         self._move_params(state["t"], direction)
-        return loss, grad, used
+        return loss, grad, line_calls
 
-    def _update_direction(self, state: dict[str, Any], grad: Tensor, history_size: int) -> None:
+    def _update_direction(self, state: ParamState, grad: Tensor, history_size: int) -> None:
         """Add the last step to the history and store the next direction in `state["d"]`."""
         if state["n_iter"] == 1:
             state.update(d=grad.neg(), old_dirs=[], old_stps=[], ro=[], H_diag=1, prev_flat_grad=grad.clone())

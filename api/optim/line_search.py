@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from ..runtime.tensor import Tensor
 
 __all__ = ["strong_wolfe"]
 
@@ -14,14 +16,14 @@ class _Point(NamedTuple):
 
     length: float
     loss: float
-    grad: Any
+    grad: Tensor
     slope: float
 
 
 def strong_wolfe(
-    evaluate: Callable[[float], tuple[float, Any, float]], length: float, largest: float, loss: float, grad: Any,
+    evaluate: Callable[[float], tuple[float, Tensor, float]], length: float, largest: float, loss: float, grad: Tensor,
     slope: float, *, tolerance: float, max_tries: int, decrease: float = 1e-4, curvature: float = 0.9,
-) -> tuple[float, Any, float, int]:  # fmt: skip
+) -> tuple[float, Tensor, float, int]:  # fmt: skip
     """Find a step length that satisfies the strong Wolfe conditions (Nocedal and Wright 2006, algorithms 3.5 and 3.6).
 
     At length a, with slope s at 0: `loss(a) <= loss(0) + decrease * a * s` and `|slope(a)| <= curvature * |s|`. If the

@@ -1,11 +1,10 @@
 """Learning rate schedules under `torch.optim.lr_scheduler`'s names. They change `lr`, and some change momentum."""
 
-from ._schedules import LRScheduler
-from ._schedules_of_cycles import CyclicLR, OneCycleLR
-from ._schedules_of_epochs import (
+from ._composite_schedules import ChainedScheduler, SequentialLR
+from ._cosine_schedules import CosineAnnealingLR, CosineAnnealingWarmRestarts
+from ._cyclic_schedules import CyclicLR, OneCycleLR
+from ._epoch_schedules import (
     ConstantLR,
-    CosineAnnealingLR,
-    CosineAnnealingWarmRestarts,
     ExponentialLR,
     LambdaLR,
     LinearLR,
@@ -14,7 +13,8 @@ from ._schedules_of_epochs import (
     PolynomialLR,
     StepLR,
 )
-from ._schedules_of_schedules import ChainedScheduler, ReduceLROnPlateau, SequentialLR
+from ._plateau_schedule import ReduceLROnPlateau
+from ._scheduler import LRScheduler
 
 __all__ = [
     "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR",

@@ -1,41 +1,38 @@
-"""The base class of optimizers: parameter groups, per-parameter state, hooks, and saving.
+"""`Optimizer`, the base class of optimizers: parameter groups, per-parameter state, and steps.
 
 `Optimizer.step` batches the parameters of a group and launches one multi-tensor kernel per batch
-(`runtime/multi_tensor.py`). The update rules are in `adam`, `algorithms` and `lbfgs`.
+(`runtime/multi_tensor.py`). The update rules are in `adam`, `algorithms` and `lbfgs`. Hooks are in `_hooks`, the work
+of `state_dict` and `load_state_dict` in `_state_dict`, and `_state_memory` prepares the memory pools for the state.
 """
 
 from __future__ import annotations
 
-import functools
 import warnings
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable
-from copy import deepcopy
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar, overload
-
-import numpy as np
+from typing import TypeVar, overload
 
 from ..autograd import enable_grad, no_grad
-from ..creation.from_data import tensor
-from ..runtime import dtypes
 from ..runtime.context import current_stream
-from ..runtime.errors import ArgumentError, CaptureError, DomainError
+from ..runtime.errors import ArgumentError, CaptureError
 from ..runtime.multi_tensor import MultiTensor
 from ..runtime.records import registry
-from ..runtime.rehearsal import Rehearsal, rehearse
+from ..runtime.rehearsal import Rehearsal
 from ..runtime.tensor import Tensor
-from ..tensor_methods.methods import Handle
+from . import _state_dict
+from ._hooks import (
+    OptimizerHooks,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+    run_hooks_around_step,
+)
+from ._state_memory import begin_rehearsals, reserve_state_memory
+from ._types import BatchKey, KernelArguments, Options, ParamGroup, Params, ParamState, StateDict
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook", "required"]
 
-_HOOKS = (
-    "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks",
-    "_optimizer_state_dict_post_hooks", "_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks",
-)  # fmt: skip
-_global_pre_hooks: OrderedDict[int, Any] = OrderedDict()
-_global_post_hooks: OrderedDict[int, Any] = OrderedDict()
-_hook_ids = iter(range(1 << 62))
+_Loss = TypeVar("_Loss")
 
 
 class _Required:
@@ -48,88 +45,7 @@ class _Required:
 required = _Required()
 
 
-def _add_hook(hooks: OrderedDict[int, Any], hook: Callable[..., Any], prepend: bool = False) -> Handle:
-    key = next(_hook_ids)
-    hooks[key] = hook
-    if prepend:
-        hooks.move_to_end(key, last=False)
-    return Handle(hooks, key)
-
-
-def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> Handle:
-    """Call `hook(optimizer, args, kwargs)` before each step of every optimizer.
-
-    Args:
-        hook: Function; its result, if not None, replaces (args, kwargs) of the step.
-
-    Returns:
-        Handle, whose `remove()` unregisters the hook.
-
-    Example:
-        >>> from weftgrad.optim.optimizer import register_optimizer_step_pre_hook
-        >>> handle = register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: print(type(optimizer).__name__))
-        >>> wg.optim.SGD([wg.zeros(1, requires_grad=True)]).step()
-        SGD
-        >>> handle.remove()
-    """
-    return _add_hook(_global_pre_hooks, hook)
-
-
-def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> Handle:
-    """Call `hook(optimizer, args, kwargs)` after each step of every optimizer.
-
-    Args:
-        hook: Function; its result is ignored.
-
-    Returns:
-        Handle, whose `remove()` unregisters the hook.
-
-    Example:
-        >>> from weftgrad.optim.optimizer import register_optimizer_step_post_hook
-        >>> handle = register_optimizer_step_post_hook(lambda optimizer, args, kwargs: print(type(optimizer).__name__))
-        >>> wg.optim.SGD([wg.zeros(1, requires_grad=True)]).step()
-        SGD
-        >>> handle.remove()
-    """
-    return _add_hook(_global_post_hooks, hook)
-
-
-def _with_step_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a class's `step` so that hooks run around it. Nested calls of `super().step()` run them once."""
-
-    @functools.wraps(step)
-    def wrapper(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if self._stepping:
-            return step(self, *args, **kwargs)
-        for hook in (*_global_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()):
-            new_call = hook(self, args, kwargs)
-            if new_call is not None:
-                if not (isinstance(new_call, tuple) and len(new_call) == 2):
-                    raise DomainError(
-                        f"{type(self).__name__}.step: a step_pre_hook returns None or (args, kwargs), not {new_call!r}"
-                    )
-                args, kwargs = new_call
-        self._stepping = self._opt_called = True
-        try:
-            output = step(self, *args, **kwargs)
-        finally:
-            self._stepping = False
-        if self._rehearsals:
-            self._finish_rehearsal()
-        for hook in (*self._optimizer_step_post_hooks.values(), *_global_post_hooks.values()):
-            hook(self, args, kwargs)
-        return output
-
-    return wrapper
-
-
-_Loss = TypeVar("_Loss")
-
-Params: TypeAlias = Iterable[Tensor | dict[str, Any] | tuple[str, Tensor]]
-"""What optimizers accept: parameters, pairs of name and parameter, or groups with options of their own."""
-
-
-class Optimizer:
+class Optimizer(OptimizerHooks):
     """Base class of optimizers.
 
     One step is one kernel for all parameters of a group that share device, dtype and step count. It writes parameters
@@ -155,53 +71,46 @@ class Optimizer:
         (True, 0.5)
     """
 
-    _optimizer_step_pre_hooks: OrderedDict[int, Any]
-    _step_method_when_scheduled: Any  # set by schedules
-    _optimizer_step_post_hooks: OrderedDict[int, Any]
-    _optimizer_state_dict_pre_hooks: OrderedDict[int, Any]
-    _optimizer_state_dict_post_hooks: OrderedDict[int, Any]
-    _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Any]
-    _optimizer_load_state_dict_post_hooks: OrderedDict[int, Any]
+    _step_method_when_scheduled: object  # the attribute `step` of the instance when its first schedule was created
     _rehearsals: tuple[Rehearsal, ...] = ()  # one per memory pool with parameters, until the first step ends
     _zeros_grads = False  # zero_grad was called with set_to_none=False
     _stepping = False
     _opt_called = False  # step was called; a scheduler that steps first warns
     _counts: tuple[str, ...] = ("step",)  # state that is a float here, a 0-d tensor in a state_dict
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         if "step" in cls.__dict__:
-            cls.step = _with_step_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
+            type.__setattr__(cls, "step", run_hooks_around_step(cls.__dict__["step"]))
 
-    def __init__(self, params: Params, defaults: dict[str, Any]):
+    def __init__(self, params: Params, defaults: Options):
         self.defaults = defaults
         self._init_private_fields()
         if isinstance(params, Tensor):
             raise ArgumentError(f"{type(self).__name__}: takes an iterable of parameters, not a tensor")
-        self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
-        self.param_groups: list[dict[str, Any]] = []
-        groups: list[Any] = list(params)
-        if not groups:
+        self.state: defaultdict[Tensor, ParamState] = defaultdict(dict)
+        self.param_groups: list[ParamGroup] = []
+        entries = list(params)
+        if not entries:
             raise ArgumentError(f"{type(self).__name__}: got no parameters (an empty list)")
-        if not isinstance(groups[0], dict):
-            groups = [{"params": groups}]
-        for group in groups:
-            self.add_param_group(group)
-        streams = [current_stream(d) for d in dict.fromkeys(p.meta.device for p in self._all_params())]
-        self._rehearsals = tuple(rehearse(s.pool, self) for s in streams if getattr(s, "capture", None) is None)
+        if not isinstance(entries[0], dict):
+            self.add_param_group({"params": entries})
+        else:
+            for group in entries:
+                self.add_param_group(_check_group(self, group))
+        self._rehearsals = begin_rehearsals(self)
 
-    def _all_params(self) -> Iterable[Any]:
+    def _all_params(self) -> Iterable[Tensor]:
         return chain.from_iterable(group["params"] for group in self.param_groups)
 
     def _init_private_fields(self) -> None:
-        for name in _HOOKS:
-            self.__dict__.setdefault(name, OrderedDict())
-        self._kernels: dict[Any, MultiTensor] = {}
+        self._init_hooks()
+        self._kernels: dict[tuple[int, int, str], MultiTensor] = {}  # by group, batch and name of the update op
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self._init_private_fields()
 
@@ -212,7 +121,7 @@ class Optimizer:
             text += f"\nParameter Group {index}\n{options}"
         return text + ")"
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
+    def add_param_group(self, param_group: ParamGroup) -> None:
         """Add a group of parameters with options of its own.
 
         Args:
@@ -230,9 +139,7 @@ class Optimizer:
             [0.1, 0.5]
         """
         title = type(self).__name__
-        if not isinstance(param_group, dict):
-            raise ArgumentError(f"{title}: a parameter group is a dict, not {type(param_group).__name__}")
-        raw_params = param_group["params"]
+        raw_params = _check_group(self, param_group)["params"]
         if isinstance(raw_params, set):
             raise ArgumentError(f"{title}: parameters need a fixed order: pass a list, not a set")
         entries = [raw_params] if isinstance(raw_params, Tensor) else list(raw_params)
@@ -295,7 +202,8 @@ class Optimizer:
     def step(self, closure: None = None) -> None: ...
     @overload
     def step(self, closure: Callable[[], _Loss]) -> _Loss: ...
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    @run_hooks_around_step
+    def step(self, closure: Callable[[], object] | None = None) -> object:
         """Update every parameter that has a gradient.
 
         Args:
@@ -327,7 +235,7 @@ class Optimizer:
                     self._step_group(position, group, params, grads)
         return loss
 
-    def _step_group(self, position: int, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+    def _step_group(self, position: int, group: ParamGroup, params: list[Tensor], grads: list[Tensor]) -> None:
         if self._counts and params[0].meta.device.type == "cuda":
             self._check_capture(params[0])
         states = self._states(group, params)
@@ -335,7 +243,7 @@ class Optimizer:
         if len(params) == len({*map(id, params)}) and keys.count(keys[0]) == len(keys):
             self._launch_update(position, 0, group, keys[0], params, grads, states)
             return
-        batches: dict[Any, list[int]] = {}
+        batches: dict[tuple[int, BatchKey], list[int]] = {}
         occurrences: dict[int, int] = {}  # a parameter that is listed twice is updated twice, one batch after the other
         for i, key in enumerate(keys):
             occurrence = occurrences[id(params[i])] = occurrences.get(id(params[i]), -1) + 1
@@ -353,8 +261,8 @@ class Optimizer:
             )
 
     def _launch_update(
-        self, position: int, batch_number: int, group: dict[str, Any], key: Any, params: list[Tensor],
-        grads: list[Tensor], states: list[dict[str, Any]],
+        self, position: int, batch_number: int, group: ParamGroup, key: BatchKey, params: list[Tensor],
+        grads: list[Tensor], states: list[ParamState],
     ) -> None:  # fmt: skip
         name, fields, values = self.kernel_arguments(group, key)
         kernel = self._kernels.get((position, batch_number, name))
@@ -362,56 +270,17 @@ class Optimizer:
             kernel = self._kernels[position, batch_number, name] = MultiTensor(registry[name])
         kernel([params, grads, *[[s[field] for s in states] for field in fields]], values)
 
-    def _states(self, group: dict[str, Any], params: list[Tensor]) -> list[dict[str, Any]]:
+    def _states(self, group: ParamGroup, params: list[Tensor]) -> list[ParamState]:
         """Return the parameters' states; initialize the empty ones."""
         state_by_param = self.state
         states = [state_by_param[param] for param in params]
         if not all(states):
             if self._rehearsals:
-                self._reserve_state_memory(group, [p for p, s in zip(params, states, strict=True) if not s])
+                reserve_state_memory(self, group, [p for p, s in zip(params, states, strict=True) if not s])
             for param, state in zip(params, states, strict=True):
                 if not state:
                     self.init_state(param, state, group)
         return states
-
-    def _reserve_state_memory(self, group: dict[str, Any], params: list[Tensor], like: int | None = None) -> None:
-        """Reserve memory for the state that `params` will get: `like` tensors of the parameter's shape.
-
-        If `like` is None, `init_state` is called once for the smallest parameter and its tensors are measured.
-        """
-        if not params:
-            return
-        smallest = min(params, key=lambda p: p.meta.numel)
-        sample_state: dict[str, Any] = {"like": [smallest] * (like or 0)}
-        if like is None:
-            self.init_state(smallest, sample_state, group)
-        tensor_sizes = [
-            (t.meta.nbytes, t.meta.dtype.itemsize, t.meta.shape == smallest.meta.shape)
-            for t in _iter_tensors(sample_state)
-        ]
-        for rehearsal in self._rehearsals:
-            pool_params = [p for p in params if current_stream(p.meta.device).pool is rehearsal.pool]
-            rehearsal.provide(
-                p.meta.numel * itemsize if has_param_shape else nbytes
-                for p in pool_params
-                for nbytes, itemsize, has_param_shape in tensor_sizes
-            )
-
-    def _finish_rehearsal(self) -> None:
-        """After the first step, prepare the memory pools so that later steps need no allocation from the driver."""
-        params = list(self._all_params())
-        grads = [p.extra.grad for p in params if p.extra is not None and p.extra.grad is not None]
-        if not grads:
-            return
-        rehearsals, self._rehearsals = self._rehearsals, ()
-        persistent_blocks = [t.storage.block for t in (*params, *_iter_tensors(self.state))]
-        streams = [current_stream(d) for d in dict.fromkeys(p.meta.device for p in params)]
-        pools = [s.pool for s in streams if getattr(s, "capture", None) is None]
-        for rehearsal in rehearsals:
-            if rehearsal.pool in pools:
-                rehearsal.end_step(self, persistent_blocks, [g.storage.block for g in grads], self._zeros_grads)
-            else:
-                rehearsal.leave(self)
 
     def _check_capture(self, param: Tensor) -> None:
         if getattr(current_stream(param.meta.device), "capture", None) is not None:
@@ -420,16 +289,23 @@ class Optimizer:
                 "of this step; call step outside of the graph, or capture SGD"
             )
 
-    def init_state(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Tensor, state: ParamState, group: ParamGroup) -> None:
         """Fill the empty `state` of a parameter.
 
         Args:
             param: The parameter.
             state: Dict to fill.
             group: The parameter's group.
+
+        Example:
+            >>> weight = wg.ones(1, requires_grad=True)
+            >>> optimizer, state = wg.optim.Adam([weight]), {}
+            >>> optimizer.init_state(weight, state, optimizer.param_groups[0])
+            >>> sorted(state)
+            ['exp_avg', 'exp_avg_sq', 'step']
         """
 
-    def count_step(self, group: dict[str, Any], params: list[Tensor], states: list[dict[str, Any]]) -> list[Any]:
+    def count_step(self, group: ParamGroup, params: list[Tensor], states: list[ParamState]) -> list[BatchKey]:
         """Count a step in each state and return one key per parameter.
 
         Parameters with equal keys are updated by one kernel launch; `kernel_arguments` receives the key. By default the
@@ -442,12 +318,18 @@ class Optimizer:
 
         Returns:
             One key per parameter.
+
+        Example:
+            >>> weight = wg.ones(1, requires_grad=True)
+            >>> optimizer = wg.optim.Adam([weight])
+            >>> optimizer.count_step(optimizer.param_groups[0], [weight], [{'step': 2.0}])
+            [3.0]
         """
         for state in states:
             state["step"] += 1
         return [state["step"] for state in states]
 
-    def kernel_arguments(self, group: dict[str, Any], key: Any) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+    def kernel_arguments(self, group: ParamGroup, key: BatchKey) -> KernelArguments:
         """Return the arguments of the update kernel.
 
         Args:
@@ -459,85 +341,17 @@ class Optimizer:
 
         Raises:
             NotImplementedError: If a subclass defines neither this method nor `step`.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.ones(1, requires_grad=True)], lr=0.5)
+            >>> optimizer.kernel_arguments(optimizer.param_groups[0], 0.0)
+            ('sgd_step', (), (0.5, 0.0, 1.0))
         """
         raise NotImplementedError(f"{type(self).__name__} defines no kernel_arguments(...)")
 
-    # hooks
-
-    def register_step_pre_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Call `hook(optimizer, args, kwargs)` before a step.
-
-        Args:
-            hook: Function; its result, if not None, replaces (args, kwargs) of the step. `step` raises `DomainError` if
-                it is no pair.
-
-        Returns:
-            Handle, whose `remove()` unregisters the hook.
-        """
-        return _add_hook(self._optimizer_step_pre_hooks, hook)
-
-    def register_step_post_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Call `hook(optimizer, args, kwargs)` after a step.
-
-        Args:
-            hook: Function; its result is ignored.
-
-        Returns:
-            Handle, whose `remove()` unregisters the hook.
-        """
-        return _add_hook(self._optimizer_step_post_hooks, hook)
-
-    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Call `hook(optimizer)` before `state_dict`.
-
-        Args:
-            hook: Function; its result is ignored.
-            prepend: Call it before the other hooks.
-
-        Returns:
-            Handle, whose `remove()` unregisters the hook.
-        """
-        return _add_hook(self._optimizer_state_dict_pre_hooks, hook, prepend)
-
-    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Call `hook(optimizer, state_dict)` after `state_dict`.
-
-        Args:
-            hook: Function; its result, if not None, replaces the state dict.
-            prepend: Call it before the other hooks.
-
-        Returns:
-            Handle, whose `remove()` unregisters the hook.
-        """
-        return _add_hook(self._optimizer_state_dict_post_hooks, hook, prepend)
-
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Call `hook(optimizer, state_dict)` before loading.
-
-        Args:
-            hook: Function; its result, if not None, is loaded instead. `state_dict` is a shallow copy.
-            prepend: Call it before the other hooks.
-
-        Returns:
-            Handle, whose `remove()` unregisters the hook.
-        """
-        return _add_hook(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
-
-    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Call `hook(optimizer)` after loading.
-
-        Args:
-            hook: Function; its result is ignored.
-            prepend: Call it before the other hooks.
-
-        Returns:
-            Handle, whose `remove()` unregisters the hook.
-        """
-        return _add_hook(self._optimizer_load_state_dict_post_hooks, hook, prepend)
-
     # saving
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """Return state and options in PyTorch's layout, with parameters numbered in order over all groups.
 
         State tensors are not copied. Step counts become 0-d float32 tensors on the host.
@@ -550,30 +364,15 @@ class Optimizer:
             >>> optimizer.state_dict()['param_groups'][0]['params']
             [0]
         """
-        for hook in self._optimizer_state_dict_pre_hooks.values():
-            hook(self)
-        param_indices: dict[int, int] = {}
-        groups = []
-        for group in self.param_groups:
-            for param in group["params"]:
-                param_indices.setdefault(id(param), len(param_indices))
-            groups.append({**group, "params": [param_indices[id(p)] for p in group["params"]]})
-        state = {
-            param_indices[id(p)] if isinstance(p, Tensor) else p: {k: self._save_value(k, v) for k, v in s.items()}
-            if isinstance(s, dict) else s
-            for p, s in self.state.items()
-        }  # fmt: skip
-        saved = {"state": state, "param_groups": groups}
-        for hook in self._optimizer_state_dict_post_hooks.values():
-            replacement = hook(self, saved)
+        for pre_hook in self._optimizer_state_dict_pre_hooks.values():
+            pre_hook(self)
+        saved = _state_dict.save(self)
+        for post_hook in self._optimizer_state_dict_post_hooks.values():
+            replacement = post_hook(self, saved)
             saved = saved if replacement is None else replacement
         return saved
 
-    def _save_value(self, key: str, value: Any) -> Any:
-        is_step_count = key in self._counts and isinstance(value, (int, float))
-        return tensor(float(value), dtype=dtypes.float32, device="cpu") if is_step_count else value
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: StateDict) -> None:
         """Copy state and options from `state_dict`.
 
         Tensors are moved to the device of their parameter and cast to its dtype. They may come from NumPy or another
@@ -593,59 +392,16 @@ class Optimizer:
             0.5
         """
         state_dict = dict(state_dict)
-        for hook in self._optimizer_load_state_dict_pre_hooks.values():
-            replacement = hook(self, state_dict)
+        for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
+            replacement = pre_hook(self, state_dict)
             state_dict = state_dict if replacement is None else replacement
-        saved_groups = deepcopy(state_dict["param_groups"])
-        sizes = [len(g["params"]) for g in saved_groups], [len(g["params"]) for g in self.param_groups]
-        if sizes[0] != sizes[1]:
-            raise ArgumentError(
-                f"load_state_dict of {type(self).__name__}: the saved groups have {sizes[0]} parameters, and the "
-                f"optimizer's have {sizes[1]} parameters"
-            )
-        saved_indices = chain.from_iterable(g["params"] for g in saved_groups)
-        param_by_index = dict(
-            zip(saved_indices, chain.from_iterable(g["params"] for g in self.param_groups), strict=True)
-        )
-        state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
-        for index, entry in state_dict["state"].items():
-            if index in param_by_index:
-                state[param_by_index[index]] = {
-                    k: self._restore_value(k, v, param_by_index[index]) for k, v in entry.items()
-                }
-            else:
-                state[index] = entry
-        for group, saved_group in zip(self.param_groups, saved_groups, strict=True):
-            saved_group["params"] = group["params"]
-            if "param_names" in group:
-                saved_group.setdefault("param_names", group["param_names"])
-        self.__setstate__({"state": state, "param_groups": saved_groups})
-        for hook in self._optimizer_load_state_dict_post_hooks.values():
-            hook(self)
-
-    def _restore_value(self, key: str | None, value: Any, param: Tensor) -> Any:
-        """Return a copy of a state value, on its parameter's device and in its dtype."""
-        if key in self._counts and (isinstance(value, (Tensor, np.ndarray, np.generic)) or hasattr(value, "item")):
-            return float(value.item())
-        if hasattr(value, "__array__") and not isinstance(value, (Tensor, np.generic)):
-            value = tensor(np.asarray(value))
-        if isinstance(value, Tensor):
-            dtype = param.meta.dtype if param.meta.dtype.kind == "f" else value.meta.dtype
-            return value.detach().to(device=param.meta.device, dtype=dtype, copy=True)
-        if isinstance(value, dict):
-            return {k: self._restore_value(k, v, param) for k, v in value.items()}
-        if isinstance(value, (list, tuple)):
-            return type(value)(self._restore_value(None, v, param) for v in value)
-        return value
+        _state_dict.load(self, state_dict)
+        for post_hook in self._optimizer_load_state_dict_post_hooks.values():
+            post_hook(self)
 
 
-def _iter_tensors(value: Any) -> Iterable[Tensor]:
-    """Yield the tensors in nested dicts, lists and tuples."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (dict, list, tuple)):
-        for element in value.values() if isinstance(value, dict) else value:
-            yield from _iter_tensors(element)
-
-
-Optimizer.step = _with_step_hooks(Optimizer.step)  # type: ignore[method-assign]
+def _check_group(optimizer: Optimizer, group: object) -> ParamGroup:
+    """Return `group`. Raise `ArgumentError` if it is not a dict."""
+    if not isinstance(group, dict):
+        raise ArgumentError(f"{type(optimizer).__name__}: a parameter group is a dict, not {type(group).__name__}")
+    return group

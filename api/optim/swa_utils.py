@@ -9,17 +9,20 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Protocol
 
 from .._generated import ops
 from ..autograd import no_grad
 from ..creation.factories import zeros
+from ..nn.batch_normalization import _BatchNorm
 from ..nn.module import Module
 from ..runtime import dtypes
-from ..runtime.device import DeviceLike
+from ..runtime.device import Device, DeviceLike
+from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from ..tensor_methods import multi_tensor
+from ._types import ModelData
 from .lr_scheduler import LRScheduler
 from .optimizer import Optimizer
 
@@ -34,13 +37,27 @@ __all__ = [
 ]
 
 
+class _EmaFunction(Protocol):
+    """Average of one tensor; it does not depend on `num_averaged`."""
+
+    def __call__(self, average: Tensor, current: Tensor, num_averaged: object = None, /) -> Tensor: ...
+
+
+class _EmaListFunction(Protocol):
+    """Averages of a list of tensors, updated in place; they do not depend on `num_averaged`."""
+
+    def __call__(
+        self, averages: Sequence[Tensor], current: Sequence[Tensor], num_averaged: object = None, /
+    ) -> None: ...
+
+
 def _check_decay(decay: float) -> float:
     if not 0.0 <= decay <= 1.0:
         raise ArgumentError(f"EMA: decay is between 0 and 1, not {decay}")
     return float(decay)
 
 
-def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
+def get_ema_multi_avg_fn(decay: float = 0.999) -> _EmaListFunction:
     """Return a function that updates lists of averages in place: `decay * average + (1 - decay) * current`.
 
     Args:
@@ -62,13 +79,13 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
     decay_rate = _check_decay(decay)
 
     @no_grad()
-    def ema_update(ema_param_list: Sequence[Tensor], current_param_list: Sequence[Tensor], _: Any = None) -> None:
+    def ema_update(ema_param_list: Sequence[Tensor], current_param_list: Sequence[Tensor], _: object = None) -> None:
         _move_averages(ema_param_list, current_param_list, 1.0 - decay_rate)
 
     return ema_update
 
 
-def get_swa_multi_avg_fn() -> Callable[..., None]:
+def get_swa_multi_avg_fn() -> Callable[[Sequence[Tensor], Sequence[Tensor], Tensor | int], None]:
     """Return a function that updates lists of equally weighted averages in place.
 
     The averages are of `num_averaged` models, and then of one more.
@@ -86,14 +103,14 @@ def get_swa_multi_avg_fn() -> Callable[..., None]:
 
     @no_grad()
     def swa_update(
-        averaged_param_list: Sequence[Tensor], current_param_list: Sequence[Tensor], num_averaged: Tensor
+        averaged_param_list: Sequence[Tensor], current_param_list: Sequence[Tensor], num_averaged: Tensor | int
     ) -> None:
         _move_averages(averaged_param_list, current_param_list, 1.0 / (float(num_averaged) + 1.0))
 
     return swa_update
 
 
-def get_ema_avg_fn(decay: float = 0.999) -> Callable[..., Any]:
+def get_ema_avg_fn(decay: float = 0.999) -> _EmaFunction:
     """Return a function of two tensors: `decay * average + (1 - decay) * current`.
 
     Args:
@@ -113,13 +130,13 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[..., Any]:
     decay_rate = _check_decay(decay)
 
     @no_grad()
-    def ema_update(ema_param: Any, current_param: Any, num_averaged: Any = None) -> Any:
+    def ema_update(ema_param: Tensor, current_param: Tensor, num_averaged: object = None) -> Tensor:
         return ema_param * decay_rate + current_param * (1.0 - decay_rate)
 
     return ema_update
 
 
-def get_swa_avg_fn() -> Callable[..., Any]:
+def get_swa_avg_fn() -> Callable[[Tensor, Tensor, Tensor | int], Tensor]:
     """Return a function of (average, current, num_averaged): the mean of `num_averaged + 1` tensors.
 
     Returns:
@@ -132,7 +149,7 @@ def get_swa_avg_fn() -> Callable[..., Any]:
     """
 
     @no_grad()
-    def swa_update(averaged_param: Tensor, current_param: Tensor, num_averaged: Tensor) -> Tensor:
+    def swa_update(averaged_param: Tensor, current_param: Tensor, num_averaged: Tensor | int) -> Tensor:
         return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
 
     return swa_update
@@ -185,8 +202,8 @@ class AveragedModel(Module):
         self,
         model: Module,
         device: DeviceLike | None = None,
-        avg_fn: Callable[[Any, Any, Any], Any] | None = None,
-        multi_avg_fn: Callable[[Any, Any, Any], None] | None = None,
+        avg_fn: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
+        multi_avg_fn: Callable[[list[Tensor], list[Tensor], Tensor], object] | None = None,
         use_buffers: bool = False,
     ):
         super().__init__()
@@ -200,7 +217,7 @@ class AveragedModel(Module):
         self.multi_avg_fn = multi_avg_fn
         self.use_buffers = use_buffers
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: ModelData, **kwargs: ModelData) -> ModelData:
         """Return the averaged model's output.
 
         Args:
@@ -218,6 +235,14 @@ class AveragedModel(Module):
 
         Args:
             model: Model with as many parameters and buffers as the averaged one.
+
+        Example:
+            >>> from weftgrad.optim.swa_utils import AveragedModel
+            >>> layer = wg.nn.Linear(1, 1)
+            >>> average = AveragedModel(layer)
+            >>> average.update_parameters(layer)
+            >>> average.n_averaged
+            tensor(1)
         """
         use_buffers = self.use_buffers
         own_tensors = [*self.module.parameters(), *(self.module.buffers() if use_buffers else ())]
@@ -235,7 +260,7 @@ class AveragedModel(Module):
                 average.copy_(self.avg_fn(average, current_value, self.n_averaged.to(average.meta.device)))
         else:
             update = self.multi_avg_fn or get_swa_multi_avg_fn()
-            groups: dict[Any, tuple[list[Any], list[Any]]] = {}
+            groups: dict[tuple[Device, DType], tuple[list[Tensor], list[Tensor]]] = {}
             for average, current_value in zip(averages, current, strict=True):
                 group = groups.setdefault((average.meta.device, average.meta.dtype), ([], []))
                 group[0].append(average)
@@ -249,7 +274,7 @@ class AveragedModel(Module):
 
 
 @no_grad()
-def update_bn(loader: Iterable[Any], model: Module, device: DeviceLike | None = None) -> None:
+def update_bn(loader: Iterable[ModelData], model: Module, device: DeviceLike | None = None) -> None:
     """Recompute the running statistics of every batch norm in `model`, as means over all batches of `loader`.
 
     Args:
@@ -263,8 +288,6 @@ def update_bn(loader: Iterable[Any], model: Module, device: DeviceLike | None = 
         >>> model.running_mean
         tensor([3.])
     """
-    from ..nn.batch_normalization import _BatchNorm
-
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     if not norms:
         return
@@ -341,6 +364,12 @@ class SWALR(LRScheduler):
 
         Returns:
             Number from 0 to 1.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> schedule = wg.optim.swa_utils.SWALR(optimizer, 0.5, anneal_epochs=2, anneal_strategy='linear')
+            >>> schedule.anneal_func(0.25)
+            0.25
         """
         return t if self._anneal_strategy == "linear" else (1.0 - math.cos(math.pi * t)) / 2.0
 
@@ -376,5 +405,11 @@ class SWALR(LRScheduler):
 
         Returns:
             Number.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> schedule = wg.optim.swa_utils.SWALR(optimizer, 0.5, anneal_epochs=2, anneal_strategy='linear')
+            >>> schedule.rate(1.0, group=0, epoch=0)
+            1.0
         """
         return self.get_lr()[group]

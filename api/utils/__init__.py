@@ -1,7 +1,8 @@
 """Data loading and activation checkpointing."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from . import data
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from . import checkpoint as checkpoint
 else:
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> ModuleType:
         if name == "checkpoint":
             return import_module(f".{name}", __name__)
         raise AttributeError(f"module 'weftgrad.utils' has no attribute {name!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 from ..amp import GradScaler as _GradScaler
 from ..amp import autocast as _autocast
@@ -14,6 +14,8 @@ from ..runtime.dtypes import DType, float16
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_Result = TypeVar("_Result")
 
 
 class autocast(_autocast):
@@ -72,7 +74,7 @@ def custom_fwd(fwd: Any = None, *, cast_inputs: DType | None = None) -> Any:
     return _custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
 
 
-def custom_bwd(bwd: _Function) -> _Function:
+def custom_bwd(bwd: Callable[_P, _Result]) -> Callable[_P, _Result]:
     """`amp.custom_bwd` with `device_type="cuda"`.
 
     Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import socket
-from typing import Any
+from typing import Generic, TypeVar
 
 from ...runtime.shared import Segment
 
@@ -18,8 +18,11 @@ __all__ = ["Channel", "pair"]
 _MAX_PACKET_BYTES = 4096  # larger messages go into shared memory
 _MAX_DESCRIPTORS = 64
 
+_Sent = TypeVar("_Sent")
+_Received = TypeVar("_Received")
 
-class Channel:
+
+class Channel(Generic[_Sent, _Received]):
     """One end of a channel. `receive` raises `EOFError` once the other end is closed or its process has ended."""
 
     def __init__(self, connected_socket: socket.socket):
@@ -29,7 +32,7 @@ class Channel:
         """Return the socket's file descriptor, for `poll`."""
         return self.socket.fileno()
 
-    def send(self, message: Any, fds: list[int] | None = None) -> None:
+    def send(self, message: _Sent, fds: list[int] | None = None) -> None:
         """Send a picklable message and up to 63 file descriptors. Raises `OSError` if the other end is closed."""
         payload = pickle.dumps(message, protocol=5)
         descriptors = list(fds or ())
@@ -46,7 +49,7 @@ class Channel:
         else:
             self.socket.send(packet)
 
-    def receive(self, wait: bool = True) -> tuple[Any, list[int]]:
+    def receive(self, wait: bool = True) -> tuple[_Received, list[int]]:
         """Return a message and its file descriptors, which the caller must close.
 
         Args:
@@ -75,7 +78,7 @@ class Channel:
         self.socket.close()
 
 
-def pair() -> tuple[Channel, socket.socket]:
+def pair() -> tuple[Channel[_Sent, _Received], socket.socket]:
     """Return a channel and the socket of its other end, which another process wraps in a `Channel`."""
     local_socket, remote_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     return Channel(local_socket), remote_socket

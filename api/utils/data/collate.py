@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,15 +20,33 @@ from ...runtime.dtypes import Array, DType
 from ...runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError
 from ...runtime.tensor import Tensor
 from ...shape.joining import stack
+from ._types import Batch, CollateFunctions, Sample, SampleIndex
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert", "select_rows", "wrap_bytes"]
+
+_Text = TypeVar("_Text", str, bytes)
 
 allocate: Callable[[int], Array | None] | None = None
 """Set in a worker: returns an array of so many bytes of shared memory, or None if there is not enough left."""
 
 
 def wrap_bytes(flat: Array, dtype: DType, shape: tuple[int, ...]) -> Tensor:
-    """Return a `cpu` tensor over the bytes of `flat`, without a copy."""
+    """Return a `cpu` tensor over the bytes of an array, without a copy.
+
+    Args:
+        flat: The bytes, uint8 of shape `(N,)`.
+        dtype: Dtype of the tensor.
+        shape: Shape of the tensor.
+
+    Returns:
+        Tensor that shares the array's memory.
+
+    Example:
+        >>> import numpy as np
+        >>> from weftgrad.utils.data.collate import wrap_bytes
+        >>> wrap_bytes(np.array([1, 0, 2, 0], np.uint8), wg.int16, (2,))
+        tensor([1, 2], dtype=weftgrad.int16)
+    """
     cpu = device("cpu")
     storage = cpu.driver.adopt(flat)
     return Tensor(storage, meta(dtype, shape, None, cpu), storage.start)
@@ -42,8 +60,8 @@ def _new(dtype: DType, shape: tuple[int, ...]) -> tuple[Tensor, Array]:
         if flat is None:
             flat = np.empty(layout.nbytes, np.uint8)
         return wrap_bytes(flat, dtype, shape), flat.view(dtype.numpy).reshape(shape)
-    tensor = empty(layout)
-    return tensor, host_data.to_host(tensor)
+    batch = empty(layout)
+    return batch, host_data.to_host(batch)
 
 
 def _stack_arrays(arrays: Sequence[Array], dtype: DType) -> Tensor:
@@ -52,7 +70,7 @@ def _stack_arrays(arrays: Sequence[Array], dtype: DType) -> Tensor:
     for i, array in enumerate(arrays):
         if array.shape != shape:
             raise ShapeError(
-                f"default_collate: samples of one shape are wanted: number 0 has {list(shape)}, number {i} "
+                f"default_collate: the samples of a batch must have one shape: number 0 has {list(shape)}, number {i} "
                 f"{list(array.shape)}; pad them in a collate_fn of your own"
             )
         out[i] = array
@@ -60,12 +78,12 @@ def _stack_arrays(arrays: Sequence[Array], dtype: DType) -> Tensor:
 
 
 def _to_tensor(array: Array) -> Tensor:
-    tensor, out = _new(dtypes.from_numpy(array.dtype), array.shape)
+    batch, out = _new(dtypes.from_numpy(array.dtype), array.shape)
     out[...] = array
-    return tensor
+    return batch
 
 
-def _tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
+def _tensors(batch: Sequence[Tensor], *, collate_fn_map: object = None) -> Tensor:
     grad = autograd.is_grad_enabled()
     if any(t.meta.device.type != "cpu" or (t.needs and grad) for t in batch):
         return stack(list(batch))
@@ -80,7 +98,7 @@ def _tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
     return _stack_arrays(arrays, dtype)
 
 
-def _arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
+def _arrays(batch: Sequence[Array], *, collate_fn_map: object = None) -> Tensor:
     first = batch[0].dtype
     if first.kind in "USOV":
         raise DTypeError(f"default_collate: arrays of {first} have no tensor's dtype; pass collate_fn=")
@@ -88,21 +106,21 @@ def _arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
     return _to_default_device(_stack_arrays(batch, dtypes.from_numpy(common)))
 
 
-def _scalars(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
+def _scalars(batch: Sequence[np.generic], *, collate_fn_map: object = None) -> Tensor:
     return _to_default_device(_to_tensor(np.array(batch)))
 
 
-def _floats(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
+def _floats(batch: Sequence[float], *, collate_fn_map: object = None) -> Tensor:
     return _to_default_device(_to_tensor(np.array(batch, np.float64)))
 
 
-def _ints(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
+def _ints(batch: Sequence[int], *, collate_fn_map: object = None) -> Tensor:
     values = np.array(batch)
     if values.dtype.kind not in "bif" or not all(isinstance(v, (int, float, np.number)) for v in batch):
         return tensor(list(batch))  # values beyond int64, or no numbers: `tensor` raises the error
-    return (
-        tensor(list(batch)) if values.dtype.kind == "f" else _to_default_device(_to_tensor(values))
-    )  # a mix with floats: the default float dtype
+    if values.dtype.kind == "f":  # a mix with floats: the default float dtype
+        return tensor(list(batch))
+    return _to_default_device(_to_tensor(values))
 
 
 def _to_default_device(tensor: Tensor) -> Tensor:
@@ -110,18 +128,18 @@ def _to_default_device(tensor: Tensor) -> Tensor:
     return tensor if allocate is not None else tensor.to(device=default_device())
 
 
-def _same(batch: Any, *, collate_fn_map: Any = None) -> Any:
+def _unchanged(batch: Sequence[_Text], *, collate_fn_map: object = None) -> Sequence[_Text]:
     return batch
 
 
-default_collate_fn_map: dict[Any, Callable[..., Any]] = {
-    Tensor: _tensors, np.ndarray: _arrays, (np.bool_, np.number): _scalars, float: _floats, int: _ints, str: _same,
-    bytes: _same,
+default_collate_fn_map: dict[type | tuple[type, ...], Callable[..., object]] = {
+    Tensor: _tensors, np.ndarray: _arrays, (np.bool_, np.number): _scalars, float: _floats, int: _ints, str: _unchanged,
+    bytes: _unchanged,
 }  # fmt: skip
 """The collate function of each sample type: `function(batch, *, collate_fn_map)`. Add entries for your own types."""
 
 
-def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None = None) -> Any:
+def collate(batch: Sequence[Sample], *, collate_fn_map: CollateFunctions | None = None) -> Batch:
     """Combine samples into a batch with the functions of `collate_fn_map`.
 
     Containers are collated recursively and keep their type. As in PyTorch, a tuple becomes a list, unless it is a
@@ -145,14 +163,14 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None 
     """
     first = batch[0]
     kind = type(first)
-    functions = collate_fn_map or {}
+    functions: CollateFunctions = collate_fn_map or {}
     collate_fn = functions.get(kind)
     if collate_fn is None:
         collate_fn = next((function for each, function in functions.items() if isinstance(first, each)), None)
     if collate_fn is not None:
         return collate_fn(batch, collate_fn_map=functions)
 
-    def inner(samples: Any) -> Any:
+    def inner(samples: Sequence[Sample]) -> Batch:
         return collate(samples, collate_fn_map=functions)
 
     if isinstance(first, Mapping):
@@ -172,14 +190,14 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None 
     )
 
 
-def _make_container(sample: Any, parts: Any) -> Any:
+def _make_container(sample: Sample, parts: dict[object, Batch] | list[Batch]) -> Batch:
     """Convert `parts`, a dict or a list, to the type of `sample`; return it unchanged if that is not possible."""
     kind = type(sample)
     if kind in (dict, list):
         return parts
     try:
         if isinstance(sample, (MutableMapping, MutableSequence)):
-            container: Any = copy.copy(sample)  # keeps attributes beside the items
+            container: Batch = copy.copy(sample)  # keeps attributes beside the items
             for key, part in parts.items() if isinstance(parts, dict) else enumerate(parts):
                 container[key] = part
             return container
@@ -188,7 +206,7 @@ def _make_container(sample: Any, parts: Any) -> Any:
         return parts
 
 
-def default_collate(batch: list[Any]) -> Any:
+def default_collate(batch: list[Sample]) -> Batch:
     """Combine samples into a batch, with a new first dimension.
 
     Tensors and arrays of one shape are stacked and keep their dtype. Ints become int64, floats float64, bools bool.
@@ -212,7 +230,7 @@ def default_collate(batch: list[Any]) -> Any:
     return collate(batch, collate_fn_map=default_collate_fn_map)
 
 
-def default_convert(data: Any) -> Any:
+def default_convert(data: Sample) -> Sample:
     """Convert the arrays and NumPy scalars of a sample to tensors. All else, also Python numbers, stays as it is.
 
     Args:
@@ -244,8 +262,24 @@ def default_convert(data: Any) -> Any:
     return data
 
 
-def select_rows(tensors: Iterable[Tensor], indices: Sequence[int]) -> list[Tensor]:
-    """Return the rows `indices` of every tensor: a batch of a `TensorDataset`, without building single samples."""
+def select_rows(tensors: Iterable[Tensor], indices: Sequence[SampleIndex]) -> list[Tensor]:
+    """Return the rows `indices` of every tensor: a batch of a `TensorDataset`, without building single samples.
+
+    Args:
+        tensors: Tensors with as many rows as the data set has samples.
+        indices: Indices of the rows.
+
+    Returns:
+        One tensor per tensor of the data set, of shape `(len(indices), ...)`.
+
+    Raises:
+        IndexOutOfRange: If an index is out of range.
+
+    Example:
+        >>> from weftgrad.utils.data.collate import select_rows
+        >>> select_rows([wg.tensor([10, 20, 30])], [2, 0])
+        [tensor([30, 10])]
+    """
     index = np.asarray(indices, np.int64)
     if allocate is None:
         return [t[index] for t in tensors]

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import multiprocessing
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.context import BaseContext
-from typing import Any, Generic, cast
+from typing import Generic
 
 from ...random import Generator, default_generator
 from ...runtime.backends.processor import cores
 from ...runtime.errors import ArgumentError
+from ._types import (
+    Batch,
+    Collate,
+    EpochStart,
+    Position,
+    SampleIndex,
+    Samples,
+    StateDict,
+    StatefulSampler,
+    T_co,
+    UserDataset,
+)
 from .collate import default_collate, default_convert
-from .dataset import IterableDataset, Samples, T_co
+from .dataset import IterableDataset, count_samples
 from .iterating import Progress, SingleIterator, WorkerIterator
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
 from .workers import start_context
@@ -85,15 +97,15 @@ class DataLoader(Generic[T_co]):
         dataset: Samples[T_co] | Iterable[T_co],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
-        sampler: Iterable[Any] | None = None,
-        batch_sampler: Iterable[Any] | None = None,
+        sampler: Iterable[SampleIndex] | None = None,
+        batch_sampler: Iterable[SampleIndex] | None = None,
         num_workers: int = 0,
-        collate_fn: Callable[[Any], Any] | None = None,
+        collate_fn: Collate | None = None,
         pin_memory: bool = False,
         drop_last: bool = False,
         timeout: float = 0,
-        worker_init_fn: Callable[[int], Any] | None = None,
-        multiprocessing_context: Any = None,
+        worker_init_fn: Callable[[int], object] | None = None,
+        multiprocessing_context: str | BaseContext | None = None,
         generator: Generator | None = None,
         *,
         prefetch_factor: int | None = None,
@@ -102,7 +114,7 @@ class DataLoader(Generic[T_co]):
         in_order: bool = True,
     ):
         _check_numbers(num_workers, timeout, prefetch_factor, persistent_workers)
-        self.dataset: Any = dataset  # programs call len() of it
+        self.dataset: UserDataset = dataset
         self.num_workers = num_workers
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
         self.pin_memory = pin_memory
@@ -126,8 +138,7 @@ class DataLoader(Generic[T_co]):
             if self.iterable:
                 sampler = _InfiniteSampler()
             else:
-                source = cast(Sized, dataset)
-                sampler = RandomSampler(source, generator=generator) if shuffle else SequentialSampler(source)
+                sampler = _index_sampler(dataset, bool(shuffle), generator)
         if batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size = batch_size
@@ -135,28 +146,28 @@ class DataLoader(Generic[T_co]):
         self.sampler = sampler
         self.batch_sampler = batch_sampler
         self.generator = generator
-        self.together = batch_sampler is not None
-        self.collate_fn = collate_fn or (default_collate if self.together else default_convert)
+        self.is_batched = batch_sampler is not None
+        self.collate_fn = collate_fn or (default_collate if self.is_batched else default_convert)
         self.persistent_workers = persistent_workers
         self._iterator: WorkerIterator | None = None
         self._progress: Progress | None = None
-        self._resume: dict[str, Any] | None = None
+        self._resume: Position | None = None
         self._expected_length: int | None = None
         self.__initialized = True
         self.check_worker_number_rationality()
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if self.__initialized and name in _READ_ONLY_ATTRIBUTES:
             raise ArgumentError(f"DataLoader: {name} cannot be changed; make a new loader")
         super().__setattr__(name, value)
 
     @property
-    def multiprocessing_context(self) -> Any:
+    def multiprocessing_context(self) -> BaseContext | None:
         """The multiprocessing context that starts workers; None for the default."""
         return self._context
 
     @multiprocessing_context.setter
-    def multiprocessing_context(self, context: Any) -> None:
+    def multiprocessing_context(self, context: str | BaseContext | None) -> None:
         if context is not None:
             if not self.num_workers:
                 raise ArgumentError("DataLoader: multiprocessing_context applies to workers; set num_workers")
@@ -174,7 +185,11 @@ class DataLoader(Generic[T_co]):
         self._context = context
 
     def check_worker_number_rationality(self) -> None:
-        """Warn if there are more workers than cores available to this process."""
+        """Warn if there are more workers than cores available to this process.
+
+        Example:
+            >>> wg.utils.data.DataLoader([1, 2], num_workers=1).check_worker_number_rationality()
+        """
         if self.num_workers > cores():
             warnings.warn(
                 f"DataLoader: {self.num_workers} workers, but this process may use {cores()} cores: more workers than "
@@ -182,7 +197,7 @@ class DataLoader(Generic[T_co]):
                 stacklevel=3,
             )
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch]:
         if self._iterator is not None and self._iterator.reset(self):
             return self._iterator
         if not self.num_workers:
@@ -195,7 +210,7 @@ class DataLoader(Generic[T_co]):
     def __len__(self) -> int:
         """Return the batches per epoch. For an iterable data set, it is right if the workers share the samples."""
         if not self.iterable:
-            return len(self.batch_sampler if self.together else self.sampler)  # type: ignore[arg-type]
+            return count_samples(self.batch_sampler if self.is_batched else self.sampler)
         count = self._expected_length = len(self.dataset)
         if self.batch_size is None:
             return count
@@ -203,7 +218,7 @@ class DataLoader(Generic[T_co]):
 
     # position
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """Return the position, from which another loader with the same arguments continues with the next batch.
 
         It contains only ints, lists and dicts, so that `save` accepts it. It does not include random numbers that the
@@ -214,40 +229,61 @@ class DataLoader(Generic[T_co]):
             {"yielded": number of batches yielded in the current epoch, 0 once it is over; "generators": the states of
             `generator` and of the samplers' generators at the start of that epoch; "default": the same of the default
             generator; "sampler": the same of the sampler's own `state_dict()`, if it has one}.
+
+        Example:
+            >>> loader = wg.utils.data.DataLoader([10, 20, 30])
+            >>> batches = iter(loader)
+            >>> next(batches)
+            tensor([10])
+            >>> loader.state_dict()['yielded']
+            1
         """
         progress = self._progress
-        if progress is not None and progress.yielded and not progress.over:
+        if progress is not None and progress.yielded and not progress.is_complete:
             return {"yielded": progress.yielded, **progress.start}
         if self._resume is not None:
             return dict(self._resume)
         return {"yielded": 0, **self._position()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         """Let the next iteration continue from a position returned by `state_dict`.
 
-        Earlier samples are skipped if samples have indices; those of an iterable data set are computed
-        and dropped.
-        The default generator is not changed, so its own state can be restored before or after.
+        Earlier samples are skipped if samples have indices; those of an iterable data set are computed and dropped. The
+        default generator is not changed, so its own state can be restored before or after.
 
         Args:
             state: Result of `state_dict`.
 
         Raises:
-            ArgumentError: If `state` is no such result, or belongs to a loader with another number of generators.
+            ArgumentError: If `state` is no result of `state_dict`, or of a loader with another number of generators.
+
+        Example:
+            >>> loader = wg.utils.data.DataLoader([10, 20, 30])
+            >>> next(iter(loader))
+            tensor([10])
+            >>> resumed = wg.utils.data.DataLoader([10, 20, 30])
+            >>> resumed.load_state_dict(loader.state_dict())
+            >>> list(resumed)
+            [tensor([20]), tensor([30])]
         """
         if not isinstance(state, dict) or not {"yielded", "generators", "default"} <= set(state):
-            raise ArgumentError("DataLoader.load_state_dict: takes what state_dict() gave")
+            raise ArgumentError("DataLoader.load_state_dict: takes what state_dict() returned")
         if len(state["generators"]) != len(self._generators()):
             raise ArgumentError(
                 f"DataLoader.load_state_dict: a position of a loader with {len(state['generators'])} generators; this "
                 f"one has {len(self._generators())}"
             )
-        self._resume = dict(state)
+        position: Position = {
+            "yielded": state["yielded"], "generators": state["generators"], "default": state["default"],
+        }  # fmt: skip
+        if "sampler" in state:
+            position["sampler"] = state["sampler"]
+        self._resume = position
         self._progress = None
-        if not state["yielded"]:
-            self._restore(state)
+        if not position["yielded"]:
+            self._restore(position)
 
-    def _begin(self) -> tuple[Iterator[Any], int, int]:
+    def _begin(self) -> tuple[Iterator[SampleIndex], int, int]:
         """Begin an epoch. Return its batches of indices, the workers' seed, and the number of batches to skip."""
         position, self._resume = self._resume, None
         skipped = position["yielded"] if position is not None else 0
@@ -266,9 +302,9 @@ class DataLoader(Generic[T_co]):
             default_generator.manual_seed(saved_state[0]).offset = saved_state[1]
         return indices, seed, skipped if self.iterable else 0
 
-    def _position(self) -> dict[str, Any]:
+    def _position(self) -> EpochStart:
         """Return the states that an epoch beginning now depends on."""
-        position: dict[str, Any] = {
+        position: EpochStart = {
             "generators": [[g.initial_seed(), g.offset] for g in self._generators()],
             "default": [default_generator.initial_seed(), default_generator.offset],
         }
@@ -277,22 +313,26 @@ class DataLoader(Generic[T_co]):
             position["sampler"] = stateful_sampler.state_dict()
         return position
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: EpochStart) -> None:
         for generator, (seed, offset) in zip(self._generators(), state["generators"], strict=True):
             generator.manual_seed(seed).offset = offset
         stateful_sampler = self._stateful()
         if stateful_sampler is not None and "sampler" in state:
             stateful_sampler.load_state_dict(state["sampler"])
 
-    def _samplers(self) -> list[Any]:
+    def _samplers(self) -> list[object]:
         return [self.batch_sampler, getattr(self.batch_sampler, "sampler", None), self.sampler]
 
     def _generators(self) -> list[Generator]:
         generators = [getattr(owner, "generator", None) for owner in (self, *self._samplers())]
         return list({id(owner): owner for owner in generators if isinstance(owner, Generator)}.values())
 
-    def _stateful(self) -> Any:
-        return next((sampler for sampler in self._samplers() if hasattr(sampler, "load_state_dict")), None)
+    def _stateful(self) -> StatefulSampler | None:
+        return next((sampler for sampler in self._samplers() if isinstance(sampler, StatefulSampler)), None)
+
+
+def _index_sampler(dataset: UserDataset, shuffle: bool, generator: Generator | None) -> Sampler[int]:
+    return RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
 
 
 def _check_numbers(num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool) -> None:

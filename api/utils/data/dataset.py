@@ -7,31 +7,31 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import Generic, TypeVar
 
 from ...random import Generator, randperm
 from ...runtime.dtypes import Array
 from ...runtime.errors import ArgumentError, IndexOutOfRange, NotSupported, ShapeError
 from ...runtime.tensor import Tensor
+from ._types import Sample, SampleIndex, Samples, SizedSamples, T_co
 
 __all__ = [
     "ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset", "TensorDataset",
     "random_split",
 ]  # fmt: skip
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar as _TypeVar
-
-    T_co = _TypeVar("T_co", covariant=True, default=Any)
-else:
-    T_co = TypeVar("T_co", covariant=True)
 _T = TypeVar("_T")
 
 
-class Samples(Protocol[T_co]):
-    """What type checkers accept as a data set with indices: a `Dataset`, a list, a tensor, an array."""
+def count_samples(dataset: object) -> int:
+    """Return the length of a data set or a sampler.
 
-    def __getitem__(self, index: Any, /) -> T_co: ...
+    Raises:
+        TypeError: If it has none.
+    """
+    if not isinstance(dataset, Sized):
+        raise TypeError(f"object of type {type(dataset).__name__!r} has no len()")
+    return len(dataset)
 
 
 class Dataset(Generic[T_co]):
@@ -50,7 +50,7 @@ class Dataset(Generic[T_co]):
         [tensor([0, 1, 4])]
     """
 
-    def __getitem__(self, index: Any) -> T_co:
+    def __getitem__(self, index: SampleIndex) -> T_co:
         raise NotImplementedError(f"{type(self).__name__} defines no __getitem__(index)")
 
     def __add__(self, other: Dataset[T_co]) -> ConcatDataset[T_co]:
@@ -99,14 +99,14 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
             )
         self.tensors = tensors
 
-    def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
+    def __getitem__(self, index: SampleIndex) -> tuple[Tensor, ...]:
         return tuple(t[index] for t in self.tensors)
 
     def __len__(self) -> int:
         return self.tensors[0].meta.shape[0]
 
 
-class StackDataset(Dataset[Any]):
+class StackDataset(Dataset[Sample]):
     """Data sets in parallel: sample i is the tuple of their samples i, or a dict if they are keyword arguments.
 
     Args:
@@ -121,9 +121,9 @@ class StackDataset(Dataset[Any]):
         {'x': 2, 'y': 4}
     """
 
-    datasets: Any
+    datasets: tuple[SizedSamples[Sample], ...] | dict[str, SizedSamples[Sample]]
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: SizedSamples[Sample], **kwargs: SizedSamples[Sample]):
         if bool(args) == bool(kwargs):
             raise ArgumentError("StackDataset: takes at least one data set, and all by position or all by name")
         self.datasets = kwargs or args
@@ -132,25 +132,23 @@ class StackDataset(Dataset[Any]):
             raise ArgumentError(f"StackDataset: the data sets must have the same length, but they have {lengths}")
         self._length = lengths[0]
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: SampleIndex) -> Sample:
         if isinstance(self.datasets, dict):
             return {name: dataset[index] for name, dataset in self.datasets.items()}
         return tuple(dataset[index] for dataset in self.datasets)
 
-    def __getitems__(self, indices: list[Any]) -> list[Any]:
+    def __getitems__(self, indices: list[SampleIndex]) -> list[Sample]:
         """Return the samples with these indices, with one call per data set if it defines `__getitems__`."""
-        is_named = isinstance(self.datasets, dict)
-        columns = [
-            _fetch_samples(dataset, indices) for dataset in (self.datasets.values() if is_named else self.datasets)
-        ]
-        rows = zip(*columns, strict=True)
-        return [dict(zip(self.datasets, row, strict=True)) for row in rows] if is_named else list(rows)
+        names = list(self.datasets) if isinstance(self.datasets, dict) else None
+        datasets = self.datasets.values() if isinstance(self.datasets, dict) else self.datasets
+        rows = zip(*(_fetch_samples(dataset, indices) for dataset in datasets), strict=True)
+        return list(rows) if names is None else [dict(zip(names, row, strict=True)) for row in rows]
 
     def __len__(self) -> int:
         return self._length
 
 
-def _fetch_samples(dataset: Any, indices: list[Any]) -> list[Any]:
+def _fetch_samples(dataset: Samples[_T], indices: list[SampleIndex]) -> list[_T]:
     """Return the samples with these indices, with one call if the data set defines `__getitems__`."""
     fetch = getattr(dataset, "__getitems__", None)
     if not callable(fetch):
@@ -180,7 +178,7 @@ class Subset(Dataset[T_co]):
 
     def __init__(self, dataset: Samples[T_co], indices: Sequence[int] | Tensor | Array):
         self.dataset = dataset
-        self.indices: Any = indices
+        self.indices = indices
         kind = type(self)
         if kind.__getitem__ is not Subset.__getitem__ and kind.__getitems__ is Subset.__getitems__:
             raise NotSupported(
@@ -188,7 +186,7 @@ class Subset(Dataset[T_co]):
                 "`def __getitems__(self, indices): return [self[i] for i in indices]`"
             )
 
-    def __getitem__(self, index: Any) -> T_co:
+    def __getitem__(self, index: SampleIndex) -> T_co:
         if isinstance(index, list):  # a data set such as TensorDataset takes a list of indices
             return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
@@ -217,12 +215,12 @@ class ConcatDataset(Dataset[T_co]):
     """
 
     def __init__(self, datasets: Iterable[Samples[T_co]]):
-        self.datasets: list[Any] = list(datasets)
+        self.datasets = list(datasets)
         if not self.datasets:
             raise ArgumentError("ConcatDataset: takes at least one data set")
         if any(isinstance(dataset, IterableDataset) for dataset in self.datasets):
             raise ArgumentError("ConcatDataset: an IterableDataset cannot be indexed; use ChainDataset")
-        self.cumulative_sizes = list(accumulate(len(d) for d in self.datasets))
+        self.cumulative_sizes = list(accumulate(count_samples(d) for d in self.datasets))
 
     def __getitem__(self, index: int) -> T_co:
         count = len(self)
@@ -263,10 +261,10 @@ class ChainDataset(IterableDataset[T_co]):
             yield from _check_iterable(dataset)
 
     def __len__(self) -> int:
-        return sum(len(_check_iterable(dataset)) for dataset in self.datasets)
+        return sum(count_samples(_check_iterable(dataset)) for dataset in self.datasets)
 
 
-def _check_iterable(dataset: Any) -> Any:
+def _check_iterable(dataset: Dataset[_T]) -> IterableDataset[_T]:
     if not isinstance(dataset, IterableDataset):
         raise ArgumentError(f"ChainDataset: chains IterableDatasets, not {type(dataset).__name__}")
     return dataset
@@ -293,7 +291,7 @@ def random_split(
         >>> [len(part) for part in wg.utils.data.random_split(range(10), [0.7, 0.3])]
         [7, 3]
     """
-    count = len(cast(Sized, dataset))
+    count = count_samples(dataset)
     sizes = list(lengths)
     if math.isclose(sum(sizes), 1) and sum(sizes) <= 1:
         invalid = [(i, n) for i, n in enumerate(sizes) if not 0 <= n <= 1]

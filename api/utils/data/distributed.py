@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sized
 
 from ...random import Generator, randperm
 from ...runtime.errors import ArgumentError, NotSupported
@@ -39,7 +38,7 @@ class DistributedSampler(Sampler[int]):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Sized,
         num_replicas: int | None = None,
         rank: int | None = None,
         shuffle: bool = True,
@@ -80,21 +79,41 @@ class DistributedSampler(Sampler[int]):
 
         Args:
             epoch: Number of the epoch.
+
+        Example:
+            >>> from weftgrad.utils.data import DistributedSampler
+            >>> sampler = DistributedSampler(range(4), num_replicas=2, rank=0)
+            >>> sampler.set_epoch(3)
+            >>> sampler.epoch
+            3
         """
         self.epoch = epoch
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, int]:
         """Return the epoch, which a `DataLoader` saves with its position.
 
         Returns:
             `{"epoch": int}`.
+
+        Example:
+            >>> from weftgrad.utils.data import DistributedSampler
+            >>> sampler = DistributedSampler(range(4), num_replicas=2, rank=0)
+            >>> sampler.state_dict()
+            {'epoch': 0}
         """
         return {"epoch": self.epoch}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Set the epoch from a `state_dict`.
 
         Args:
             state: Result of `state_dict`.
+
+        Example:
+            >>> from weftgrad.utils.data import DistributedSampler
+            >>> sampler = DistributedSampler(range(4), num_replicas=2, rank=0)
+            >>> sampler.load_state_dict({'epoch': 3})
+            >>> sampler.epoch
+            3
         """
         self.epoch = int(state["epoch"])

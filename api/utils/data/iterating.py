@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypeAlias
 
+from ...runtime.backends import cuda_devices
 from ...runtime.device import DeviceLike
 from ...runtime.errors import NotSupported
 from ...runtime.tensor import Tensor
+from ._types import Batch, EpochStart
 from .fetching import Fetcher, Recipe
 from .worker import Failure
 from .workers import Workers
@@ -18,45 +21,48 @@ if TYPE_CHECKING:
 __all__ = ["Progress", "SingleIterator", "WorkerIterator", "pin"]
 
 
+_Answer: TypeAlias = tuple[Literal["batch", "error", "end"], Batch]
+
+
 class Progress:
     """The progress of an epoch, which the loader keeps after the iterator is deleted.
 
     Attributes:
         start: The states that the epoch depends on, when it began.
         yielded: The number of batches yielded.
-        over: Whether the epoch is complete.
+        is_complete: Whether the epoch is over.
     """
 
-    def __init__(self, start: dict[str, Any], yielded: int):
-        self.start, self.yielded, self.over = start, yielded, False
+    def __init__(self, start: EpochStart, yielded: int):
+        self.start, self.yielded, self.is_complete = start, yielded, False
 
 
 class _Iterator:
-    """The common base of both iterators."""
+    """The common base of both iterators: it counts batches, skips those before a restored position, and pins them."""
 
     def __init__(self, loader: DataLoader):
         self._pins = loader.pin_memory
         self._pin_device = loader.pin_memory_device or None
-        self._recipe = Recipe(loader.dataset, loader.collate_fn, loader.iterable, loader.together, loader.drop_last)
+        self._recipe = Recipe(loader.dataset, loader.collate_fn, loader.iterable, loader.is_batched, loader.drop_last)
         self._broken = False  # workers ended before the epoch did
         self._begin(loader)
 
     def _begin(self, loader: DataLoader) -> None:
-        self._numbers, self.seed, self._batches_to_skip = loader._begin()
+        self._indices, self.seed, self._batches_to_skip = loader._begin()
         assert loader._progress is not None
         self.progress = loader._progress
         self._expected_length = loader._expected_length
         self._workers_count = loader.num_workers
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> Batch:
         while True:
             try:
                 batch = self._next()
             except StopIteration:
-                self.progress.over = not self._broken
+                self.progress.is_complete = not self._broken
                 raise
             except Exception:  # this batch failed; iteration can continue with the next one
                 self.progress.yielded += 1
@@ -68,17 +74,17 @@ class _Iterator:
         expected_length = self._expected_length
         if expected_length is not None and self._recipe.iterable and self.progress.yielded > expected_length:
             self._expected_length = None
-            hint = "" if not self._workers_count else ": each worker gives all samples unless __iter__ takes its share"
+            hint = "" if not self._workers_count else ": each worker yields all samples unless __iter__ takes its share"
             warnings.warn(
                 f"DataLoader: the data set's length is {expected_length}, and more samples or batches came{hint}",
                 stacklevel=2,
             )
         return pin(batch, self._pin_device) if self._pins else batch
 
-    def _next(self) -> Any:
+    def _next(self) -> Batch:
         raise NotImplementedError
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> NoReturn:
         raise NotImplementedError("an iterator of a DataLoader cannot be pickled; send the loader")
 
 
@@ -89,8 +95,8 @@ class SingleIterator(_Iterator):
         super().__init__(loader)
         self._fetcher = Fetcher(self._recipe)
 
-    def _next(self) -> Any:
-        return self._fetcher.fetch(next(self._numbers))
+    def _next(self) -> Batch:
+        return self._fetcher.fetch(next(self._indices))
 
 
 class WorkerIterator(_Iterator):
@@ -110,7 +116,7 @@ class WorkerIterator(_Iterator):
         self._persistent = loader.persistent_workers
         self._epoch = 0
         recipe = self._recipe
-        options = (recipe.iterable, recipe.together, recipe.drop_last)
+        options = (recipe.iterable, recipe.is_batched, recipe.drop_last)
         value = (recipe.dataset, recipe.collate_fn, loader.worker_init_fn, options)
         self._workers: Workers | None = Workers(
             value, self._count, self._prefetch_factor, self.seed, loader.timeout, loader.multiprocessing_context
@@ -122,10 +128,10 @@ class WorkerIterator(_Iterator):
         self._next_worker = 0
         self._has_samples = [True] * self._count  # whether each worker has samples left
         self._workers_by_task: dict[int, int] = {}  # worker of each task without an answer
-        self._answers: dict[int, tuple[str, Any]] = {}  # answers that were not returned yet
+        self._answers: dict[int, _Answer] = {}  # answers that were not returned yet
         self._exhausted = False
         for _ in range(self._prefetch_factor * self._count):
-            self._ask()
+            self._send_next_task()
 
     def reset(self, loader: DataLoader) -> bool:
         """Begin another epoch with the same workers. Return False if they have ended."""
@@ -133,7 +139,7 @@ class WorkerIterator(_Iterator):
             return False
         self._begin(loader)
         self._epoch += 1
-        self._workers.renew(self._epoch)
+        self._workers.begin_epoch(self._epoch)
         self._start()
         return True
 
@@ -141,22 +147,22 @@ class WorkerIterator(_Iterator):
         """Return the workers' process ids; empty once they have ended."""
         return [] if self._workers is None else self._workers.pids()
 
-    def _ask(self) -> None:
+    def _send_next_task(self) -> None:
         if self._exhausted or self._workers is None or not any(self._has_samples):
             return
         try:
-            index = next(self._numbers)
+            index = next(self._indices)
         except StopIteration:
             self._exhausted = True
             return
         while not self._has_samples[self._next_worker]:
             self._next_worker = (self._next_worker + 1) % self._count
         self._workers_by_task[self._next_task] = self._next_worker
-        self._workers.ask(self._next_worker, self._epoch, self._next_task, index)
+        self._workers.send_task(self._next_worker, self._epoch, self._next_task, index)
         self._next_task += 1
         self._next_worker = (self._next_worker + 1) % self._count
 
-    def _next(self) -> Any:
+    def _next(self) -> Batch:
         try:
             return self._wait_for_next()
         except KeyboardInterrupt:
@@ -164,14 +170,14 @@ class WorkerIterator(_Iterator):
             self.close(0.0)
             raise
 
-    def _wait_for_next(self) -> Any:
+    def _wait_for_next(self) -> Batch:
         if self._workers is None:
             raise StopIteration
-        self._listen(False)
+        self._collect_answers(False)
         while True:
-            answer = self._take_answer()
+            answer = self._pop_answer()
             if answer is not None:
-                self._ask()
+                self._send_next_task()
                 kind, value = answer
                 if kind == "error":
                     assert isinstance(value, Failure)
@@ -181,26 +187,26 @@ class WorkerIterator(_Iterator):
                 if not self._persistent:
                     self.close()
                 raise StopIteration
-            self._listen(True)
+            self._collect_answers(True)
 
-    def _take_answer(self) -> tuple[str, Any] | None:
+    def _pop_answer(self) -> _Answer | None:
         """Remove and return the answer that is next, if it has arrived."""
         if not self._ordered:
             while self._answers:
                 answer = self._answers.pop(next(iter(self._answers)))
                 if answer[0] != "end":
                     return answer
-                self._ask()
+                self._send_next_task()
             return None
         while self._next_answer in self._answers:
             answer = self._answers.pop(self._next_answer)
             self._next_answer += 1
             if answer[0] != "end":
                 return answer
-            self._ask()
+            self._send_next_task()
         return None
 
-    def _listen(self, wait: bool) -> None:
+    def _collect_answers(self, wait: bool) -> None:
         assert self._workers is not None
         try:
             for number, epoch, task, kind, value in self._workers.answers(wait, self._describe_wait):
@@ -218,7 +224,7 @@ class WorkerIterator(_Iterator):
         assert self._workers is not None
         task = self._next_answer if self._next_answer in self._workers_by_task else min(self._workers_by_task)
         number = self._workers_by_task[task]
-        return f"batch {task} of worker {number} (pid {self._workers.pids()[number]}) has not come"
+        return f"batch {task} of worker {number} (pid {self._workers.pids()[number]}) has not arrived"
 
     def close(self, grace: float | None = None) -> None:
         """End the workers."""
@@ -227,13 +233,11 @@ class WorkerIterator(_Iterator):
             workers.close(grace)
 
 
-def pin(data: Any, device: DeviceLike | None = None) -> Any:
+def pin(data: Batch, device: DeviceLike | None = None) -> Batch:
     """Copy the `cpu` tensors of `data` into page-locked memory; return it unchanged without a usable CUDA device.
 
     Containers are copied recursively. Other objects are replaced by the result of their `pin_memory()`, if any.
     """
-    from ...runtime.backends import cuda_devices
-
     if not cuda_devices():
         return data
     try:
@@ -242,7 +246,7 @@ def pin(data: Any, device: DeviceLike | None = None) -> Any:
         return data
 
 
-def _pin(data: Any, device: DeviceLike | None) -> Any:
+def _pin(data: Batch, device: DeviceLike | None) -> Batch:
     if isinstance(data, Tensor):
         return data.pin_memory(device) if data.meta.device.type == "cpu" else data
     if isinstance(data, dict):
@@ -257,9 +261,7 @@ def _pin(data: Any, device: DeviceLike | None) -> Any:
     return pin_method() if callable(pin_method) else data
 
 
-def _copy_with(data: Any, pairs: Any) -> Any:
-    import copy
-
+def _copy_with(data: dict[object, object], pairs: dict[object, object]) -> dict[object, object]:
     copied = copy.copy(data)
     copied.update(pairs)
     return copied

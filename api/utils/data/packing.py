@@ -13,7 +13,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ...runtime.dtypes import Array
 from ...runtime.errors import DeviceError, GradientError
 from ...runtime.shared import PAGE, Segment
 from ...runtime.tensor import Tensor
+from ._types import Batch, Places, Workload
 from .collate import wrap_bytes
 
 __all__ = ["Arena", "Lease", "LeaseReference", "Parcel", "pack", "unpack"]
@@ -31,11 +32,15 @@ _ALIGNMENT = 128
 _MIN_SHARED_BYTES = 64 * 1024  # tensors of a data set with larger storages are shared, smaller ones copied
 
 
+_Reduction: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
+"""What `pickle` stores for an object: a function, and the arguments with which it makes the object again."""
+
+
 def _align(nbytes: int) -> int:
     return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
 
 
-def _reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
+def _reduce_tensor(tensor: Tensor) -> _Reduction:
     """Return the pickle reduction of a tensor by value, with its memory as an out-of-band buffer."""
     if tensor.node is not None:
         raise GradientError("a worker's batch holds a tensor with a history; return x.detach()")
@@ -45,12 +50,14 @@ def _reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
             f"a batch for another process holds a tensor on {layout.device}: workers hand over cpu tensors; return "
             "x.cpu() or NumPy arrays from the data set and collate_fn, and move batches to the device in the loop"
         )
-    array: Any = np.ascontiguousarray(host_data.to_host(tensor))
-    memory = pickle.PickleBuffer(array) if layout.numel else None
+    array = np.ascontiguousarray(host_data.to_host(tensor))
+    memory = pickle.PickleBuffer(array.data) if layout.numel else None
     return _rebuild_tensor, (memory, type(tensor), layout.dtype.name, layout.shape, tensor.needs)
 
 
-def _rebuild_tensor(memory: Any, kind: type, dtype: str, shape: tuple[int, ...], needs: bool) -> Any:
+def _rebuild_tensor(
+    memory: Array | memoryview | None, kind: type[Tensor], dtype: str, shape: tuple[int, ...], needs: bool
+) -> Tensor:
     if memory is None:
         return reductions.rebuild(None, kind, dtype, shape, None, 0, needs, None)
     flat = np.frombuffer(memory, np.uint8)
@@ -61,11 +68,11 @@ def _rebuild_tensor(memory: Any, kind: type, dtype: str, shape: tuple[int, ...],
 
 
 class _Packer(pickle.Pickler):
-    def reducer_override(self, value: Any) -> Any:
-        return _reduce_tensor(value) if reductions.has_memory(type(value)) else NotImplemented
+    def reducer_override(self, value: object) -> _Reduction:
+        return _reduce_tensor(value) if reductions.is_tensor_with_memory(value) else NotImplemented
 
 
-def pack(value: Any) -> tuple[bytes, list[Array]]:
+def pack(value: object) -> tuple[bytes, list[Array]]:
     """Return a pickle of `value`, and the buffers of its arrays and tensors; `unpack` needs both."""
     out = io.BytesIO()
     buffers: list[pickle.PickleBuffer] = []
@@ -78,7 +85,7 @@ def _bytes(buffer: pickle.PickleBuffer) -> Array:
     return np.frombuffer(raw, np.uint8) if raw.nbytes else np.empty(0, np.uint8)
 
 
-def unpack(data: Any, buffers: list[Array]) -> Any:
+def unpack(data: bytes | memoryview, buffers: list[Array]) -> Batch:
     """Return the packed value, over the memory of `buffers`."""
     return pickle.loads(data, buffers=buffers)
 
@@ -89,7 +96,11 @@ def unpack(data: Any, buffers: list[Array]) -> Any:
 class Arena:
     """A worker's slots. Call `begin` before a batch, `take` for memory in it, `place` when it is packed, then `settle`.
 
-    keep: the maximum number of free slots; further ones are freed.
+    Args:
+        keep: The maximum number of free slots; further ones are freed.
+
+    Attributes:
+        dropped: Slots that were freed; the next message tells the parent, which then unmaps them.
     """
 
     def __init__(self, keep: int):
@@ -132,7 +143,7 @@ class Arena:
             del self._slots[slot]
             self.dropped.append(slot)
 
-    def place(self, buffers: list[Array]) -> tuple[int | None, Segment | None, list[tuple[int, int]]]:
+    def place(self, buffers: list[Array]) -> tuple[int | None, Segment | None, Places]:
         """Copy buffers that are not in the slot yet into it, or into a new slot if they do not fit.
 
         Returns:
@@ -153,7 +164,7 @@ class Arena:
             self._free.remove(slot)
         return slot, new_segment, places
 
-    def _copy_into_slot(self, buffers: list[Array]) -> list[tuple[int, int]] | None:
+    def _copy_into_slot(self, buffers: list[Array]) -> Places | None:
         if self._slot is None:
             return None
         memory = self._slots[self._slot]
@@ -170,7 +181,7 @@ class Arena:
             places.append((offset, buffer.nbytes))
         return places
 
-    def _allocate_slot(self, buffers: list[Array]) -> tuple[Segment, list[tuple[int, int]]]:
+    def _allocate_slot(self, buffers: list[Array]) -> tuple[Segment, Places]:
         needed_bytes = sum(_align(b.nbytes) for b in buffers)
         if self._slot is not None:
             needed_bytes += needed_bytes // 4  # batch sizes vary: leave some room
@@ -223,13 +234,13 @@ class LeaseReference(weakref.ref[Lease]):
 class _ParcelPickler(ForkingPickler):
     """Pickles large or already shared tensors as locations in shared memory, and small ones by value."""
 
-    def __init__(self, out: io.BytesIO, parcel: Parcel, callback: Callable[[Any], Any] | None):
+    def __init__(self, out: io.BytesIO, parcel: Parcel, callback: Callable[[pickle.PickleBuffer], object] | None):
         pickle.Pickler.__init__(self, out, protocol=5, buffer_callback=callback)
         self.dispatch_table = ForkingPickler(io.BytesIO()).dispatch_table
         self._parcel = parcel
 
-    def reducer_override(self, value: Any) -> Any:
-        if not reductions.has_memory(type(value)):
+    def reducer_override(self, value: object) -> _Reduction:
+        if not reductions.is_tensor_with_memory(value):
             return NotImplemented
         if not sharing.is_shared(value) and value.storage.nbytes < _MIN_SHARED_BYTES:
             return _reduce_tensor(value)
@@ -245,7 +256,7 @@ class _ParcelPickler(ForkingPickler):
             description,
         )
 
-    def persistent_id(self, value: Any) -> tuple[int, bytes] | None:
+    def persistent_id(self, value: object) -> tuple[int, bytes] | None:
         return (value.number, value.token) if isinstance(value, _Reference) else None
 
 
@@ -255,8 +266,8 @@ class _Reference:
 
 
 def _rebuild_shared_tensor(
-    source: tuple[Segment, bytes], offset: int, nbytes: int, description: tuple[Any, ...]
-) -> Any:
+    source: tuple[Segment, bytes], offset: int, nbytes: int, description: reductions.Description
+) -> Tensor:
     return reductions.rebuild(sharing.storage_at(*source, offset, nbytes), *description)
 
 
@@ -272,14 +283,14 @@ class Parcel:
         segments: (number, segment) of the large tensors, by token.
     """
 
-    def __init__(self, value: Any):
+    def __init__(self, value: object):
         self.segments: dict[bytes, tuple[int, Segment]] = {}
         out = io.BytesIO()
         pickle_buffers: list[pickle.PickleBuffer] = []
         _ParcelPickler(out, self, pickle_buffers.append).dump(value)
         self.data = out.getvalue()
         buffers = [_bytes(b) for b in pickle_buffers]
-        self.places: list[tuple[int, int]] = []
+        self.places: Places = []
         offset = 0
         for buffer in buffers:
             self.places.append((offset, buffer.nbytes))
@@ -288,22 +299,27 @@ class Parcel:
         self.memory = Segment(offset, purpose="the data set's arrays", content=content) if offset else None
 
     @staticmethod
-    def open(
-        data: Any, memory: tuple[int, int] | None, places: list[tuple[int, int]], segments: list[tuple[int, int]]
-    ) -> Any:
-        """Unpickle the value in a worker. memory and segments are (file descriptor, size)."""
-        buffers: list[Any] = []
+    def open(data: bytes, memory: tuple[int, int] | None, places: Places, segments: Places) -> Workload:
+        """Unpickle the value in a worker.
+
+        Args:
+            data: The pickle.
+            memory: (file descriptor, size) of the segment of small arrays; None if there are none.
+            places: The (offset, size) of each array in it.
+            segments: (file descriptor, size) of the segments of large tensors.
+        """
+        buffers: list[Array] = []
         if memory is not None:
             segment = Segment.from_fd(*memory, private=True)
             segment.forget()
-            buffers = [segment.array[at : at + nbytes] for at, nbytes in places]
+            buffers = [segment.array[offset : offset + nbytes] for offset, nbytes in places]
         return _Opener(io.BytesIO(data), buffers, [Segment.from_fd(*descriptor) for descriptor in segments]).load()
 
 
 class _Opener(pickle.Unpickler):
-    def __init__(self, source: io.BytesIO, buffers: list[Any], segments: list[Segment]):
+    def __init__(self, source: io.BytesIO, buffers: list[Array], segments: list[Segment]):
         super().__init__(source, buffers=buffers)
         self._segments = segments
 
-    def persistent_load(self, pid: Any) -> Any:
+    def persistent_load(self, pid: tuple[int, bytes]) -> tuple[Segment, bytes]:
         return self._segments[pid[0]], pid[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import Any, Generic
+from typing import Generic
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from ...runtime import dtypes, host_data
 from ...runtime.dtypes import Array
 from ...runtime.errors import ArgumentError, ShapeError
 from ...runtime.tensor import Tensor
-from .dataset import T_co
+from ._types import SampleIndex, SizedSamples, T_co
+from .dataset import count_samples
 
 __all__ = [
     "BatchSampler", "RandomSampler", "Sampler", "SequentialSampler", "SubsetRandomSampler", "WeightedRandomSampler",
@@ -50,7 +51,7 @@ class Sampler(Generic[T_co]):
         [tensor([2, 1, 0])]
     """
 
-    def __init__(self, data_source: Any = None):
+    def __init__(self, data_source: object = None):
         pass
 
     def __iter__(self) -> Iterator[T_co]:
@@ -140,7 +141,7 @@ class RandomSampler(Sampler[int]):
         return self.num_samples
 
 
-class SubsetRandomSampler(Sampler[int]):
+class SubsetRandomSampler(Sampler[T_co]):
     """The elements of `indices` in random order.
 
     Args:
@@ -152,11 +153,11 @@ class SubsetRandomSampler(Sampler[int]):
         [3, 5, 7]
     """
 
-    def __init__(self, indices: Sequence[int] | Tensor | Array, generator: Generator | None = None):
-        self.indices: Any = indices
+    def __init__(self, indices: SizedSamples[T_co], generator: Generator | None = None):
+        self.indices = indices
         self.generator = generator
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[T_co]:
         for i in _permutation(len(self.indices), self.generator):
             yield self.indices[i]
 
@@ -202,14 +203,14 @@ class WeightedRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        indices: Any = multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
+        indices = multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
         yield from indices.tolist()
 
     def __len__(self) -> int:
         return self.num_samples
 
 
-class BatchSampler(Sampler[list[Any]]):
+class BatchSampler(Sampler[list[SampleIndex]]):
     """Groups the indices of another sampler into lists of `batch_size`.
 
     Args:
@@ -225,7 +226,7 @@ class BatchSampler(Sampler[list[Any]]):
         [[0, 1], [2, 3], [4]]
     """
 
-    def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool):
+    def __init__(self, sampler: Iterable[SampleIndex], batch_size: int, drop_last: bool):
         _check_positive(batch_size, "BatchSampler: batch_size")
         if not isinstance(drop_last, bool):
             raise ArgumentError(f"BatchSampler: drop_last must be a bool, not {drop_last!r}")
@@ -233,7 +234,7 @@ class BatchSampler(Sampler[list[Any]]):
         self.batch_size = batch_size
         self.drop_last = drop_last
 
-    def __iter__(self) -> Iterator[list[Any]]:
+    def __iter__(self) -> Iterator[list[SampleIndex]]:
         numbers = iter(self.sampler)
         while batch := list(itertools.islice(numbers, self.batch_size)):
             if self.drop_last and len(batch) < self.batch_size:
@@ -241,10 +242,10 @@ class BatchSampler(Sampler[list[Any]]):
             yield batch
 
     def __len__(self) -> int:
-        count = len(self.sampler)  # type: ignore[arg-type]
+        count = count_samples(self.sampler)
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
 
 
-def _check_positive(number: Any, name: str) -> None:
+def _check_positive(number: object, name: str) -> None:
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise ArgumentError(f"{name} must be a positive int, not {number!r}")

@@ -16,7 +16,7 @@ import traceback
 from dataclasses import dataclass
 from multiprocessing import connection, process
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.random  # imported lazily by NumPy, which would happen in each worker
@@ -26,15 +26,20 @@ from ...runtime.backends import cpu  # noqa: F401  # imported here for the same 
 from ...runtime.device import set_default_device
 from ...runtime.errors import NotPicklable
 from . import collate
+from ._types import Answer, Request, SetupMessage, UserDataset
 from .channel import Channel
 from .fetching import Fetcher, Recipe
 from .packing import Arena, Parcel, pack
 
-__all__ = ["GRACE", "Failure", "WorkerInfo", "get_worker_info", "run"]
+if TYPE_CHECKING:
+    from .workers import _PickledParcel
 
-GRACE = 2.0
+__all__ = ["GRACE_SECONDS", "Failure", "WorkerInfo", "get_worker_info", "run"]
+
+GRACE_SECONDS = 2.0
 """Seconds that a worker has to finish its batch after a request to end, or after the death of its parent."""
 
+_Channel: TypeAlias = Channel[Answer, Request]
 _INLINE = 2048  # larger pickles of a batch go into the slot too
 
 
@@ -56,7 +61,7 @@ class WorkerInfo:
     id: int
     num_workers: int
     seed: int
-    dataset: Any
+    dataset: UserDataset
 
 
 _info: WorkerInfo | None = None
@@ -79,24 +84,23 @@ class Failure:
     """An exception to send to another process: its class, and its traceback as text."""
 
     def __init__(self, error: BaseException, where: str):
-        self.kind: Any = type(error)
+        self.kind: type[BaseException] = type(error)
         name = self.kind.__name__
         text = "".join(traceback.format_exception(error))
         self.message = f"Caught {name} in {where}.\nOriginal {text}"
 
-    def reraise(self) -> None:
+    def reraise(self) -> NoReturn:
         """Raise the exception as its own class if that accepts a message, else as `RuntimeError`."""
         message: str = _Verbatim(self.message) if issubclass(self.kind, KeyError) else self.message
         try:
             error = self.kind(message)
-        except Exception:
+        except Exception:  # the class takes other arguments than a message
             error = RuntimeError(message)
         raise error from None
 
-    def plain(self) -> Failure:
+    def replace_class(self) -> None:
         """Replace the class, which cannot be pickled, by `RuntimeError`."""
         self.kind = RuntimeError
-        return self
 
 
 class _Verbatim(str):
@@ -109,8 +113,8 @@ class _Verbatim(str):
 class _Inbox:
     """Messages of the loader, read by a thread, so that its end is noticed even while the data set is busy."""
 
-    def __init__(self, channel: Channel):
-        self.messages: SimpleQueue[Any] = SimpleQueue()
+    def __init__(self, channel: _Channel):
+        self.messages: SimpleQueue[Request] = SimpleQueue()
         self.epoch = 0
         self._channel = channel
         self._idle = threading.Event()
@@ -118,18 +122,18 @@ class _Inbox:
 
     def _read(self) -> None:
         parent = process.parent_process()
-        channel: Any = self._channel
-        watched: list[Any] = [channel] + ([parent.sentinel] if parent is not None else [])
+        loader_socket = self._channel.socket
+        watched: list[socket.socket | int] = [loader_socket, *([parent.sentinel] if parent is not None else [])]
         try:
-            while channel in connection.wait(watched):
-                message, _ = channel.receive()
+            while loader_socket in connection.wait(watched):
+                message, _ = self._channel.receive()
                 if message[0] == "epoch":
                     self.epoch = message[1]
                 self.messages.put(message)
         except (EOFError, OSError):
             pass
         self.messages.put(("stop",))
-        if not self._idle.wait(GRACE):  # the data set hangs
+        if not self._idle.wait(GRACE_SECONDS):  # the data set hangs
             os._exit(1)
 
     def done(self) -> None:
@@ -137,7 +141,7 @@ class _Inbox:
         self._idle.set()
 
 
-def run(end: socket.socket, number: int, count: int, seed: int, deferred: Any) -> None:
+def run(end: socket.socket, number: int, count: int, seed: int, deferred: _PickledParcel | None) -> None:
     """Run a worker process.
 
     Args:
@@ -148,9 +152,10 @@ def run(end: socket.socket, number: int, count: int, seed: int, deferred: Any) -
         deferred: The `Parcel` pickle, if it could be pickled only while the process was started; else None.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends the workers
-    channel = Channel(end)
+    channel: _Channel = Channel(end)
     try:
         setup, fds = channel.receive()
+        assert setup[0] == "setup"
         inbox = None
         try:
             recipe, keep = _set_up_worker(setup, fds, channel, number, count, seed, deferred)
@@ -161,7 +166,7 @@ def run(end: socket.socket, number: int, count: int, seed: int, deferred: Any) -
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise
         except Exception as error:
-            _send_failure(channel, ("failed",), error, number)
+            _send_failure(channel, error, number)
         if inbox is not None:
             inbox.done()
     except (EOFError, OSError):
@@ -169,7 +174,13 @@ def run(end: socket.socket, number: int, count: int, seed: int, deferred: Any) -
 
 
 def _set_up_worker(
-    setup: Any, fds: list[int], channel: Channel, number: int, count: int, seed: int, deferred: Any
+    setup: SetupMessage,
+    fds: list[int],
+    channel: _Channel,
+    number: int,
+    count: int,
+    seed: int,
+    deferred: _PickledParcel | None,
 ) -> tuple[Recipe, int]:
     """Set up the process as a worker. Return the recipe, and the number of free slots to keep."""
     global _info
@@ -177,7 +188,7 @@ def _set_up_worker(
         os.environ.setdefault(name, "1")
     os.environ.setdefault("POCL_AFFINITY", "0")
     set_default_device("cpu")
-    data, sizes, places, segment_sizes, keep = setup
+    _, data, sizes, places, segment_sizes, keep = setup
     while len(fds) < (sizes is not None) + len(segment_sizes):
         fds += channel.receive()[1]
     memory = (fds.pop(0), sizes) if sizes is not None else None
@@ -201,7 +212,7 @@ def _set_up_worker(
     return Recipe(dataset, collate_fn, *options), keep
 
 
-def _make_batches(channel: Channel, inbox: _Inbox, recipe: Recipe, arena: Arena, number: int) -> None:
+def _make_batches(channel: _Channel, inbox: _Inbox, recipe: Recipe, arena: Arena, number: int) -> None:
     fetcher: Fetcher | None = None
     is_exhausted = False
     while True:
@@ -211,6 +222,7 @@ def _make_batches(channel: Channel, inbox: _Inbox, recipe: Recipe, arena: Arena,
         if message[0] == "epoch":
             fetcher, is_exhausted = None, False
             continue
+        assert message[0] == "task"
         _, epoch, task, index, free_slots = message
         arena.release(free_slots)
         if epoch != inbox.epoch:
@@ -237,7 +249,7 @@ def _make_batches(channel: Channel, inbox: _Inbox, recipe: Recipe, arena: Arena,
                 data = b""
             slot, new_segment, places = arena.place(buffers)
         except Exception as error:
-            _send_failure(channel, ("error", epoch, task), error, number)
+            _send_failure(channel, error, number, (epoch, task))
             continue
         dropped, arena.dropped = arena.dropped, []
         size = new_segment.nbytes if new_segment is not None else 0
@@ -251,12 +263,15 @@ def _make_batches(channel: Channel, inbox: _Inbox, recipe: Recipe, arena: Arena,
         arena.settle()
 
 
-def _send_failure(channel: Channel, head: tuple[Any, ...], error: Exception, number: int) -> None:
+def _send_failure(channel: _Channel, error: Exception, number: int, task: tuple[int, int] | None = None) -> None:
+    """Send an exception, as the answer to a task (its epoch and number) or as the end of the worker."""
     failure = Failure(error, f"DataLoader worker process {number}")
+    answer: Answer = ("failed", failure) if task is None else ("error", *task, failure)
     try:
-        channel.send((*head, failure))
+        channel.send(answer)
     except (OSError, EOFError):
         raise
     except Exception:  # the class of the error cannot be pickled
-        channel.send((*head, failure.plain()))
+        failure.replace_class()
+        channel.send(answer)
     sys.stderr.flush()

@@ -16,27 +16,34 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from multiprocessing import process
+from multiprocessing.context import BaseContext
 from time import monotonic
-from typing import Any
+from typing import Literal, TypeAlias
 
+from ...multiprocessing.spawning import process_class
 from ...runtime.dtypes import Array
 from ...runtime.errors import ArgumentError, NotPicklable, WorkerError, WorkerTimeout
 from ...runtime.shared import Segment
 from . import worker
-from .channel import pair
+from ._types import Answer, Batch, BatchAnswer, Request, SampleIndex, SetupMessage, Workload
+from .channel import Channel, pair
 from .packing import Lease, LeaseReference, Parcel, unpack
 
 __all__ = ["Workers", "start_context"]
 
 _FDS = 32  # descriptors in one packet
-_HINTS = {
-    signal.SIGKILL: " Was it the system, short of memory? Use fewer workers, smaller batches, a lower prefetch_factor.",
-    signal.SIGBUS: " Memory that was promised could not be had, or a file that it had mapped became shorter.",
+_HINTS: dict[int, str] = {
+    signal.SIGKILL: " Is the system short of memory? Use fewer workers, smaller batches or a lower prefetch_factor.",
+    signal.SIGBUS: " The system had no memory for a mapped page, or a file that the worker had mapped became shorter.",
     signal.SIGSEGV: " A library that the data set uses crashed.",
 }
 
 
-def start_context(user_context: Any) -> Any:
+_WorkerAnswer: TypeAlias = tuple[int, int, int, Literal["batch", "error", "end"], Batch | worker.Failure]
+"""Number of the worker, epoch, task, kind, and the batch or the failure."""
+
+
+def start_context(user_context: BaseContext | None) -> BaseContext:
     """Return the multiprocessing context for workers (None: `forkserver`). Raises `ArgumentError` for `fork`."""
     context = multiprocessing.get_context("forkserver") if user_context is None else user_context
     if context.get_start_method() == "fork":
@@ -56,25 +63,25 @@ class _NameIgnoringInterrupt(str):
     ends the process.
     """
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return operator.getitem, ((str(self), _IgnoreInterrupt()), 0)
 
 
 class _IgnoreInterrupt:
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return signal.signal, (signal.SIGINT, signal.SIG_IGN)
 
 
 class _DeferredParcel:
-    """A value with locks or queues of multiprocessing, which can be pickled only while a process is being started."""
+    """A workload with locks or queues of multiprocessing, which can be pickled only while a process is started."""
 
-    def __init__(self, value: Any):
-        self._value = value
+    def __init__(self, workload: Workload):
+        self._workload = workload
         self.data = b""
         self.parcel: Parcel | None = None
 
-    def __reduce__(self) -> Any:
-        self.parcel = Parcel(self._value)
+    def __reduce__(self) -> tuple[object, ...]:
+        self.parcel = Parcel(self._workload)
         return _PickledParcel, (self.parcel.data,)
 
 
@@ -86,17 +93,29 @@ class _PickledParcel:
 class _Worker:
     """One worker process and its end of the channel."""
 
-    def __init__(self, context: Any, arguments: tuple[Any, ...], value: Any, parcel: Parcel | None, keep: int):
+    def __init__(
+        self,
+        context: BaseContext,
+        arguments: tuple[int, int, int],
+        workload: Workload,
+        parcel: Parcel | None,
+        keep: int,
+    ):
+        self.channel: Channel[Request, Answer]
         self.channel, end = pair()
         self._leases: set[LeaseReference] = set()
         self._ended_leases: deque[LeaseReference] = deque()
         self.slots: dict[int, Array] = {}
-        deferred = _DeferredParcel(value) if parcel is None else None
+        deferred = _DeferredParcel(workload) if parcel is None else None
         self.number = arguments[0]
         name = _NameIgnoringInterrupt(f"DataLoader-worker-{self.number}")
-        self.process = context.Process(target=worker.run, args=(end, *arguments, deferred), name=name, daemon=True)
+        self.process = process_class(context)(
+            target=worker.run, args=(end, *arguments, deferred), name=name, daemon=True
+        )
         with end:
             self.process.start()
+        assert self.process.pid is not None  # because it was started
+        self.pid = self.process.pid
         self.process.name = str(name)
         shared_parcel = parcel if deferred is None else deferred.parcel
         assert shared_parcel is not None
@@ -106,13 +125,13 @@ class _Worker:
         segments = [segment for _, segment in sorted(parcel.segments.values(), key=lambda piece: piece[0])]
         fds = ([parcel.memory.fd] if parcel.memory is not None else []) + [piece.fd for piece in segments]
         size = parcel.memory.nbytes if parcel.memory is not None else None
-        message: Any = (parcel.data, size, parcel.places, [piece.nbytes for piece in segments], keep)
+        message: SetupMessage = ("setup", parcel.data, size, parcel.places, [piece.nbytes for piece in segments], keep)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died; `answers` raises the error
             self.channel.send(message, fds[:_FDS])
             for start in range(_FDS, len(fds), _FDS):
-                self.channel.send(None, fds[start : start + _FDS])
+                self.channel.send(("descriptors",), fds[start : start + _FDS])
 
-    def open(self, message: tuple[Any, ...], fds: list[int]) -> Any:
+    def open(self, message: BatchAnswer, fds: list[int]) -> Batch:
         """Return the batch of a message, over its slot's memory."""
         _, _, _, data, slot, size, places, dropped = message
         for old_slot in dropped:
@@ -128,8 +147,8 @@ class _Worker:
         reference.slot = slot
         self._leases.add(reference)
         memory = lease.array()
-        buffers = [memory[at : at + nbytes] for at, nbytes in places]
-        return unpack(data or buffers.pop(), buffers)
+        buffers = [memory[offset : offset + nbytes] for offset, nbytes in places]
+        return unpack(data or buffers.pop().data, buffers)
 
     def take_free_slots(self) -> list[int]:
         """Remove and return the slots whose batches were deleted."""
@@ -143,8 +162,8 @@ class _Worker:
     def exit_error(self, situation: str) -> WorkerError:
         """Return the error for a worker that has ended."""
         self.process.join(5)
-        code, pid = self.process.exitcode, self.process.pid
-        worker_name = f"DataLoader worker {self.number} (pid {pid})"
+        code = self.process.exitcode
+        worker_name = f"DataLoader worker {self.number} (pid {self.pid})"
         if code is not None and code < 0:
             try:
                 name = signal.Signals(-code).name
@@ -154,7 +173,7 @@ class _Worker:
                 f"{worker_name} was killed by {name} (signal {-code}) {situation}.{_HINTS.get(-code, '')}"
             )
         return WorkerError(
-            f"{worker_name} ended with exit code {code} {situation}; what it printed tells more. Does the data set "
+            f"{worker_name} ended with exit code {code} {situation}; see what it printed. Does the data set "
             'exit the process, or does the main module start work outside of `if __name__ == "__main__":`?'
         )
 
@@ -170,45 +189,53 @@ def _end(workers: list[_Worker], pid: int, grace: float) -> None:
         child.process.join(max(0.0, end - monotonic()))
     alive = [child.process for child in workers if child.process.is_alive()]
     for step in ("terminate", "kill"):
-        for child in alive:
-            getattr(child, step)()
+        for survivor in alive:
+            getattr(survivor, step)()
         end = monotonic() + 1.0
-        for child in alive:
-            child.join(max(0.0, end - monotonic()))
-        alive = [child for child in alive if child.is_alive()]
+        for survivor in alive:
+            survivor.join(max(0.0, end - monotonic()))
+        alive = [survivor for survivor in alive if survivor.is_alive()]
 
 
 class Workers:
     """The worker processes of a loader. They make batches as numbered tasks, and answer every task once.
 
     Args:
-        value: (dataset, collate_fn, worker_init_fn, options of `Recipe`).
+        workload: (dataset, collate_fn, worker_init_fn, options of `Recipe`).
         count: The number of workers.
-        ahead: Pending tasks per worker.
+        prefetch_factor: Pending tasks per worker.
         seed: The base seed.
         timeout: Seconds to wait for an answer; 0: no limit.
         context: A multiprocessing context; None: the default.
     """
 
-    def __init__(self, value: Any, count: int, ahead: int, seed: int, timeout: float, context: Any):
+    def __init__(
+        self,
+        workload: Workload,
+        count: int,
+        prefetch_factor: int,
+        seed: int,
+        timeout: float,
+        context: BaseContext | None,
+    ):
         if getattr(process.current_process(), "_inheriting", False):
             raise WorkerError(
-                "DataLoader: workers are to be started while the main module is being imported by a worker: put what "
-                'the script does under `if __name__ == "__main__":`'
+                "DataLoader: a worker imports the main module, and that import would start workers again: put what the "
+                'script does under `if __name__ == "__main__":`'
             )
         self.timeout = timeout
-        context = start_context(context)
-        parcel = _parcel(value)
+        process_context = start_context(context)
+        parcel = _parcel(workload)
         self._workers: list[_Worker] = []
-        self._finish = weakref.finalize(self, _end, self._workers, os.getpid(), worker.GRACE)
+        self._finish = weakref.finalize(self, _end, self._workers, os.getpid(), worker.GRACE_SECONDS)
         try:
             for number in range(count):
                 arguments = (number, count, seed)
-                self._workers.append(_Worker(context, arguments, value, parcel, ahead + 2))
+                self._workers.append(_Worker(process_context, arguments, workload, parcel, prefetch_factor + 2))
         except BaseException as error:
             self.close()
             if isinstance(error, (TypeError, AttributeError, ValueError)) and parcel is None:
-                raise _unpicklable(value, error) from error
+                raise _unpicklable(workload, error) from error
             raise
         self._poll = select.poll()
         self._by_fd: dict[int, _Worker] = {}
@@ -219,21 +246,21 @@ class Workers:
 
     def pids(self) -> list[int]:
         """Return the process ids."""
-        return [child.process.pid for child in self._workers]
+        return [child.pid for child in self._workers]
 
-    def ask(self, number: int, epoch: int, task: int, index: Any) -> None:
+    def send_task(self, number: int, epoch: int, task: int, index: SampleIndex) -> None:
         """Send a task to worker `number`."""
         child = self._workers[number]
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died; `answers` raises the error
             child.channel.send(("task", epoch, task, index, child.take_free_slots()))
 
-    def renew(self, epoch: int) -> None:
+    def begin_epoch(self, epoch: int) -> None:
         """Begin another pass over the data set. Answers of earlier passes are ignored."""
         for child in self._workers:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 child.channel.send(("epoch", epoch))
 
-    def answers(self, wait: bool, describe_wait: Callable[[], str]) -> Iterator[tuple[int, int, int, str, Any]]:
+    def answers(self, wait: bool, describe_wait: Callable[[], str]) -> Iterator[_WorkerAnswer]:
         """Yield the answers that have arrived: (worker, epoch, task, "batch" or "error" or "end", batch or `Failure`).
 
         All workers are ended before an error is raised, also one that a worker raised during its setup.
@@ -275,38 +302,39 @@ class Workers:
                 self.close(0.0)
                 raise error
 
-    def _answer(self, child: _Worker) -> Any:
+    def _answer(self, child: _Worker) -> _WorkerAnswer:
         """Return a worker's next answer. Raises `EOFError` or `BlockingIOError` if its process has ended."""
         message, fds = child.channel.receive(wait=False)
-        kind = message[0]
-        if kind == "failed":
+        if message[0] == "failed":
             self.close()
             message[1].reraise()
-        if kind == "batch":
-            return child.number, message[1], message[2], kind, child.open(message, fds)
-        return child.number, message[1], message[2], kind, message[3] if kind == "error" else None
+        if message[0] == "batch":
+            return child.number, message[1], message[2], "batch", child.open(message, fds)
+        if message[0] == "error":
+            return child.number, message[1], message[2], "error", message[3]
+        return child.number, message[1], message[2], "end", None
 
     def close(self, grace: float | None = None) -> None:
-        """End all workers, and allow them `grace` seconds (default: `worker.GRACE`)."""
+        """End all workers, and allow them `grace` seconds (default: `worker.GRACE_SECONDS`)."""
         if self._finish.alive:
             self._finish.detach()
-            _end(self._workers, os.getpid(), worker.GRACE if grace is None else grace)
+            _end(self._workers, os.getpid(), worker.GRACE_SECONDS if grace is None else grace)
 
 
-def _parcel(value: Any) -> Parcel | None:
+def _parcel(workload: Workload) -> Parcel | None:
     """Return the parcel for every worker; None if it can only be pickled while a process is started."""
     try:
-        return Parcel(value)
+        return Parcel(workload)
     except RuntimeError as error:
         if "inheritance" in str(error) or "spawning" in str(error):  # locks and queues of multiprocessing
             return None
         raise
     except Exception as error:
-        raise _unpicklable(value, error) from error
+        raise _unpicklable(workload, error) from error
 
 
-def _unpicklable(value: Any, error: Exception) -> NotPicklable:
-    parts = dict(zip(("dataset", "collate_fn", "worker_init_fn"), value, strict=False))
+def _unpicklable(workload: Workload, error: Exception) -> NotPicklable:
+    parts = dict(zip(("dataset", "collate_fn", "worker_init_fn"), workload, strict=False))
     culprit = "what the loader uses"
     for name, part in parts.items():
         try:

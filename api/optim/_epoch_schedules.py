@@ -5,22 +5,21 @@ Each class states the rate at epoch t. "Epoch" means one call of `step()`.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TypeAlias
 
 from ..runtime.errors import ArgumentError
-from ._schedules import LRScheduler, lambdas_per_group, restore_callable, saved_callable
+from ._scheduler import LRScheduler, lambdas_per_group, restore_callable, saved_callable
+from ._types import Rate, StateDict
 from .optimizer import Optimizer
 
 __all__ = [
-    "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "ExponentialLR", "LambdaLR", "LinearLR",
-    "MultiStepLR", "MultiplicativeLR", "PolynomialLR", "StepLR",
+    "ConstantLR", "ExponentialLR", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "PolynomialLR", "StepLR",
 ]  # fmt: skip
 
-Lambda = Callable[[int], float]
+Lambda: TypeAlias = Callable[[int], float]
 
 
 class _LambdaScheduler(LRScheduler):
@@ -36,10 +35,10 @@ class _LambdaScheduler(LRScheduler):
                 raise ArgumentError(f"{type(self).__name__}: lr_lambda is a function, not {type(function).__name__}")
         super().__init__(optimizer, last_epoch)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         return {**super().state_dict(), "lr_lambdas": [saved_callable(f) for f in self.lr_lambdas]}
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: StateDict) -> None:
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "lr_lambdas"})
         for function, saved in zip(self.lr_lambdas, state_dict["lr_lambdas"], strict=True):
             restore_callable(function, saved)
@@ -66,7 +65,7 @@ class LambdaLR(_LambdaScheduler):
         [1.0, 0.5, 0.25]
     """
 
-    def get_lr(self) -> list[Any]:
+    def get_lr(self) -> list[Rate]:
         self._warn_outside_step()
         return [base * f(self.last_epoch) for base, f in zip(self.base_lrs, self.lr_lambdas, strict=True)]
 
@@ -92,7 +91,7 @@ class MultiplicativeLR(_LambdaScheduler):
         [1.0, 0.5, 0.25]
     """
 
-    def get_lr(self) -> list[Any]:
+    def get_lr(self) -> list[Rate]:
         self._warn_outside_step()
         if self._is_initial:
             return self.current_rates()
@@ -127,12 +126,12 @@ class StepLR(LRScheduler):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[Any]:
+    def get_lr(self) -> list[Rate]:
         self._warn_outside_step()
         is_step_epoch = self.last_epoch != 0 and self.last_epoch % self.step_size == 0
         return self.scaled_rates(self.gamma) if is_step_epoch else self.current_rates()
 
-    def _get_closed_form_lr(self) -> list[Any]:
+    def _get_closed_form_lr(self) -> list[Rate]:
         return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
 
 
@@ -163,12 +162,12 @@ class MultiStepLR(LRScheduler):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[Any]:
+    def get_lr(self) -> list[Rate]:
         self._warn_outside_step()
         repeats = self.milestones.get(self.last_epoch, 0)
         return self.scaled_rates(self.gamma**repeats) if repeats else self.current_rates()
 
-    def _get_closed_form_lr(self) -> list[Any]:
+    def _get_closed_form_lr(self) -> list[Rate]:
         milestones_passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
         return [base * self.gamma**milestones_passed for base in self.base_lrs]
 
@@ -198,11 +197,11 @@ class ExponentialLR(LRScheduler):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[Any]:
+    def get_lr(self) -> list[Rate]:
         self._warn_outside_step()
         return self.current_rates() if self._is_initial else self.scaled_rates(self.gamma)
 
-    def _get_closed_form_lr(self) -> list[Any]:
+    def _get_closed_form_lr(self) -> list[Rate]:
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
 
 
@@ -238,13 +237,13 @@ class ConstantLR(LRScheduler):
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[Any]:
+    def get_lr(self) -> list[Rate]:
         self._warn_outside_step()
         if self.last_epoch == 0:
             return self.scaled_rates(self.factor)
         return self.scaled_rates(1.0 / self.factor) if self.last_epoch == self.total_iters else self.current_rates()
 
-    def _get_closed_form_lr(self) -> list[Any]:
+    def _get_closed_form_lr(self) -> list[Rate]:
         factor = 1.0 if self.last_epoch >= self.total_iters else self.factor
         return [base * factor for base in self.base_lrs]
 
@@ -288,7 +287,7 @@ class LinearLR(LRScheduler):
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[Any]:
+    def get_lr(self) -> list[Rate]:
         self._warn_outside_step()
         if self.last_epoch == 0:
             return self.scaled_rates(self.start_factor)
@@ -297,7 +296,7 @@ class LinearLR(LRScheduler):
         rise = self.end_factor - self.start_factor
         return self.scaled_rates(1.0 + rise / (self.total_iters * self.start_factor + (self.last_epoch - 1) * rise))
 
-    def _get_closed_form_lr(self) -> list[Any]:
+    def _get_closed_form_lr(self) -> list[Rate]:
         rise = (self.end_factor - self.start_factor) * min(self.total_iters, self.last_epoch) / self.total_iters
         return [base * (self.start_factor + rise) for base in self.base_lrs]
 
@@ -329,7 +328,7 @@ class PolynomialLR(LRScheduler):
         self.power = power
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[Any]:
+    def get_lr(self) -> list[Rate]:
         self._warn_outside_step()
         if self._is_initial or self.last_epoch > self.total_iters:
             return self.current_rates()
@@ -338,148 +337,6 @@ class PolynomialLR(LRScheduler):
         )
         return self.scaled_rates((remaining / previous_remaining) ** self.power)
 
-    def _get_closed_form_lr(self) -> list[Any]:
+    def _get_closed_form_lr(self) -> list[Rate]:
         remaining = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
         return [base * remaining**self.power for base in self.base_lrs]
-
-
-class CosineAnnealingLR(LRScheduler):
-    """Anneal the rate along half a cosine to `eta_min` in `T_max` epochs, and back in as many.
-
-    `lr = eta_min + (initial_lr - eta_min) * (1 + cos(pi * epoch / T_max)) / 2`; equation 5 of Loshchilov and Hutter
-    2017 (SGDR, arXiv 1608.03983), without restarts.
-
-    Args:
-        optimizer: The optimizer to schedule.
-        T_max: Epochs from the first rate to `eta_min`.
-        eta_min: Lowest rate.
-        last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
-
-    Example:
-        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
-        >>> schedule = wg.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2)
-        >>> rates = []
-        >>> for epoch in range(3):
-        ...     rates.append(round(optimizer.param_groups[0]['lr'], 4))
-        ...     optimizer.step()
-        ...     schedule.step()
-        ...
-        >>> rates
-        [1.0, 0.5, 0.0]
-    """
-
-    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1):
-        self.T_max = T_max
-        self.eta_min = eta_min
-        super().__init__(optimizer, last_epoch)
-
-    def get_lr(self) -> list[Any]:
-        self._warn_outside_step()
-        if self._is_initial:
-            return self.current_rates()
-        if self._step_count == 1 and self.last_epoch > 0:
-            return self._get_closed_form_lr()
-        groups = self.optimizer.param_groups
-        if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # the last rate was eta_min: no ratio exists
-            rise = (1 - math.cos(math.pi / self.T_max)) / 2
-            return [
-                group["lr"] + (base - self.eta_min) * rise for base, group in zip(self.base_lrs, groups, strict=True)
-            ]
-        height, previous_height = (
-            1 + math.cos(math.pi * epoch / self.T_max) for epoch in (self.last_epoch, self.last_epoch - 1)
-        )
-        return [height / previous_height * (group["lr"] - self.eta_min) + self.eta_min for group in groups]
-
-    def _get_closed_form_lr(self) -> list[Any]:
-        height = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
-        return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
-
-
-class CosineAnnealingWarmRestarts(LRScheduler):
-    """Anneal the rate along half a cosine to `eta_min`, then restart at the first rate.
-
-    Source: Loshchilov and Hutter 2017, SGDR, arXiv 1608.03983.
-
-    `step` accepts fractions of epochs, so that the rate can change every batch.
-
-    Args:
-        optimizer: The optimizer to schedule.
-        T_0: Epochs of the first cycle.
-        T_mult: Each cycle is this many times as long as the one before.
-        eta_min: Lowest rate.
-        last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
-
-    Raises:
-        ArgumentError: If `T_0` or `T_mult` is not a positive int, or `eta_min` is not a number.
-
-    Example:
-        >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
-        >>> schedule = wg.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
-        >>> rates = []
-        >>> for epoch in range(3):
-        ...     rates.append(round(optimizer.param_groups[0]['lr'], 4))
-        ...     optimizer.step()
-        ...     schedule.step()
-        ...
-        >>> rates
-        [1.0, 0.5, 1.0]
-    """
-
-    def __init__(
-        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
-    ):  # fmt: skip
-        if not isinstance(T_0, int) or T_0 <= 0:
-            raise ArgumentError(f"CosineAnnealingWarmRestarts: T_0 is an integer above 0, not {T_0!r}")
-        if not isinstance(T_mult, int) or T_mult < 1:
-            raise ArgumentError(f"CosineAnnealingWarmRestarts: T_mult is an integer of at least 1, not {T_mult!r}")
-        if not isinstance(eta_min, (int, float)):
-            raise ArgumentError(f"CosineAnnealingWarmRestarts: eta_min is a number, not {type(eta_min).__name__}")
-        self.T_0 = self.T_i = T_0
-        self.T_mult = T_mult
-        self.eta_min = eta_min
-        self.T_cur: float = last_epoch
-        super().__init__(optimizer, last_epoch)
-
-    def get_lr(self) -> list[Any]:
-        self._warn_outside_step()
-        height = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
-        return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
-
-    def step(self, epoch: float | None = None) -> None:
-        """Advance by one epoch, or go to `epoch`, which may be a fraction such as `epoch + batch / num_batches`.
-
-        Args:
-            epoch: The epoch to go to; None: the next one.
-
-        Raises:
-            ArgumentError: If `epoch` is negative.
-        """
-        if epoch is None and self.last_epoch >= 0:
-            epoch = self.last_epoch + 1
-            self.T_cur += 1
-            if self.T_cur >= self.T_i:
-                self.T_cur %= self.T_i
-                self.T_i *= self.T_mult
-        else:
-            epoch = 0 if epoch is None else epoch
-            self._locate_cycle(epoch)
-        self.last_epoch = math.floor(epoch)
-        self._get_lr_called_within_step = True
-        try:
-            rates = self.get_lr()
-        finally:
-            self._get_lr_called_within_step = False
-        self._set_rates(rates)
-
-    def _locate_cycle(self, epoch: float) -> None:
-        """Set the length of the cycle that contains `epoch`, and the position within it."""
-        if epoch < 0:
-            raise ArgumentError(f"CosineAnnealingWarmRestarts: an epoch is not negative, got {epoch}")
-        if epoch < self.T_0:
-            self.T_i, self.T_cur = self.T_0, epoch
-        elif self.T_mult == 1:
-            self.T_cur = epoch % self.T_0
-        else:
-            cycle = int(math.log(epoch / self.T_0 * (self.T_mult - 1) + 1, self.T_mult))
-            self.T_cur = epoch - self.T_0 * (self.T_mult**cycle - 1) / (self.T_mult - 1)
-            self.T_i = self.T_0 * self.T_mult**cycle

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypedDict
 
 from ..runtime.errors import ArgumentError
-from ._schedules import (
+from ._scheduler import (
     LRScheduler,
     broadcast_to_groups,
     check_optimizer,
@@ -15,6 +15,7 @@ from ._schedules import (
     saved_callable,
     set_group_option,
 )
+from ._types import ParamGroup, Rate, StateDict
 from .optimizer import Optimizer
 
 __all__ = ["CyclicLR", "OneCycleLR"]
@@ -28,7 +29,7 @@ class _MomentumScheduler(LRScheduler):
     def _init_momentum(
         self, optimizer: Optimizer, base_momentum: float | Sequence[float], max_momentum: float | Sequence[float],
         last_epoch: int,
-    ) -> tuple[Any, Any]:  # fmt: skip
+    ) -> tuple[list[float], list[float]]:  # fmt: skip
         title = type(self).__name__
         if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
             raise ArgumentError(
@@ -43,7 +44,7 @@ class _MomentumScheduler(LRScheduler):
                 group["max_momentum"], group["base_momentum"] = max_value, base_value
         return base_momentums, max_momentums
 
-    def _set_momentum(self, group: dict[str, Any], value: float) -> None:
+    def _set_momentum(self, group: ParamGroup, value: float) -> None:
         if self.use_beta1:
             group["betas"] = (value, *group["betas"][1:])
         else:
@@ -115,7 +116,7 @@ class CyclicLR(_MomentumScheduler):
             momentum_bounds = self._init_momentum(optimizer, base_momentum, max_momentum, last_epoch)
             self.base_momentums, self.max_momentums = momentum_bounds
         super().__init__(optimizer, last_epoch)
-        self.base_lrs = base_lrs
+        self.base_lrs = [*base_lrs]
 
     def scale_fn(self, x: float) -> float:
         """Return the relative height of a cycle.
@@ -125,6 +126,12 @@ class CyclicLR(_MomentumScheduler):
 
         Returns:
             Number, 1 for the full height.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0, momentum=0.9)
+            >>> schedule = wg.optim.lr_scheduler.CyclicLR(optimizer, 0.1, 0.5, mode='triangular2')
+            >>> schedule.scale_fn(1), schedule.scale_fn(2)
+            (1.0, 0.5)
         """
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
@@ -132,7 +139,7 @@ class CyclicLR(_MomentumScheduler):
             return float(self.gamma**x)
         return 1.0 if self.mode == "triangular" else 1 / 2.0 ** (x - 1)
 
-    def get_lr(self) -> list[Any]:
+    def get_lr(self) -> list[Rate]:
         self._warn_outside_step()
         cycle = math.floor(1 + self.last_epoch / self.total_size)
         cycle_fraction = 1.0 + self.last_epoch / self.total_size - cycle
@@ -151,7 +158,7 @@ class CyclicLR(_MomentumScheduler):
             for base_lr, max_lr in zip(self.base_lrs, self.max_lrs, strict=True)
         ]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """Return all attributes except the optimizer. Of a callable `scale_fn`, only its attributes are saved.
 
         Returns:
@@ -160,7 +167,7 @@ class CyclicLR(_MomentumScheduler):
         custom = self._scale_fn_custom
         return {**super().state_dict(), "_scale_fn_custom": None if custom is None else saved_callable(custom)}
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: StateDict) -> None:
         """Restore what `state_dict` returned.
 
         Args:
@@ -168,6 +175,16 @@ class CyclicLR(_MomentumScheduler):
         """
         super().load_state_dict({name: value for name, value in state_dict.items() if name != "_scale_fn_custom"})
         restore_callable(self._scale_fn_custom, state_dict["_scale_fn_custom"])
+
+
+class _Phase(TypedDict):
+    """A part of a one-cycle schedule: its last step, and the group options that it starts from and ends with."""
+
+    end_step: float
+    start_lr: str
+    end_lr: str
+    start_momentum: str
+    end_momentum: str
 
 
 class OneCycleLR(_MomentumScheduler):
@@ -231,7 +248,7 @@ class OneCycleLR(_MomentumScheduler):
         else:
             phases = [(last_rising_step, "initial_lr", "max_lr"), (self.total_steps - 1, "max_lr", "min_lr")]
         momentum_of_rate = {"initial_lr": "max_momentum", "max_lr": "base_momentum", "min_lr": "max_momentum"}
-        self._schedule_phases: list[dict[str, Any]] = [
+        self._schedule_phases: list[_Phase] = [
             {
                 "end_step": end_step,
                 "start_lr": start_rate,
@@ -257,7 +274,7 @@ class OneCycleLR(_MomentumScheduler):
             return (end - start) * fraction + start
         return end + (start - end) / 2 * (math.cos(math.pi * fraction) + 1)
 
-    def get_lr(self) -> list[Any]:
+    def get_lr(self) -> list[Rate]:
         self._warn_outside_step()
         step = self.last_epoch
         if step > self.total_steps:
@@ -269,7 +286,7 @@ class OneCycleLR(_MomentumScheduler):
                 break
             phase_start = phase_end
         phase_fraction = (step - phase_start) / (phase_end - phase_start)
-        rates = []
+        rates: list[Rate] = []
         for group in self.optimizer.param_groups:
             rates.append(self._anneal(group[phase["start_lr"]], group[phase["end_lr"]], phase_fraction))
             if self.cycle_momentum:
@@ -278,15 +295,14 @@ class OneCycleLR(_MomentumScheduler):
         return rates
 
 
-def _count_steps(total_steps: Any, epochs: Any, steps_per_epoch: Any) -> int:
+def _count_steps(total_steps: int | None, epochs: int | None, steps_per_epoch: int | None) -> int:
     """Return the number of steps of the cycle. Raise `ArgumentError` if an argument is missing or not positive."""
-    factors = (
-        {"total_steps": total_steps}
-        if total_steps is not None
-        else {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
-    )
-    if None in factors.values():
+    if total_steps is not None:
+        factors = {"total_steps": total_steps}
+    elif epochs is None or steps_per_epoch is None:
         raise ArgumentError("OneCycleLR: give total_steps, or epochs and steps_per_epoch")
+    else:
+        factors = {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
     for name, value in factors.items():
         if not isinstance(value, int) or value <= 0:
             raise ArgumentError(f"OneCycleLR: {name} is an integer above 0, not {value!r}")

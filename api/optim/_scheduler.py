@@ -1,7 +1,8 @@
 """The base class of learning rate schedules, and helpers that all schedules use.
 
 `LRScheduler` decides when the rates of an optimizer's groups change, what is saved, and what is warned of. The
-schedules themselves are in `_schedules_of_epochs`, `_schedules_of_cycles` and `_schedules_of_schedules`.
+schedules themselves are in `_epoch_schedules`, `_cosine_schedules`, `_cyclic_schedules`, `_plateau_schedule` and
+`_composite_schedules`; `lr_scheduler` has all of them.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import types
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 from ..runtime.errors import ArgumentError, WeftgradError
 from ..runtime.tensor import Tensor
 from ._options import to_float
+from ._types import ParamGroup, Rate, StateDict
 from .optimizer import Optimizer
 
 __all__ = [
@@ -40,25 +42,28 @@ def check_optimizer(optimizer: Optimizer) -> None:
         raise ArgumentError(f"a schedule is for an Optimizer, not {type(optimizer).__name__}")
 
 
-def group_values(optimizer: Optimizer, name: str) -> list[Any]:
+_Value = TypeVar("_Value", bound=float | Callable[[int], float])
+
+
+def group_values(optimizer: Optimizer, name: str) -> list[Rate]:
     """Return the option `name` of every parameter group. Tensors are cloned."""
     return [v.clone() if isinstance(v, Tensor) else v for v in (group[name] for group in optimizer.param_groups)]
 
 
-def broadcast_to_groups(title: str, optimizer: Optimizer, name: str, values: Any) -> list[Any]:
-    """Return one value per parameter group: `values` itself if it is a list or tuple, otherwise `values` repeated.
+def broadcast_to_groups(title: str, optimizer: Optimizer, name: str, values: _Value | Sequence[_Value]) -> list[_Value]:
+    """Return one value per parameter group: the values of a sequence, otherwise `values` repeated.
 
     Raises:
         ArgumentError: If the list's length is not the number of groups.
     """
-    if not isinstance(values, (list, tuple)):
+    if not isinstance(values, Sequence):
         return [values] * len(optimizer.param_groups)
     if len(values) != len(optimizer.param_groups):
         raise ArgumentError(f"{title}: {len(optimizer.param_groups)} groups need as many {name}, not {len(values)}")
     return list(values)
 
 
-def set_group_option(group: dict[str, Any], name: str, value: float | Tensor) -> None:
+def set_group_option(group: ParamGroup, name: str, value: Rate) -> None:
     """Set an option of a group. A tensor is written in place, because the user may hold a reference to it."""
     if isinstance(group[name], Tensor):
         group[name].fill_(to_float(value))
@@ -66,18 +71,20 @@ def set_group_option(group: dict[str, Any], name: str, value: float | Tensor) ->
         group[name] = value
 
 
-def saved_callable(function: Any) -> dict[str, Any] | None:
+def saved_callable(function: Callable[..., object]) -> dict[str, object] | None:
     """Return what a state_dict stores for a callable: its attributes, or None for a plain function."""
     return None if isinstance(function, types.FunctionType) else dict(vars(function))
 
 
-def restore_callable(function: Any, saved: dict[str, Any] | None) -> None:
+def restore_callable(function: Callable[..., object] | None, saved: dict[str, object] | None) -> None:
     """Restore the attributes that `saved_callable` returned."""
     if saved is not None:
         vars(function).update(saved)
 
 
-def lambdas_per_group(title: str, optimizer: Optimizer, functions: Any) -> list[Callable[[int], float]]:
+def lambdas_per_group(
+    title: str, optimizer: Optimizer, functions: Callable[[int], float] | Sequence[Callable[[int], float]]
+) -> list[Callable[[int], float]]:
     """Return one function per parameter group. Raise `ArgumentError` if their number differs."""
     return broadcast_to_groups(title, optimizer, "functions", functions)
 
@@ -112,7 +119,7 @@ class LRScheduler:
 
     _get_lr_called_within_step = False
     _is_initial = False
-    _last_lr: list[Any]
+    _last_lr: list[Rate]
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1):
         check_optimizer(optimizer)
@@ -148,6 +155,14 @@ class LRScheduler:
 
         Raises:
             ArgumentError: If the schedule computes rates for another number of groups than the optimizer has.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> schedule = wg.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+            >>> optimizer.step()
+            >>> schedule.step()
+            >>> optimizer.param_groups[0]['lr']
+            0.5
         """
         if self._step_count == 1:
             self._check_order()
@@ -177,7 +192,7 @@ class LRScheduler:
             self._get_lr_called_within_step = False
         self._set_rates(rates)
 
-    def _set_rates(self, rates: Sequence[float | Tensor]) -> None:
+    def _set_rates(self, rates: Sequence[Rate]) -> None:
         groups = self.optimizer.param_groups
         if len(rates) != len(groups):
             raise ArgumentError(
@@ -197,7 +212,7 @@ class LRScheduler:
                 stacklevel=3,
             )
 
-    def get_lr(self) -> list[Any]:
+    def get_lr(self) -> Sequence[Rate]:
         """Compute the rate of every group for `last_epoch`, from the rates of the epoch before. `step` calls this.
 
         Returns:
@@ -208,23 +223,36 @@ class LRScheduler:
         """
         raise NotImplementedError(f"{type(self).__name__} defines no get_lr()")
 
-    def get_last_lr(self) -> list[Any]:
+    def get_last_lr(self) -> list[Rate]:
         """Return the rates that the last step set, one per group.
 
         Returns:
             One number, or tensor, per group.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> schedule = wg.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+            >>> schedule.get_last_lr()
+            [1.0]
         """
         return self._last_lr
 
-    def current_rates(self) -> list[Any]:
+    def current_rates(self) -> list[Rate]:
         """Return the rate that every group has now.
 
         Returns:
             One number, or tensor, per group.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> schedule = wg.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+            >>> optimizer.param_groups[0]['lr'] = 0.25
+            >>> schedule.current_rates()
+            [0.25]
         """
         return group_values(self.optimizer, "lr")
 
-    def scaled_rates(self, factor: float) -> list[Any]:
+    def scaled_rates(self, factor: float) -> list[Rate]:
         """Return the rate of every group times `factor`.
 
         Args:
@@ -232,21 +260,40 @@ class LRScheduler:
 
         Returns:
             One number, or tensor, per group.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> schedule = wg.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+            >>> schedule.scaled_rates(0.125)
+            [0.125]
         """
         return [group["lr"] * factor for group in self.optimizer.param_groups]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """Return all attributes except the optimizer.
 
         Returns:
             Dict from attribute names to values.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> schedule = wg.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+            >>> schedule.state_dict()['last_epoch']
+            0
         """
         return {name: value for name, value in vars(self).items() if name != "optimizer"}
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: StateDict) -> None:
         """Restore what `state_dict` returned. Load the optimizer's own state_dict after the schedules are created.
 
         Args:
             state_dict: Result of `state_dict`.
+
+        Example:
+            >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
+            >>> schedule = wg.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+            >>> schedule.load_state_dict({**schedule.state_dict(), 'last_epoch': 7})
+            >>> schedule.last_epoch
+            7
         """
         vars(self).update(state_dict)
