@@ -6,8 +6,6 @@ gives the same bits, whatever the setting. The functions only store and return i
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..runtime.errors import ArgumentError
 
 __all__ = [
@@ -66,7 +64,7 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
     return _set["warn_only"]
 
 
-def set_deterministic_debug_mode(debug_mode: Any) -> None:
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     """Set the mode by number or name: 0 "default", 1 "warn", 2 "error".
 
     Args:
