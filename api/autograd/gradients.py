@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 from ..runtime.autograd import engine
 from ..runtime.dispatch import refresh_views
@@ -186,7 +186,7 @@ def _batched_grads(
     return [None if gradients[0] is None else stack(list(gradients)) for gradients in zip(*runs, strict=True)]
 
 
-def _as_seed_list(grad_outputs: Any, count: int) -> list[Tensor | None]:
+def _as_seed_list(grad_outputs: Tensor | Sequence[Tensor | None] | None, count: int) -> list[Tensor | None]:
     """Return one gradient (or None) per root. Raise `ArgumentError` if their number differs."""
     if grad_outputs is None:
         return [None] * count

@@ -14,7 +14,7 @@ __all__ = [
 ]  # fmt: skip
 
 _MODES = ("default", "warn", "error")
-_set = {"enabled": False, "warn_only": False}
+_settings = {"enabled": False, "warn_only": False}
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
@@ -33,7 +33,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     for name, value in (("mode", mode), ("warn_only", warn_only)):
         if not isinstance(value, bool):
             raise ArgumentError(f"use_deterministic_algorithms: {name} must be True or False, not {value!r}")
-    _set.update(enabled=mode, warn_only=warn_only)
+    _settings.update(enabled=mode, warn_only=warn_only)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
@@ -48,7 +48,7 @@ def are_deterministic_algorithms_enabled() -> bool:
         True
         >>> wg.use_deterministic_algorithms(False)
     """
-    return _set["enabled"]
+    return _settings["enabled"]
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
@@ -61,7 +61,7 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
         >>> wg.is_deterministic_algorithms_warn_only_enabled()
         False
     """
-    return _set["warn_only"]
+    return _settings["warn_only"]
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
@@ -98,4 +98,4 @@ def get_deterministic_debug_mode() -> int:
         >>> wg.get_deterministic_debug_mode()
         0
     """
-    return 0 if not _set["enabled"] else 1 if _set["warn_only"] else 2
+    return 0 if not _settings["enabled"] else 1 if _settings["warn_only"] else 2
