@@ -37,7 +37,6 @@ from .runtime.dtypes import uint8 as uint8
 from .runtime.dtypes import bool_ as _bool
 from .runtime.tensor import Tensor as Tensor
 from .shape import assembling as _assembling
-from .shape import joining as _joining
 from .shape import repeating as _repeating
 from .shape import reshaping as _reshaping
 from .shape import splitting as _splitting
@@ -48,7 +47,7 @@ from .tensor_methods.generated_methods import install_ops as _install_ops
 # Methods of Tensor. Functions written in Python come first: a generated op of the same name does not replace them.
 _methods.install()
 for _source in (
-    _functions, _products, _statistics, _reshaping, _gathering, _subscripts, _joining, _scans, _scattering, _sorting,
+    _functions, _products, _statistics, _reshaping, _gathering, _subscripts, _scans, _scattering, _sorting,
     _counting, _nan_reductions, _softmax, _floating_point, _matrix_updates,
     _assembling, _splitting, _special_products, _repeating, _triangles,
 ):  # fmt: skip

@@ -10,6 +10,7 @@ from ..runtime.autograd import engine
 from ..runtime.dispatch import refresh_views
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.tensor import Tensor
+from ..shape.joining import stack
 from ..tensor_methods.argument_checks import only_tensors
 
 __all__ = ["backward", "grad"]
@@ -168,8 +169,6 @@ def _batched_grads(
     roots: list[Tensor], seeds: list[Tensor | None], inputs: list[Tensor], retain: bool, create: bool
 ) -> list[Tensor | None]:
     """Return the gradients for every element of the seeds' first dimension, stacked."""
-    from ..shape.joining import stack
-
     sizes = {seed.meta.shape[:1] for seed in seeds if seed is not None}
     if len(sizes) != 1 or () in sizes:
         raise ArgumentError(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, SupportsIndex, overload
+from collections.abc import Callable, Sequence
+from typing import SupportsIndex, overload
 
 from .._generated import ops
 from ..arguments.types import Dims, Sizes
@@ -12,6 +12,7 @@ from ..runtime.errors import IndexOutOfRange, ShapeError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 from ..tensor_methods.size import Size
+from .size_arguments import to_ints
 
 __all__ = [
     "adjoint",
@@ -212,9 +213,7 @@ def flip(input: Tensor, *along: Sizes, dims: Dims = None) -> Tensor:
                 [4, 3]])
     """
     only_tensors("flip", input)
-    requested: tuple[Any, ...] = along if dims is None else (dims,)
-    if len(requested) == 1 and isinstance(requested[0], (tuple, list)):
-        requested = tuple(requested[0])
+    requested = to_ints(along if dims is None else (dims,), "flip")
     if not input.meta.ndim:  # a 0-d tensor; PyTorch accepts the dimensions 0 and -1
         if any(d not in (0, -1) for d in requested):
             raise IndexOutOfRange(f"flip: dims {list(requested)} of a tensor without dimensions")
@@ -287,14 +286,18 @@ def adjoint(input: Tensor) -> Tensor:
     return input if not input.meta.ndim else ops.transpose(input, -2, -1)
 
 
-def _reshape_to_ndim(tensors: tuple[Any, ...], shape_of: Any, where: str) -> Tensor | tuple[Tensor, ...]:
-    is_sequence = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
-    inputs = tuple(tensors[0]) if is_sequence else tensors
+def _reshape_to_ndim(
+    tensors: Sequence[Tensor | Sequence[Tensor]], shape_of: Callable[[tuple[int, ...]], tuple[int, ...]], where: str
+) -> Tensor | tuple[Tensor, ...]:
+    first = tensors[0] if len(tensors) == 1 else None
+    inputs: Sequence[object] = first if isinstance(first, (list, tuple)) else tensors
     only_tensors(where, *inputs)
     reshaped = tuple(
-        views.reshape(x, shape) if (shape := shape_of(x.meta.shape)) != x.meta.shape else x for x in inputs
+        views.reshape(x, shape) if (shape := shape_of(x.meta.shape)) != x.meta.shape else x
+        for x in inputs
+        if isinstance(x, Tensor)
     )
-    return reshaped[0] if len(reshaped) == 1 and not is_sequence else reshaped
+    return reshaped[0] if inputs is tensors and len(reshaped) == 1 else reshaped
 
 
 @overload
@@ -303,7 +306,7 @@ def atleast_1d(tensor: Tensor, /) -> Tensor: ...
 def atleast_1d(first: Tensor, second: Tensor, /, *others: Tensor) -> tuple[Tensor, ...]: ...
 @overload
 def atleast_1d(tensors: Sequence[Tensor], /) -> tuple[Tensor, ...]: ...
-def atleast_1d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
+def atleast_1d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | tuple[Tensor, ...]:
     """Return each tensor (or each of one sequence) as a view with at least one dimension.
 
     Args:
@@ -325,7 +328,7 @@ def atleast_2d(tensor: Tensor, /) -> Tensor: ...
 def atleast_2d(first: Tensor, second: Tensor, /, *others: Tensor) -> tuple[Tensor, ...]: ...
 @overload
 def atleast_2d(tensors: Sequence[Tensor], /) -> tuple[Tensor, ...]: ...
-def atleast_2d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
+def atleast_2d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | tuple[Tensor, ...]:
     """Return each tensor as a view with at least two dimensions; a vector `(n,)` becomes `(1, n)`.
 
     Args:
@@ -347,7 +350,7 @@ def atleast_3d(tensor: Tensor, /) -> Tensor: ...
 def atleast_3d(first: Tensor, second: Tensor, /, *others: Tensor) -> tuple[Tensor, ...]: ...
 @overload
 def atleast_3d(tensors: Sequence[Tensor], /) -> tuple[Tensor, ...]: ...
-def atleast_3d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
+def atleast_3d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | tuple[Tensor, ...]:
     """Return each tensor as a view with at least three dimensions: `(n,)` to `(1, n, 1)`, `(n, m)` to `(n, m, 1)`.
 
     Args:
@@ -471,7 +474,7 @@ def _conjugate_transpose(self: Tensor) -> Tensor:
     return adjoint(self)
 
 
-METHODS: dict[str, Any] = {
+METHODS: dict[str, object] = {
     name: globals()[name]
     for name in ("adjoint", "broadcast_to", "flip", "fliplr", "flipud", "moveaxis", "movedim", "ravel")
 }
