@@ -45,7 +45,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     """Return `out[i][j][k] = input[i][index[i][j][k]][k]` (for 3 dimensions and `dim=1`).
 
     Args:
-        input: Any tensor.
+        input: Tensor of any dtype.
         dim: The dimension to index.
         index: Integer tensor with as many dimensions as `input`, none of them longer except `dim`.
         sparse_grad: Accepted for compatibility with PyTorch.
@@ -125,7 +125,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     """Return the slices of `input` at the positions `index` of dimension `dim`.
 
     Args:
-        input: Any tensor.
+        input: Tensor of any dtype.
         dim: The dimension to index.
         index: Integer vector.
         out: Tensor to write the result to.
@@ -301,7 +301,11 @@ def _broadcast_mask(input: Tensor, mask: Tensor, where: str) -> tuple[Tensor, Te
     if mask.meta.dtype is not dtypes.bool_:
         raise DTypeError(f"{where}: the mask must be bool, not {mask.meta.dtype.name}; convert it with .bool()")
     shape = layout.broadcast((input.meta.shape, mask.meta.shape), where)
-    return tuple(t if t.meta.shape == shape else call(registry["expand"], (t,), (shape,)) for t in (input, mask))  # type: ignore[return-value]
+    return _expand(input, shape), _expand(mask, shape)
+
+
+def _expand(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return tensor if tensor.meta.shape == shape else call(registry["expand"], (tensor,), (shape,))
 
 
 def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:

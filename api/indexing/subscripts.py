@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import Any, TypeGuard, overload
+from types import EllipsisType
+from typing import SupportsIndex, TypeAlias, TypeGuard, overload
 
 import numpy as np
 
@@ -49,7 +50,14 @@ __all__ = [
 
 _index_view = registry["index_view"]
 _take_at, _put_at, _put_add_at = registry["take_at"], registry["put_at"], registry["put_add_at"]
-_FULL_SLICE = (None, None, None)
+_Bounds: TypeAlias = tuple[int | None, int | None, int | None]
+_Static: TypeAlias = int | _Bounds | None
+"""A static argument of `index_view`: an int, (start, stop, step) of a slice, or None for a new dimension."""
+_Mask: TypeAlias = Tensor | Array | np.bool_
+_PreparedItem: TypeAlias = int | slice | EllipsisType | Tensor | Array | None
+"""An item of an index after `_normalize_item`."""
+
+_FULL_SLICE: _Bounds = (None, None, None)
 # For each layout: number of rows, bytes between rows, layout of a row.
 _row_layouts: dict[Meta, tuple[int, int, Meta]] = {}
 _MAX_ROW_LAYOUTS = 4096
@@ -73,7 +81,7 @@ def get(tensor: Tensor, item: Index) -> Tensor:
     return call(_take_at, (view, index), (dim, count))
 
 
-def _is_legacy(item: Any) -> TypeGuard[list[Any]]:
+def _is_legacy(item: object) -> TypeGuard[list[Index]]:
     """Return True if a list is treated as a tuple: it is short and has sequences, tensors, slices, None or `...`."""
     parts = (list, tuple, Tensor, np.ndarray, slice, type(None), type(Ellipsis))
     if (
@@ -90,7 +98,7 @@ def _is_legacy(item: Any) -> TypeGuard[list[Any]]:
     return True
 
 
-def set(tensor: Tensor, item: Index, value: Any) -> None:
+def set(tensor: Tensor, item: Index, value: object) -> None:
     """Do `tensor[item] = value` in place.
 
     `value` (a number, a tensor, or host data) is broadcast and converted. If an index names a position twice, the last
@@ -99,18 +107,18 @@ def set(tensor: Tensor, item: Index, value: Any) -> None:
     items = item if isinstance(item, tuple) else (item,)
     statics = _basic_statics(tensor, items)
     if statics is not None:
-        target = call(_index_view, (tensor,), statics)
-        value = assignment_value(value, target, target.meta.shape)
-        if not isinstance(value, Tensor):
-            target.fill_(value)
+        target: Tensor = call(_index_view, (tensor,), statics)
+        source = assignment_value(value, target, target.meta.shape)
+        if not isinstance(source, Tensor):
+            target.fill_(source)
         elif target.meta.numel:
-            call_into(registry["copy"], (copy_if_aliased(value, target),), (None,), (target,), in_place=True)
+            call_into(registry["copy"], (copy_if_aliased(source, target),), (None,), (target,), in_place=True)
         return
     if _is_legacy(item):
         set(tensor, tuple(item), value)
         return
     if len(items) == 1 and _is_mask(items[0]) and is_single(value):
-        mask = _mask_tensor(_as_mask(items[0]), tensor)
+        mask = _mask_tensor(items[0], tensor)
         _check_mask(mask.meta.shape, tensor.meta.shape, 0)
         masked_fill_(tensor, views.reshape(mask, mask.meta.shape + (1,) * (tensor.meta.ndim - mask.meta.ndim)), value)
         return
@@ -122,7 +130,7 @@ def _select_row(tensor: Tensor, index: int) -> Tensor:
     state = _local.state
     extra = tensor.extra
     if state.mode is not None or tensor.needs or (extra is not None and extra.base is not None):
-        return call(_index_view, (tensor,), _basic_statics(tensor, (index,)))
+        return get(tensor, (index,))
     cached = _row_layouts.get(tensor.meta)
     if cached is None:
         cached = _cache_row(tensor.meta, index)
@@ -150,32 +158,31 @@ def _cache_row(parent: Meta, index: int) -> tuple[int, int, Meta]:
     return cached
 
 
-def _basic_statics(tensor: Tensor, items: tuple[Any, ...]) -> tuple[Any, ...] | None:
+def _basic_statics(tensor: Tensor, items: tuple[object, ...]) -> tuple[_Static, ...] | None:
     """Return the static arguments of the `index_view` op: ints, (start, stop, step) and None, with `...` expanded.
 
     The result is None if an item is a tensor, a list or a mask.
     """
-    statics: list[Any] = []
+    statics: list[_Static] = []
     ellipsis_position = -1
     consumed_dims = 0
     for item in items:
-        item_type = type(item)
-        if item_type is int:
+        if type(item) is int:
             statics.append(item)
             consumed_dims += 1
-        elif item_type is slice:
+        elif item is None:
+            statics.append(None)
+        elif item is ...:
+            if ellipsis_position >= 0:
+                raise IndexOutOfRange("an index has at most one '...'")
+            ellipsis_position = len(statics)
+        elif type(item) is slice:
             start, stop, step = item.start, item.stop, item.step
             if (start is None or type(start) is int) and (stop is None or type(stop) is int) and step is None:
                 statics.append((start, stop, None))
             else:
                 statics.append((_to_bound(start), _to_bound(stop), _to_bound(step)))
             consumed_dims += 1
-        elif item is None:
-            statics.append(None)
-        elif item is Ellipsis:
-            if ellipsis_position >= 0:
-                raise IndexOutOfRange("an index has at most one '...'")
-            ellipsis_position = len(statics)
         elif _is_int(item):
             statics.append(item.__index__())
             consumed_dims += 1
@@ -189,11 +196,11 @@ def _basic_statics(tensor: Tensor, items: tuple[Any, ...]) -> tuple[Any, ...] | 
     return tuple(statics)
 
 
-def _to_bound(value: Any) -> Any:
+def _to_bound(value: SupportsIndex | None) -> int | None:
     return None if value is None else value.__index__()
 
 
-def _is_int(item: Any) -> bool:
+def _is_int(item: object) -> TypeGuard[SupportsIndex]:
     """Return True for an int, a NumPy integer, or a 0-d integer tensor or array (the host waits for its value)."""
     if isinstance(item, (bool, np.bool_)):
         return False
@@ -214,7 +221,7 @@ class _Item:
     index: Array | Tensor
 
 
-def _resolve_advanced(tensor: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, int, int, Tensor]:
+def _resolve_advanced(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, int, int, Tensor]:
     """Return the view, its first advanced dimension, their number, and one tensor of positions in them."""
     view, advanced = _split_items(tensor, items)
     dims = [d for entry in advanced for d in range(entry.dim, entry.dim + entry.count)]
@@ -227,9 +234,9 @@ def _resolve_advanced(tensor: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, i
     return view, first, len(dims), index
 
 
-def _split_items(tensor: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, list[_Item]]:
-    prepared = [
-        item if item is None or item is Ellipsis or isinstance(item, slice) else _normalize_item(item) for item in items
+def _split_items(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, list[_Item]]:
+    prepared: list[_PreparedItem] = [
+        item if item is None or isinstance(item, (slice, EllipsisType)) else _normalize_item(item) for item in items
     ]
     consumed_dims = sum(_consumed_dims(item) for item in prepared)
     tensor_shape = tensor.meta.shape
@@ -237,14 +244,14 @@ def _split_items(tensor: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, list[_
         raise IndexOutOfRange(f"too many indices: {consumed_dims} for a tensor of {len(tensor_shape)} dimensions")
     if sum(item is Ellipsis for item in prepared) > 1:
         raise IndexOutOfRange("an index has at most one '...'")
-    statics: list[Any] = []
+    statics: list[_Static] = []
     advanced: list[_Item] = []
     axis = view_axis = 0  # the next dimension of the tensor, and of the view
     for item in prepared:
         if item is None:
             statics.append(None)
             view_axis += 1
-        elif item is Ellipsis:
+        elif isinstance(item, EllipsisType):
             statics += [_FULL_SLICE] * (len(tensor_shape) - consumed_dims)
             axis, view_axis = axis + len(tensor_shape) - consumed_dims, view_axis + len(tensor_shape) - consumed_dims
         elif isinstance(item, slice):
@@ -271,18 +278,18 @@ def _split_items(tensor: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, list[_
     return (tensor if is_identity else call(_index_view, (tensor,), tuple(statics))), advanced
 
 
-def _consumed_dims(item: Any) -> int:
+def _consumed_dims(item: _PreparedItem) -> int:
     """Return the number of dimensions of the tensor that an item consumes."""
-    if item is None or item is Ellipsis:
+    if item is None or isinstance(item, EllipsisType):
         return 0
     return len(_shape(item)) if not isinstance(item, (int, slice)) and _is_mask(item) else 1
 
 
-def _shape(index: Array | Tensor) -> tuple[int, ...]:
+def _shape(index: _Mask) -> tuple[int, ...]:
     return index.meta.shape if isinstance(index, Tensor) else index.shape
 
 
-def _normalize_item(item: Any) -> int | Array | Tensor:
+def _normalize_item(item: object) -> int | Array | Tensor:
     """Convert an index item to an int, or to an integer or bool array or tensor."""
     if _is_int(item):
         return int(item.__index__())
@@ -291,9 +298,9 @@ def _normalize_item(item: Any) -> int | Array | Tensor:
             raise IndexKindError(
                 f"an index must hold integers or bools, not {item.meta.dtype.name}; convert it with .long()"
             )
-        return _as_mask(item) if item.meta.dtype is dtypes.uint8 else item
+        return _as_bool_tensor(item) if item.meta.dtype is dtypes.uint8 else item
     if isinstance(item, np.ndarray) and item.dtype == np.uint8:
-        return _as_mask(item)
+        return _as_bool_array(item)
     if isinstance(item, (list, tuple)) and any(isinstance(x, Tensor) for x in item):
         item = [host_data.host_array(x) if isinstance(x, Tensor) else x for x in item]
     if not isinstance(item, (bool, np.bool_, np.ndarray, list, tuple, range)):
@@ -312,18 +319,28 @@ def _normalize_item(item: Any) -> int | Array | Tensor:
     return array if array.dtype.kind == "b" else array.astype(np.int64)
 
 
-def _is_mask(item: Any) -> bool:
+def _is_mask(item: object) -> TypeGuard[_Mask]:
     if isinstance(item, Tensor):
         return item.meta.dtype is dtypes.bool_ or item.meta.dtype is dtypes.uint8
     return isinstance(item, (np.ndarray, np.bool_)) and item.dtype in (np.bool_, np.uint8)
 
 
-def _as_mask(item: Any) -> Any:
-    """Return a mask as bool. A uint8 mask is true where it is not 0, as in PyTorch (in NumPy, uint8 is positions)."""
-    if (item.meta.dtype is dtypes.bool_) if isinstance(item, Tensor) else (item.dtype == np.bool_):
-        return item
-    warnings.warn("uint8 tensors as indices are masks, as in PyTorch; convert them with .bool()", stacklevel=5)
-    return call(registry["ne"], (item, 0)) if isinstance(item, Tensor) else item != 0
+# A uint8 mask is true where it is not 0, as in PyTorch. (In NumPy, uint8 arrays are positions.)
+_UINT8_WARNING = "uint8 tensors as indices are masks, as in PyTorch; convert them with .bool()"
+
+
+def _as_bool_tensor(mask: Tensor) -> Tensor:
+    if mask.meta.dtype is dtypes.bool_:
+        return mask
+    warnings.warn(_UINT8_WARNING, stacklevel=5)
+    return call(registry["ne"], (mask, 0))
+
+
+def _as_bool_array(mask: Array | np.bool_) -> Array:
+    if mask.dtype == np.bool_:
+        return np.asarray(mask)
+    warnings.warn(_UINT8_WARNING, stacklevel=5)
+    return np.asarray(mask != 0)
 
 
 def _check_mask(shape: tuple[int, ...], tensor_shape: tuple[int, ...], axis: int) -> None:
@@ -334,11 +351,13 @@ def _check_mask(shape: tuple[int, ...], tensor_shape: tuple[int, ...], axis: int
         )
 
 
-def _mask_tensor(mask: Any, like: Tensor) -> Tensor:
-    return mask if isinstance(mask, Tensor) else host_data.from_host(np.asarray(mask), dtypes.bool_, like.meta.device)
+def _mask_tensor(mask: _Mask, like: Tensor) -> Tensor:
+    if isinstance(mask, Tensor):
+        return _as_bool_tensor(mask)
+    return host_data.from_host(_as_bool_array(mask), dtypes.bool_, like.meta.device)
 
 
-def _true_positions(mask: Array | Tensor) -> Array | Tensor:
+def _true_positions(mask: _Mask) -> Array | Tensor:
     return positions(mask) if isinstance(mask, Tensor) else np.flatnonzero(mask)
 
 
@@ -346,7 +365,7 @@ def _true_positions(mask: Array | Tensor) -> Array | Tensor:
 def without_negatives(index: Tensor, size: int, dim: int) -> Tensor: ...
 @overload
 def without_negatives(index: Array, size: int, dim: int) -> Array: ...
-def without_negatives(index: Any, size: int, dim: int) -> Array | Tensor:
+def without_negatives(index: Array | Tensor, size: int, dim: int) -> Array | Tensor:
     """Return `index` with negative positions wrapped. Raises `IndexOutOfRange`."""
     where = f"index of dimension {dim}"
     if isinstance(index, Tensor):
@@ -361,7 +380,7 @@ def without_negatives(index: Any, size: int, dim: int) -> Array | Tensor:
     return index
 
 
-def _combine_positions(items: Sequence[tuple[Any, int]], device: Device) -> Tensor:
+def _combine_positions(items: Sequence[tuple[Array | Tensor, int]], device: Device) -> Tensor:
     """Combine (index, dimension size) pairs into one tensor of flattened positions; the indices broadcast."""
     combined, _ = items[0]
     if len(items) == 1:
@@ -380,7 +399,7 @@ def _combine_positions(items: Sequence[tuple[Any, int]], device: Device) -> Tens
     return on_device(combined, device)
 
 
-def _as_int64(index: Any, device: Device) -> Tensor:
+def _as_int64(index: Array | Tensor, device: Device) -> Tensor:
     """Convert `index` to int64 on `device`."""
     if isinstance(index, Tensor):
         index = on_device(index, device)
@@ -391,7 +410,7 @@ def _as_int64(index: Any, device: Device) -> Tensor:
 # Assignment -----------------------------------------------------------------------------------------------------------
 
 
-def _put_slices(tensor: Tensor, items: tuple[Any, ...], value: Any, accumulate: bool) -> None:
+def _put_slices(tensor: Tensor, items: tuple[object, ...], value: object, accumulate: bool) -> None:
     view, dim, count, index = _resolve_advanced(tensor, items)
     shape = view.meta.shape
     slices_shape = shape[:dim] + index.meta.shape + shape[dim + count :]
