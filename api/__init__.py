@@ -15,6 +15,7 @@ import typing as _typing
 from importlib import import_module as _import_module
 
 from .indexing import gathering as _gathering
+from .indexing import index_writes as _index_writes
 from .indexing import scattering as _scattering
 from .indexing import subscripts as _subscripts
 from .layer_functions import embeddings as _embeddings
@@ -47,8 +48,8 @@ from .tensor_methods.generated_methods import install_ops as _install_ops
 # Methods of Tensor. Functions written in Python come first: a generated op of the same name does not replace them.
 _methods.install()
 for _source in (
-    _functions, _products, _statistics, _reshaping, _gathering, _subscripts, _scans, _scattering, _sorting,
-    _counting, _nan_reductions, _softmax, _floating_point, _matrix_updates,
+    _functions, _products, _statistics, _reshaping, _gathering, _subscripts, _scans, _index_writes, _scattering,
+    _sorting, _counting, _nan_reductions, _softmax, _floating_point, _matrix_updates,
     _assembling, _splitting, _special_products, _repeating, _triangles,
 ):  # fmt: skip
     for _name, _function in _source.METHODS.items():
@@ -78,6 +79,7 @@ from .execution.determinism import *
 from .execution.streams import *
 from .execution.threads import *
 from .indexing.gathering import *
+from .indexing.index_writes import *
 from .indexing.scattering import *
 from .layer_functions.adaptive_pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
 from .layer_functions.adaptive_pooling import adaptive_max_pool1d_with_indices as _adaptive_max_pool1d

@@ -220,7 +220,7 @@ def _average_parameters(device: Device, dtype: DType) -> None:
 @_scene("gather", "take_at", "put_at", "put_add_at", "scatter", "scatter_add", "embedding_rows", "masked_fill")
 def indexing(device: Device, dtype: DType) -> Iterator[Call]:
     """Yield reads, writes and additions by index, embeddings, masks, one-hot encoding, and concatenation."""
-    from ..indexing import gathering, scattering
+    from ..indexing import gathering, index_writes, scattering
     from ..nn import functional as F
     from ..pointwise import functions
     from ..shape import joining
@@ -254,7 +254,7 @@ def indexing(device: Device, dtype: DType) -> Iterator[Call]:
         yield partial(
             _run_backward, scattering.scatter_add, make_tensor(grad=True), 0, positions, make_tensor(grad=True)
         )
-        yield partial(_run_backward, scattering.index_add, make_tensor(grad=True), 0, index, make_tensor(grad=True))
+        yield partial(_run_backward, index_writes.index_add, make_tensor(grad=True), 0, index, make_tensor(grad=True))
         yield partial(
             _run_backward,
             scattering.scatter_reduce,

@@ -21,6 +21,7 @@ from ..tensor_methods.argument_checks import to_dtype_number
 
 __all__ = [
     "assignment_value",
+    "at_least_1d",
     "clone",
     "copy_if_aliased",
     "is_single",
@@ -43,6 +44,11 @@ def upload(array: Array, device: Device) -> Tensor:
     if array.size:
         device.driver.write(output.storage, 0, np.ascontiguousarray(array), current_stream(device))
     return output
+
+
+def at_least_1d(tensor: Tensor) -> Tensor:
+    """Return `tensor`, viewed as a vector of one element if it is 0-d."""
+    return tensor if tensor.meta.ndim else views.reshape(tensor, (1,))
 
 
 def clone(tensor: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Gather, select and mask: functions that read elements at the positions of an index tensor or a mask.
 
-Indices are checked by `bounds.check_bounds`. `scattering` has the functions that write.
+Indices are checked by `bounds.check_bounds`. `scattering` and `index_writes` have the functions that write.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..shape.joining import stack
 from ..tensor_methods.argument_checks import only_tensors, to_dtype_number
-from .assignment import copy_if_aliased, on_device, positions, tensor_value
+from .assignment import at_least_1d, copy_if_aliased, on_device, positions, tensor_value
 from .bounds import prepare_check
 from .subscripts import get, index_put, without_negatives
 
@@ -33,11 +33,6 @@ __all__ = [
 ]  # fmt: skip
 
 _take_at, _put_at = registry["take_at"], registry["put_at"]
-
-
-def _at_least_1d(tensor: Tensor) -> Tensor:
-    """Return `tensor`, viewed as a vector of one element if it is 0-d."""
-    return tensor if tensor.meta.ndim else views.reshape(tensor, (1,))
 
 
 @accept_axis
@@ -64,7 +59,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     """
     only_tensors("gather", input, index)
     axis_index = layout.normalize_dim(dim, input.meta.ndim, "gather")
-    source, index_vector = _at_least_1d(input), _at_least_1d(index)
+    source, index_vector = at_least_1d(input), at_least_1d(index)
     check = prepare_check(index_vector, source.meta.shape[axis_index], "gather")
     output = check.run(registry["gather"], (source, index_vector), (axis_index,))
     output = views.reshape(output, index.meta.shape) if not index.meta.ndim else output
@@ -146,7 +141,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     axis_index = layout.normalize_dim(dim, input.meta.ndim, "index_select")
     if index.meta.ndim > 1:
         raise IndexShapeError(f"index_select: index must be a vector, not of shape {list(index.meta.shape)}")
-    source, index_vector = _at_least_1d(input), _at_least_1d(index)
+    source, index_vector = at_least_1d(input), at_least_1d(index)
     if not input.meta.ndim and index_vector.meta.numel != 1:
         raise ShapeError(f"index_select: a 0-d tensor has one element, and index asks for {index_vector.meta.numel}")
     check = prepare_check(index_vector, source.meta.shape[axis_index], "index_select")
