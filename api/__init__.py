@@ -27,10 +27,13 @@ from .linear_algebra import matrix_updates as _matrix_updates
 from .pointwise import floating_point as _floating_point
 from .reductions import nan_reductions as _nan_reductions
 from .reductions import softmax as _softmax
-from .reductions import counting as _counting
+from .reductions import histograms as _histograms
+from .reductions import order_statistics as _order_statistics
+from .reductions import quantiles as _quantiles
 from .reductions import scans as _scans
 from .reductions import sorting as _sorting
 from .reductions import statistics as _statistics
+from .reductions import unique_elements as _unique_elements
 from .runtime import dtypes as _dtypes
 from .runtime.dtypes import DType as DType, bfloat16 as bfloat16, float16 as float16, float32 as float32
 from .runtime.dtypes import float64 as float64, int8 as int8, int16 as int16, int32 as int32, int64 as int64
@@ -49,8 +52,8 @@ from .tensor_methods.generated_methods import install_ops as _install_ops
 _methods.install()
 for _source in (
     _functions, _products, _statistics, _reshaping, _gathering, _subscripts, _scans, _index_writes, _scattering,
-    _sorting, _counting, _nan_reductions, _softmax, _floating_point, _matrix_updates,
-    _assembling, _splitting, _special_products, _repeating, _triangles,
+    _sorting, _order_statistics, _quantiles, _unique_elements, _histograms, _nan_reductions, _softmax,
+    _floating_point, _matrix_updates, _assembling, _splitting, _special_products, _repeating, _triangles,
 ):  # fmt: skip
     for _name, _function in _source.METHODS.items():
         setattr(Tensor, _name, _function)
@@ -105,10 +108,14 @@ from .reductions.nan_reductions import *
 from .reductions.softmax import *
 from .random import *
 from .random import install as _install_random
-from .reductions.counting import *
+from .reductions.histograms import *
+from .reductions.order_statistics import *
+from .reductions.quantiles import *
 from .reductions.scans import *
+from .reductions.searching import *
 from .reductions.sorting import *
 from .reductions.statistics import *
+from .reductions.unique_elements import *
 from .runtime.device import Device as Device, set_default_device as set_default_device
 from .runtime.errors import OutOfMemoryError as OutOfMemoryError
 from .runtime.precision import get_float32_matmul_precision as get_float32_matmul_precision

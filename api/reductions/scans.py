@@ -6,8 +6,8 @@ Tensor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from .._generated import ops
 from ..arguments.aliases import REQUIRED, resolve_axis_alias
@@ -55,7 +55,7 @@ def cumsum(
     """Return the cumulative sum along `dim`, in the shape of `input`.
 
     Args:
-        input: Any tensor. Integers and bool are summed in int64; float16 and bfloat16 accumulate in float32.
+        input: Tensor of any dtype. Integers and bool are summed in int64; float16 and bfloat16 accumulate in float32.
         dim: The dimension to sum along.
         dtype: Dtype to convert `input` to first.
         out: Tensor to write the result to; its dtype is the dtype of the result.
@@ -200,7 +200,7 @@ def cummax(
     go to the elements at the indices.
 
     Args:
-        input: Any tensor.
+        input: Tensor of any dtype.
         dim: The dimension to scan.
         out: Two tensors to write values and indices to; the second is int64.
         axis: NumPy's name for `dim`.
@@ -244,7 +244,7 @@ def cummin(
 
 def _cumulative_extremum(
     where: str, input: Tensor, dim: int | None, out: Sequence[Tensor] | None, axis: int | None
-) -> Any:
+) -> tuple[Tensor, Tensor]:
     dim = _resolve_dim(where, input, dim, axis)
     if out is None:
         return call(registry[where], (input,), (dim,))
@@ -445,7 +445,7 @@ def _check_trapezoid_args(where: str, y: Tensor, x: Tensor | None, dx: float | N
     return layout.normalize_dim(dim, y.meta.ndim, where)
 
 
-def _combine_neighbours(tensor: Tensor, dim: int, function: Any) -> Tensor:
+def _combine_neighbours(tensor: Tensor, dim: int, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     length = max(tensor.meta.shape[dim] - 1, 0)
     start = min(1, tensor.meta.shape[dim])
     return function(_narrow(tensor, dim, start, length), _narrow(tensor, dim, 0, length))

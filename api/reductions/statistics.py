@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple, TypeAlias, overload
 
 from .._generated import ops
 from ..arguments.aliases import REQUIRED, resolve_axis_aliases
@@ -19,6 +19,7 @@ from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, DTypeError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
+from .paired_results import require_single_out, store_pair
 
 __all__ = [
     "MaxResult",
@@ -33,6 +34,9 @@ __all__ = [
     "var",
     "var_mean",
 ]
+
+_Out: TypeAlias = Tensor | Sequence[Tensor] | None
+"""Where results go: one tensor, or two for values and indices."""
 
 
 class MaxResult(NamedTuple):
@@ -68,7 +72,16 @@ class MinResult(NamedTuple):
 
 
 class AminmaxResult(NamedTuple):
-    """The smallest and the largest values."""
+    """The smallest and the largest values.
+
+    Args:
+        min: The smallest values.
+        max: The largest values.
+
+    Example:
+        >>> wg.aminmax(wg.tensor([1, 5, 3])).max
+        tensor(5)
+    """
 
     min: Tensor
     max: Tensor
@@ -90,13 +103,13 @@ def max(
     keepdims: bool | None = None,
 ) -> MaxResult: ...  # fmt: skip
 def max(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None, axis: Any = None,
-    keepdims: bool | None = None,
+    input: Tensor, dim: Tensor | int | None = None, keepdim: bool = False, *, other: Tensor | None = None,
+    out: _Out = None, axis: int | None = None, keepdims: bool | None = None,
 ) -> Tensor | MaxResult:  # fmt: skip
     """Return the largest element, the maxima along a dimension, or the elementwise maximum of two tensors.
 
     Args:
-        input: Any tensor.
+        input: Tensor of any dtype.
         dim: Dimension to reduce, or a second tensor; None reduces all elements.
         keepdim: Whether to keep the dimension with size 1.
         other: Second tensor, for the elementwise maximum.
@@ -115,13 +128,13 @@ def max(
     """
     if axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("max", dim, None, axis, keepdim, keepdims)
-    if other is None and isinstance(dim, Tensor):
-        other = dim
+    if isinstance(dim, Tensor):
+        other, dim = dim if other is None else other, None
     if other is not None:
-        return ops.maximum(input, other, out=out)
+        return ops.maximum(input, other, out=None if out is None else require_single_out(out, "max"))
     if dim is None:
-        return ops.amax(input, out=out)
-    return MaxResult(*_store_pair(ops.max_dim(input, dim, keepdim), out, "max"))
+        return ops.amax(input, out=None if out is None else require_single_out(out, "max"))
+    return MaxResult(*store_pair(ops.max_dim(input, dim, keepdim), out, "max"))
 
 
 @overload
@@ -140,8 +153,8 @@ def min(
     keepdims: bool | None = None,
 ) -> MinResult: ...  # fmt: skip
 def min(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None, axis: Any = None,
-    keepdims: bool | None = None,
+    input: Tensor, dim: Tensor | int | None = None, keepdim: bool = False, *, other: Tensor | None = None,
+    out: _Out = None, axis: int | None = None, keepdims: bool | None = None,
 ) -> Tensor | MinResult:  # fmt: skip
     """Return the smallest element, the minima along a dimension, or the elementwise minimum of two tensors.
 
@@ -167,22 +180,13 @@ def min(
     """
     if axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("min", dim, None, axis, keepdim, keepdims)
-    if other is None and isinstance(dim, Tensor):
-        other = dim
+    if isinstance(dim, Tensor):
+        other, dim = dim if other is None else other, None
     if other is not None:
-        return ops.minimum(input, other, out=out)
+        return ops.minimum(input, other, out=None if out is None else require_single_out(out, "min"))
     if dim is None:
-        return ops.amin(input, out=out)
-    return MinResult(*_store_pair(ops.min_dim(input, dim, keepdim), out, "min"))
-
-
-def _store_pair(results: Any, out: Any, where: str) -> Any:
-    """Return two results, or copy them to the two tensors of `out`."""
-    if out is None:
-        return results
-    if not isinstance(out, (tuple, list)) or len(out) != 2:
-        raise ArgumentError(f"{where}: has two results, so out takes two tensors, not {type(out).__name__}")
-    return [copy_to_out(result, target, where) for result, target in zip(results, out, strict=True)]
+        return ops.amin(input, out=None if out is None else require_single_out(out, "min"))
+    return MinResult(*store_pair(ops.min_dim(input, dim, keepdim), out, "min"))
 
 
 def aminmax(
@@ -208,7 +212,7 @@ def aminmax(
     """
     if axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("aminmax", dim, None, axis, keepdim, keepdims)
-    return AminmaxResult(*_store_pair((ops.amin(input, dim, keepdim), ops.amax(input, dim, keepdim)), out, "aminmax"))
+    return AminmaxResult(*store_pair((ops.amin(input, dim, keepdim), ops.amax(input, dim, keepdim)), out, "aminmax"))
 
 
 def var(
@@ -337,7 +341,7 @@ def _moments(
 
 
 def _root_moments(
-    input: Tensor, dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None, where: str
+    input: Tensor, dim: Dims, unbiased: bool | None, keepdim: bool, correction: float | None, where: str
 ) -> tuple[Tensor, Tensor]:
     """Return the standard deviation and the mean.
 
@@ -351,7 +355,7 @@ def _root_moments(
 
 
 def _deviation(
-    input: Tensor, dim: Any, unbiased: bool | None, correction: float | None, where: str
+    input: Tensor, dim: Dims, unbiased: bool | None, correction: float | None, where: str
 ) -> tuple[Tensor, Tensor, tuple[int, ...], float]:
     """Return the deviation from the mean, the mean with all dimensions, the reduced dimensions, and n - correction."""
     only_tensors(where, input)
@@ -396,7 +400,7 @@ def logsumexp(
     return output if out is None else copy_to_out(output, out, "logsumexp")
 
 
-def _logsumexp(input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+def _logsumexp(input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     dims = layout.normalize_dims(dim, input.meta.ndim, "logsumexp")
     if input.meta.dtype.kind != "f":
         input = input.to(dtypes.default_dtype())
@@ -419,7 +423,7 @@ def norm(
 
     Args:
         input: Floating tensor.
-        p: Any number, inf, -inf, or "fro" (the same as 2).
+        p: A number, inf, -inf, or "fro" (the same as 2).
         dim: Dimension, or several; None: all.
         keepdim: Whether reduced dimensions stay, with size 1.
         out: Tensor to write the result to.
@@ -443,10 +447,12 @@ def norm(
     return output if out is None else copy_to_out(output, out, "norm")
 
 
-def _norm(input: Tensor, p: Any, dim: Any, keepdim: bool) -> Tensor:
-    if isinstance(p, str) and p != "fro":
-        raise ArgumentError(f"norm: p is a number or 'fro', not {p!r}")
-    if p in (2, 2.0, "fro", None):
+def _norm(input: Tensor, p: float | str | None, dim: Dims, keepdim: bool) -> Tensor:
+    if isinstance(p, str):
+        if p != "fro":
+            raise ArgumentError(f"norm: p is a number or 'fro', not {p!r}")
+        p = 2
+    if p is None or p == 2:
         return ops.euclidean_norm(input, dim, keepdim)
     magnitude = ops.abs(input)
     if p == math.inf:
