@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from .._generated import ops
 from ..runtime import dtypes, layout, views
@@ -22,7 +21,7 @@ _MODES = (
 )  # fmt: skip
 
 
-def _order(p: Any, where: str) -> float:
+def _order(p: object, where: str) -> float:
     if isinstance(p, bool) or not isinstance(p, (int, float)):
         raise ArgumentError(f"{where}: p must be a number, not {p!r}")
     if not p >= 0:

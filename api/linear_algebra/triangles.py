@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .._generated import ops
 from ..arguments.out import copy_to_out
 from ..arguments.types import Layout
@@ -103,10 +101,11 @@ def _triu_(self: Tensor, diagonal: int = 0) -> Tensor:
     return _triangle("triu_", self, diagonal, False, self)
 
 
-def _size(n: Any, where: str) -> int:
-    if to_integer(n, where, "a size", -(2**63)) < 0:
+def _size(n: object, where: str) -> int:
+    size = to_integer(n, where, "a size", -(2**63))
+    if size < 0:
         raise ShapeError(f"{where}: a matrix has no {n} rows or columns")
-    return int(n)
+    return size
 
 
 def _triangle_indices(
