@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 from math import prod
@@ -61,7 +60,6 @@ def einsum(*args: str | Tensor | Sequence[Tensor] | Sequence[int | EllipsisType]
     return _contract_all(*_prepare_operands(operands, labels), result_labels)
 
 
-@dataclass(frozen=True, slots=True)
 class _Term:
     """The dimensions that one term of an equation names, such as `ab...c`.
 
@@ -70,8 +68,10 @@ class _Term:
         right: Labels after `...`; None if there is no `...`.
     """
 
-    left: Labels
-    right: Labels | None
+    __slots__ = ("left", "right")
+
+    def __init__(self, left: Labels, right: Labels | None):
+        self.left, self.right = left, right
 
     def expand(self, dots: int) -> Labels:
         """Return the labels, with those of `dots` dimensions in the place of `...`."""

@@ -119,6 +119,21 @@ def _addmm_activation(
     """Return relu (or gelu, in its erf form, with `use_gelu`) of `beta * input + alpha * (mat1 @ mat2)`.
 
     It is one kernel if no gradient is recorded; otherwise the activation is a separate op.
+
+    Args:
+        input: Tensor that broadcasts to `(n, p)`.
+        mat1: Tensor of shape `(n, m)`.
+        mat2: Tensor of shape `(m, p)`.
+        beta: Factor of `input`.
+        alpha: Factor of the product.
+        use_gelu: Whether to apply gelu instead of relu.
+
+    Returns:
+        Tensor of shape `(n, p)`.
+
+    Example:
+        >>> wg._addmm_activation(wg.tensor([-9.0]), wg.tensor([[1.0, 2.0]]), wg.tensor([[3.0, 6.0], [4.0, -1.0]]))
+        tensor([[2., 0.]])
     """
     only_tensors("_addmm_activation", input, mat1, mat2)
     factors = None if is_recorded(input, mat1, mat2) else fusable_factors(beta, alpha, input, mat1, mat2, 2, 2)
@@ -351,6 +366,7 @@ def trace(input: Tensor) -> Tensor:
 
 
 def _reflected_matmul(self: Tensor, other: Tensor) -> Tensor:
+    """Return `other @ self`; see `matmul`."""
     return matmul(other, self)
 
 
