@@ -133,7 +133,7 @@ def gradgradcheck(
     outputs = _outputs(func(*input_list))
     if grad_outputs is None:
         generator = np.random.default_rng(1)
-        seeds = [_tensor(generator.standard_normal(o.meta.shape), o) for o in outputs]
+        seeds = [_to_tensor(generator.standard_normal(o.meta.shape), o) for o in outputs]
     else:
         seeds = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
     for seed in seeds:
@@ -147,7 +147,7 @@ def gradgradcheck(
         )  # fmt: skip
         return tuple(g for g in gradients if g is not None and g.needs)
 
-    first_order.__name__ = f"the gradient of {_name(func)}"
+    first_order.__name__ = f"the gradient of {_function_name(func)}"
     with enable_grad():
         is_constant = not first_order(*input_list, *seeds)
     if is_constant:  # there is no second derivative
@@ -158,7 +158,7 @@ def gradgradcheck(
     )  # fmt: skip
 
 
-def _name(func: _Function) -> str:
+def _function_name(func: _Function) -> str:
     owner = getattr(func, "__self__", None)
     name = getattr(func, "__name__", type(func).__name__)
     return f"{owner.__name__}.{name}" if isinstance(owner, type) else str(name)
@@ -175,7 +175,7 @@ def _outputs(returned: Tensor | Iterable[object]) -> list[Tensor]:
     return [t for t in results if isinstance(t, Tensor) and t.needs]
 
 
-def _tensor(values: Array, like: Tensor) -> Tensor:
+def _to_tensor(values: Array, like: Tensor) -> Tensor:
     return host_data.from_host(np.asarray(values), dtypes.float64, like.device)
 
 
@@ -224,7 +224,7 @@ class _Check:
                 self._check_jacobians(outputs, position)
         if check_undefined and len(outputs) > 1:
             # Above, each output was differentiated alone; here all of them together.
-            seeds = [_tensor(np.ones(o.meta.shape), o) for o in outputs]
+            seeds = [_to_tensor(np.ones(o.meta.shape), o) for o in outputs]
             joint_grads = self._backward(outputs, seeds)
             separate_grads = [self._backward([o], [s]) for o, s in zip(outputs, seeds, strict=True)]
             for k, i in enumerate(self.operands):
@@ -238,7 +238,7 @@ class _Check:
     def _check_projection(self, outputs: list[Tensor], position: int) -> None:
         output = outputs[position]
         u = self._direction(output.meta.shape)
-        seed = _tensor(u, output)
+        seed = _to_tensor(u, output)
         backward = self._backward([output], [seed])
         repeated = self._backward([output], [seed])
         for k, (i, operand) in enumerate(self.operands.items()):
@@ -287,14 +287,14 @@ class _Check:
         for r in range(rows):
             unit = np.zeros(rows)
             unit[r] = 1
-            seed = _tensor(unit.reshape(output.meta.shape), output)
+            seed = _to_tensor(unit.reshape(output.meta.shape), output)
             analytical[r] = self._backward([output], [seed])[k].reshape(-1)
         excess = np.abs(numerical - analytical) - (self.atol + self.rtol * np.abs(numerical))
         excess = np.where(np.isnan(excess), np.inf, excess)
         if rows and columns and excess.max() > 0:
             row, column = np.unravel_index(int(excess.argmax()), excess.shape)
-            output_index = _index(int(row), output.meta.shape)
-            input_index = _index(int(column), operand.meta.shape)
+            output_index = _unravel(int(row), output.meta.shape)
+            input_index = _unravel(int(column), operand.meta.shape)
             raise GradcheckError(
                 f"{self._describe(outputs, position, i)}: the Jacobians differ, most at output{output_index}, "
                 f"input{input_index} = "
@@ -313,7 +313,7 @@ class _Check:
         for i, g, shape in zip(self.operands, gradients, shapes, strict=True):
             if g is not None and (g.meta.shape != shape or g.dtype is not dtypes.float64):
                 raise GradcheckError(
-                    f"{_name(self.func)}: the gradient of input {i} is {g.dtype.name}{list(g.meta.shape)}, "
+                    f"{_function_name(self.func)}: the gradient of input {i} is {g.dtype.name}{list(g.meta.shape)}, "
                     f"the input float64{list(shape)}"
                 )
         return [np.zeros(s) if g is None else _to_numpy(g) for g, s in zip(gradients, shapes, strict=True)]
@@ -326,7 +326,7 @@ class _Check:
         with enable_grad():  # so that the same outputs count as differentiable
             for sign in (1, -1):
                 shifted = list(self.inputs)
-                shifted[i] = _tensor(base + sign * self.eps * direction, operand).requires_grad_(True)
+                shifted[i] = _to_tensor(base + sign * self.eps * direction, operand).requires_grad_(True)
                 outputs = _outputs(self.func(*shifted))
                 with no_grad():
                     values.append([_to_numpy(f) for f in outputs])
@@ -337,14 +337,14 @@ class _Check:
         if error.size and not float(np.nan_to_num(error).max()) <= tolerance * max(
             1.0, float(np.nan_to_num(np.abs(a)).max())
         ):
-            raise GradcheckError(f"{_name(self.func)}: {description} differ by {float(error.max()):.3g}")
+            raise GradcheckError(f"{_function_name(self.func)}: {description} differ by {float(error.max()):.3g}")
 
     def _describe(self, outputs: list[Tensor], position: int, i: int) -> str:
         node = outputs[position].node
         last = f" (its last op is {node.name})" if node is not None else ""
         shape = list(self.operands[i].meta.shape)
-        return f"gradcheck of {_name(self.func)}{last}: output {position} by input {i} of shape {shape}"
+        return f"gradcheck of {_function_name(self.func)}{last}: output {position} by input {i} of shape {shape}"
 
 
-def _index(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(int(n) for n in np.unravel_index(flat, shape)) if shape else ()

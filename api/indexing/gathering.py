@@ -384,7 +384,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     mask_positions = positions(expanded_mask)
     count = mask_positions.meta.numel
     if source.meta.numel < count:
-        raise ShapeError(f"masked_scatter: the mask holds {count} times, source has {source.meta.numel} elements")
+        raise ShapeError(f"masked_scatter: the mask is true {count} times, source has {source.meta.numel} elements")
     flat = get(views.reshape(source, (-1,)), slice(0, count))
     return call(_put_at, (expanded, mask_positions, flat), (0, expanded.meta.ndim))
 
@@ -411,7 +411,7 @@ def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     mask_positions = positions(expanded_mask)
     count = mask_positions.meta.numel
     if source.meta.numel < count:
-        raise ShapeError(f"masked_scatter_: the mask holds {count} times, source has {source.meta.numel} elements")
+        raise ShapeError(f"masked_scatter_: the mask is true {count} times, source has {source.meta.numel} elements")
     flat = copy_if_aliased(tensor_value(get(views.reshape(source, (-1,)), slice(0, count)), self, (count,)), self)
     if count:
         call_into(_put_at, (self, mask_positions, flat), (0, self.meta.ndim), (self,), in_place=True)

@@ -329,7 +329,8 @@ def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     only_tensors("put_", self, index, source)
     if index.meta.numel != source.meta.numel:
         raise IndexOutOfRange(
-            f"put_: source has {source.meta.numel} elements, index {index.meta.numel}; there must be one for each place"
+            f"put_: source has {source.meta.numel} elements, index {index.meta.numel}; there must be one for each "
+            "position"
         )
     if source.meta.dtype is not self.meta.dtype:
         raise DTypeError(

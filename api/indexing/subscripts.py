@@ -92,7 +92,7 @@ def _is_legacy(item: object) -> TypeGuard[list[Index]]:
         return False
     warnings.warn(
         "a list of sequences or slices as an index is taken for a tuple, as in PyTorch; write x[tuple(items)], or "
-        "x[tensor(items)] for an array of places",
+        "x[tensor(items)] for an array of positions",
         stacklevel=4,
     )
     return True

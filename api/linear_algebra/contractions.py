@@ -31,7 +31,7 @@ Labels = list[int]
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
-def einsum(*args: str | Tensor | Sequence[Tensor] | Sequence[int | EllipsisType]) -> Tensor:
+def einsum(*args: str | Tensor | Sequence[Tensor | int | EllipsisType]) -> Tensor:
     """Evaluate an Einstein summation such as `einsum("bij,bjk->bik", a, b)`.
 
     Each letter names a dimension. A letter that occurs twice in one operand takes its diagonal. Letters that are not in
