@@ -30,12 +30,7 @@ class _GradMode:
 
     mode = True
     inference: bool | None = None  # new value of inference mode; None leaves it
-    _previous: list[tuple[bool, bool]]
-
-    def __new__(cls, *_: object, **__: object) -> Self:
-        context = super().__new__(cls)
-        context._previous = []
-        return context
+    _previous: list[tuple[bool, bool]]  # settings to restore, of the `with` blocks that are entered
 
     def __enter__(self) -> None:
         thread_state = state()
@@ -81,7 +76,11 @@ class _BareDecorator(_GradMode):
     @overload
     def __new__(cls, function: Callable[_P, _R]) -> Callable[_P, _R]: ...  # type: ignore[misc]
     def __new__(cls, function: object = None) -> Any:
-        return cls()(function) if callable(function) else super().__new__(cls)
+        if callable(function):
+            return cls()(function)
+        context = super().__new__(cls)
+        context._previous = []
+        return context
 
 
 def _run_in_context(
@@ -171,6 +170,7 @@ class inference_mode(_GradMode):
         if callable(mode):
             return cls()(mode)
         context = super().__new__(cls)
+        context._previous = []
         if not mode:
             context.mode, context.inference = True, False
         return context
@@ -194,6 +194,7 @@ class set_grad_enabled(_GradMode):
 
     def __init__(self, mode: bool):
         self.mode = bool(mode)
+        self._previous = []
         self._previous_grad = state().grad
         state().grad = self.mode  # now, for uses as a function call
 

@@ -57,7 +57,7 @@ def addbmm(
     right = views.reshape(batch2, (shape1[0] * shape1[2], shape2[2]))
     factors = fusable_factors(beta, alpha, input, left, right, 2, 2)
     if factors is not None:
-        output = ops.addmm_product(input, left, right, *factors)
+        output = ops.addmm_product(input, left, right, factors[0], factors[1])
     else:
         output = _add_scaled(input, ops.mm(left, right), beta, alpha, "addbmm")
     return output if out is None else copy_to_out(output, out, "addbmm")

@@ -106,7 +106,7 @@ def addmm(
     """
     factors = fusable_factors(beta, alpha, input, mat1, mat2, 2, 2)
     if factors is not None:
-        output = ops.addmm_product(input, mat1, mat2, *factors)
+        output = ops.addmm_product(input, mat1, mat2, factors[0], factors[1])
     else:
         output = _add_scaled_product(input, ops.mm(mat1, mat2), beta, alpha)
     return output if out is None else copy_to_out(output, out, "addmm")
@@ -138,7 +138,7 @@ def _addmm_activation(
     only_tensors("_addmm_activation", input, mat1, mat2)
     factors = None if is_recorded(input, mat1, mat2) else fusable_factors(beta, alpha, input, mat1, mat2, 2, 2)
     if factors is not None:
-        return (ops.addmm_gelu if use_gelu else ops.addmm_relu)(input, mat1, mat2, *factors)
+        return (ops.addmm_gelu if use_gelu else ops.addmm_relu)(input, mat1, mat2, factors[0], factors[1])
     output = addmm(input, mat1, mat2, beta=beta, alpha=alpha)
     return ops.gelu_erf(output) if use_gelu else ops.relu(output)
 
@@ -214,7 +214,7 @@ def addmv(
     """
     factors = fusable_factors(beta, alpha, input, mat, vec, 2, 1)
     if factors is not None:
-        output = ops.addmv_product(input, mat, vec, *factors)
+        output = ops.addmv_product(input, mat, vec, factors[0], factors[1])
     else:
         output = _add_scaled_product(input, ops.mv(mat, vec), beta, alpha)
     return output if out is None else copy_to_out(output, out, "addmv")
@@ -248,7 +248,7 @@ def baddbmm(
     """
     factors = fusable_factors(beta, alpha, input, batch1, batch2, 3, 3)
     if factors is not None:
-        output = ops.baddbmm_product(input, batch1, batch2, *factors)
+        output = ops.baddbmm_product(input, batch1, batch2, factors[0], factors[1])
     else:
         output = _add_scaled_product(input, ops.bmm(batch1, batch2), beta, alpha)
     return output if out is None else copy_to_out(output, out, "baddbmm")
