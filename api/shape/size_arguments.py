@@ -27,10 +27,15 @@ def to_ints(args: Sequence[object], where: str) -> tuple[int, ...]:
         ArgumentError: One is no integer.
     """
     first = args[0] if len(args) == 1 else None
-    values: Sequence[object] = tuple(first) if isinstance(first, (tuple, list)) else args
+    if type(first) is int:  # the common case, a few hundred nanoseconds faster
+        return (first,)
+    values: Sequence[object] = first if isinstance(first, (tuple, list)) else args
     numbers = []
     for value in values:
-        if isinstance(value, (bool, float)) or not hasattr(value, "__index__"):
+        if type(value) is int:
+            numbers.append(value)
+        elif isinstance(value, (bool, float)) or not hasattr(value, "__index__"):
             raise ArgumentError(f"{where}: takes ints, not {tuple(values)!r}")
-        numbers.append(int(value.__index__()))
+        else:
+            numbers.append(int(value.__index__()))
     return tuple(numbers)
