@@ -23,8 +23,8 @@ _P = ParamSpec("_P")
 _Gradients: TypeAlias = Tensor | tuple[Tensor | None, ...] | None
 """What `backward` returns: the gradient of the only argument, or one for each."""
 
-_Free: TypeAlias = Any
-"""An argument or a result of `forward` or `backward`. Its type is free: every subclass has parameters of its own."""
+_DefinedBySubclass: TypeAlias = Any
+"""The type of an argument or a result of `forward` or `backward`: every subclass has parameters of its own."""
 
 
 class FunctionCtx:
@@ -141,7 +141,7 @@ class Function:
     _recipes: ClassVar[dict[tuple[_OperandMetas, _ResultMetas], Recipe]]
 
     @staticmethod
-    def forward(ctx: _Free, *args: _Free, **kwargs: _Free) -> _Free:
+    def forward(ctx: _DefinedBySubclass, *args: _DefinedBySubclass, **kwargs: _DefinedBySubclass) -> _DefinedBySubclass:
         """Compute the output. Subclasses override this static method.
 
         Args:
@@ -158,7 +158,7 @@ class Function:
         raise NotImplementedError("a Function defines forward(ctx, ...)")
 
     @staticmethod
-    def setup_context(ctx: _Free, inputs: _Free, output: _Free) -> None:
+    def setup_context(ctx: _DefinedBySubclass, inputs: _DefinedBySubclass, output: _DefinedBySubclass) -> None:
         """Save in `ctx` what `backward` needs. If a subclass defines this method, its `forward` takes no `ctx`.
 
         Args:
@@ -189,7 +189,9 @@ class Function:
         raise NotImplementedError("a Function that defines setup_context does so with (ctx, inputs, output)")
 
     @staticmethod
-    def backward(ctx: _Free, *grads: _Free, **kwargs: _Free) -> _Free:
+    def backward(
+        ctx: _DefinedBySubclass, *grads: _DefinedBySubclass, **kwargs: _DefinedBySubclass
+    ) -> _DefinedBySubclass:
         """Compute the gradients of the arguments. Subclasses override this static method.
 
         Args:
@@ -219,7 +221,7 @@ class Function:
         raise NotImplementedError("a Function defines backward(ctx, *grads)")
 
     @classmethod
-    def apply(cls, *args: object) -> _Free:
+    def apply(cls, *args: object) -> _DefinedBySubclass:
         """Call `forward`, and record `backward` if an argument requires grad.
 
         Args:

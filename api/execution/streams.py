@@ -451,4 +451,4 @@ def launches(device: DeviceLike | None = None) -> int:
         >>> wg.launches('cpu') > before
         True
     """
-    return int(to_device(device).driver.launches)  # type: ignore[attr-defined]
+    return int(to_device(device).driver.launches)  # type: ignore[attr-defined]  # not in the protocol

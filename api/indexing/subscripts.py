@@ -42,11 +42,7 @@ from .assignment import (
 )
 from .bounds import check_bounds, check_range
 
-__all__ = [
-    "METHODS", "check_bounds", "clone", "copy_if_aliased", "get", "index_put", "index_put_", "masked_fill_",
-    "on_device",
-    "positions", "set", "tensor_value", "upload", "without_negatives",
-]  # fmt: skip
+__all__ = ["get", "index_put", "index_put_", "set", "without_negatives"]
 
 _index_view = registry["index_view"]
 _take_at, _put_at, _put_add_at = registry["take_at"], registry["put_at"], registry["put_add_at"]
@@ -75,13 +71,13 @@ def get(tensor: Tensor, item: Index) -> Tensor:
     statics = _basic_statics(tensor, items)
     if statics is not None:
         return call(_index_view, (tensor,), statics)
-    if _is_legacy(item):
+    if _is_tuple_like(item):
         return get(tensor, tuple(item))
     view, dim, count, index = _resolve_advanced(tensor, items)
     return call(_take_at, (view, index), (dim, count))
 
 
-def _is_legacy(item: object) -> TypeGuard[list[Index]]:
+def _is_tuple_like(item: object) -> TypeGuard[list[Index]]:
     """Return True if a list is treated as a tuple: it is short and has sequences, tensors, slices, None or `...`."""
     parts = (list, tuple, Tensor, np.ndarray, slice, type(None), type(Ellipsis))
     if (
@@ -114,7 +110,7 @@ def set(tensor: Tensor, item: Index, value: object) -> None:
         elif target.meta.numel:
             call_into(registry["copy"], (copy_if_aliased(source, target),), (None,), (target,), in_place=True)
         return
-    if _is_legacy(item):
+    if _is_tuple_like(item):
         set(tensor, tuple(item), value)
         return
     if len(items) == 1 and _is_mask(items[0]) and is_single(value):

@@ -18,7 +18,7 @@ __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "Kernel
 Shapes: TypeAlias = tuple[Sequence[int] | str, ...]
 """Shapes of an op's operands, empty for operands that are no tensors; or the text of a `record_function`."""
 
-_HOST_MEMORY_DEVICES = ("cpu", "interpreter")  # devices whose memory is the host's
+HOST_DEVICES = ("cpu", "interpreter")  # devices that run on the host's cores, in its memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ class FunctionEvent(_Times):
         Returns:
             Bytes.
         """
-        usage = self.memory if (self.device in _HOST_MEMORY_DEVICES) == host and self.device else 0
+        usage = self.memory if (self.device in HOST_DEVICES) == host and self.device else 0
         nested = sum(child.memory_usage(host, False) for child in self.cpu_children)
         return usage - nested if self_only and usage else 0 if self_only else usage or nested
 
@@ -348,9 +348,9 @@ def events_from_recording(recording: Recording, launches: Iterable[Launch], orig
                                kernels=[Kernel(launch.name, launch.device, duration)])  # fmt: skip
         host.append(launch_event)
     host.sort(key=lambda e: (e.time_range.start, -e.time_range.end))
-    open_: dict[int, list[FunctionEvent]] = {}
+    open_events: dict[int, list[FunctionEvent]] = {}
     for event in host:
-        stack = open_.setdefault(event.thread, [])
+        stack = open_events.setdefault(event.thread, [])
         while stack and stack[-1].time_range.end < event.time_range.end:
             stack.pop()
         if stack:

@@ -16,14 +16,12 @@ from ..runtime.errors import ArgumentError
 from ..runtime.launches import Launch, now
 from ..runtime.tracing import Recording, Span
 from . import chrome
-from .events import EventList, FunctionEvent, FunctionEventAvg, events_from_recording
+from .events import HOST_DEVICES, EventList, FunctionEvent, FunctionEventAvg, events_from_recording
 from .recording import CallRecorder
 
 __all__ = [
     "ProfilerAction", "ProfilerActivity", "profile", "schedule", "supported_activities", "tensorboard_trace_handler",
 ]  # fmt: skip
-
-_HOST_DEVICES = ("cpu", "interpreter")
 
 
 class ProfilerActivity(enum.Enum):
@@ -310,7 +308,7 @@ class profile:
             ProfilerActivity.CPU in self.activities,
             self.activities - {ProfilerActivity.CPU},
         )
-        return [e for e in recording.launches if (includes_host if e.device in _HOST_DEVICES else includes_devices)]
+        return [e for e in recording.launches if (includes_host if e.device in HOST_DEVICES else includes_devices)]
 
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0
