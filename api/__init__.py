@@ -27,6 +27,7 @@ from .linear_algebra import matrix_updates as _matrix_updates
 from .pointwise import floating_point as _floating_point
 from .reductions import nan_reductions as _nan_reductions
 from .reductions import softmax as _softmax
+from .reductions import extrema as _extrema
 from .reductions import histograms as _histograms
 from .reductions import order_statistics as _order_statistics
 from .reductions import quantiles as _quantiles
@@ -41,6 +42,7 @@ from .runtime.dtypes import uint8 as uint8
 from .runtime.dtypes import bool_ as _bool
 from .runtime.tensor import Tensor as Tensor
 from .shape import assembling as _assembling
+from .shape import broadcasting as _broadcasting
 from .shape import repeating as _repeating
 from .shape import reshaping as _reshaping
 from .shape import splitting as _splitting
@@ -51,9 +53,10 @@ from .tensor_methods.generated_methods import install_ops as _install_ops
 # Methods of Tensor. Functions written in Python come first: a generated op of the same name does not replace them.
 _methods.install()
 for _source in (
-    _functions, _products, _statistics, _reshaping, _gathering, _subscripts, _scans, _index_writes, _scattering,
-    _sorting, _order_statistics, _quantiles, _unique_elements, _histograms, _nan_reductions, _softmax,
-    _floating_point, _matrix_updates, _assembling, _splitting, _special_products, _repeating, _triangles,
+    _functions, _products, _extrema, _statistics, _broadcasting, _reshaping, _gathering, _subscripts, _scans,
+    _index_writes, _scattering, _sorting, _order_statistics, _quantiles, _unique_elements, _histograms,
+    _nan_reductions, _softmax, _floating_point, _matrix_updates, _assembling, _splitting, _special_products,
+    _repeating, _triangles,
 ):  # fmt: skip
     for _name, _function in _source.METHODS.items():
         setattr(Tensor, _name, _function)
@@ -108,6 +111,7 @@ from .reductions.nan_reductions import *
 from .reductions.softmax import *
 from .random import *
 from .random import install as _install_random
+from .reductions.extrema import *
 from .reductions.histograms import *
 from .reductions.order_statistics import *
 from .reductions.quantiles import *
@@ -122,6 +126,7 @@ from .runtime.precision import get_float32_matmul_precision as get_float32_matmu
 from .runtime.precision import set_float32_matmul_precision as set_float32_matmul_precision
 from .serialization import load as load, save as save
 from .shape.assembling import *
+from .shape.broadcasting import *
 from .shape.joining import *
 from .shape.repeating import *
 from .shape.reshaping import *

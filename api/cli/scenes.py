@@ -323,7 +323,7 @@ def creation(device: Device, dtype: DType) -> Iterator[Call]:
 @_scene("sum", "mean", "max_dim", "argmax", "amax", "count_nonzero")
 def counting(device: Device, dtype: DType) -> Iterator[Call]:
     """Yield reductions: variance, norm, maximum, and the counts of an accuracy or a mask."""
-    from ..reductions import statistics
+    from ..reductions import extrema, statistics
 
     for shape in SHAPES:
         make_tensor = partial(blank, device, *shape, dtype=dtype)
@@ -333,7 +333,7 @@ def counting(device: Device, dtype: DType) -> Iterator[Call]:
             yield partial(_run_backward, statistics.norm, make_tensor(grad=True), 2, dim)
         for dim in (0, 1):
             yield partial(_run_backward, statistics.logsumexp, make_tensor(grad=True), dim)
-            yield partial(_run_backward, statistics.max, make_tensor(grad=True), dim)
+            yield partial(_run_backward, extrema.max, make_tensor(grad=True), dim)
         make_scalar = partial(blank, device, dtype=dtype, grad=True)
         yield partial(_run_backward, lambda a, b: (a + b) * 0.5 - b / 2, make_scalar(), make_scalar())
         labels = blank(device, shape[0], dtype=dtypes.int64)

@@ -1,5 +1,5 @@
 """Functions along a dimension that need Python around the generated ops: reductions, scans, sorting, counting.
 
-`statistics`, `nan_reductions` and `softmax` reduce or normalize; `scans` accumulates; `sorting`, `order_statistics`
-and `quantiles` are about order; `unique_elements`, `searching` and `histograms` count and look up.
+`extrema`, `statistics`, `nan_reductions` and `softmax` reduce or normalize; `scans` accumulates; `sorting`,
+`order_statistics` and `quantiles` are about order; `unique_elements`, `searching` and `histograms` count and look up.
 """
