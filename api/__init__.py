@@ -27,6 +27,7 @@ from .linear_algebra import matrix_updates as _matrix_updates
 from .pointwise import floating_point as _floating_point
 from .reductions import nan_reductions as _nan_reductions
 from .reductions import softmax as _softmax
+from .reductions import differences as _differences
 from .reductions import extrema as _extrema
 from .reductions import histograms as _histograms
 from .reductions import order_statistics as _order_statistics
@@ -54,7 +55,7 @@ from .tensor_methods.generated_methods import install_ops as _install_ops
 _methods.install()
 for _source in (
     _functions, _products, _extrema, _statistics, _broadcasting, _reshaping, _gathering, _subscripts, _scans,
-    _index_writes, _scattering, _sorting, _order_statistics, _quantiles, _unique_elements, _histograms,
+    _differences, _index_writes, _scattering, _sorting, _order_statistics, _quantiles, _unique_elements, _histograms,
     _nan_reductions, _softmax, _floating_point, _matrix_updates, _assembling, _splitting, _special_products,
     _repeating, _triangles,
 ):  # fmt: skip
@@ -111,6 +112,7 @@ from .reductions.nan_reductions import *
 from .reductions.softmax import *
 from .random import *
 from .random import install as _install_random
+from .reductions.differences import *
 from .reductions.extrema import *
 from .reductions.histograms import *
 from .reductions.order_statistics import *

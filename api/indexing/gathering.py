@@ -22,9 +22,10 @@ from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..shape.joining import stack
 from ..tensor_methods.argument_checks import only_tensors, to_dtype_number
+from .advanced_indices import without_negatives
 from .assignment import at_least_1d, copy_if_aliased, on_device, positions, tensor_value
 from .bounds import prepare_check
-from .subscripts import get, index_put, without_negatives
+from .subscripts import get, index_put
 
 __all__ = [
     "argwhere", "embedding", "embedding_renorm_", "gather", "index_put", "index_select", "masked_fill",

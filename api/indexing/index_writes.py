@@ -17,10 +17,10 @@ from ..runtime.errors import DTypeError, IndexOutOfRange, IndexShapeError, Shape
 from ..runtime.records import OpRecord, registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
+from .advanced_indices import without_negatives
 from .assignment import at_least_1d, clone, copy_if_aliased, tensor_value
 from .bounds import Check, prepare_check
 from .index_reductions import check_reduce, reduce_into
-from .subscripts import without_negatives
 
 __all__ = ["index_add", "index_copy", "index_fill", "index_reduce", "put"]
 
