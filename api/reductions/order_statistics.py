@@ -179,7 +179,8 @@ def _select_by_sample(input: Tensor, k: int) -> Tensor | None:
     candidates = masked_select(input, ops.logical_and(ops.ge(input, low), ops.le(input, high)))
     if not 0 <= rank < candidates.meta.numel or candidates.meta.numel > size // 2:
         return None
-    return views.reshape(call(registry["narrow"], (call(_sort_along, (candidates,), (0, False))[0],), (0, rank, 1)), ())
+    ordered, _ = call(_sort_along, (candidates,), (0, False))
+    return views.reshape(call(registry["narrow"], (ordered,), (0, rank, 1)), ())
 
 
 class _Middle(Function):
@@ -304,7 +305,8 @@ def mode(
         dim, keepdim = resolve_axis_aliases("mode", dim, -1, axis, keepdim, keepdims)
     axis_index = _normalize_nonempty_dim(input, dim, "mode")
     if not input.meta.ndim:
-        return _gather_along(input, call(_sort_along, (input.detach(),), (0, False))[1], 0, keepdim, "mode", out)
+        _, index = call(_sort_along, (input.detach(),), (0, False))
+        return _gather_along(input, index, 0, keepdim, "mode", out)
     last = input.meta.ndim - 1
     flat = views.contiguous(call(registry["transpose"], (input.detach(),), (axis_index, last)))
     values, positions = call(_sort_along, (flat,), (last, False))

@@ -231,7 +231,7 @@ def cummin(
 
 def _cumulative_extremum(
     where: str, input: Tensor, dim: int | None, out: Sequence[Tensor] | None, axis: int | None
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
     dim = _resolve_dim(where, input, dim, axis)
     if out is None:
         return call(registry[where], (input,), (dim,))
@@ -240,7 +240,9 @@ def _cumulative_extremum(
     only_tensors(where, *out)
     for target, expected_dtype in zip(out, (input.meta.dtype, dtypes.int64), strict=True):
         _check_dtype(where, target, expected_dtype)
-    return call_into(registry[where], (input,), (dim,), tuple(out), in_place=False)
+    targets = tuple(out)
+    call_into(registry[where], (input,), (dim,), targets, in_place=False)
+    return targets
 
 
 def _check_dtype(where: str, out: Tensor, expected: dtypes.DType) -> None:
