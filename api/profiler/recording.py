@@ -20,7 +20,6 @@ from ..runtime.tracing import Recording, Span
 
 if TYPE_CHECKING:
     from ..optim.optimizer import Optimizer
-    from ..tensor_methods.methods import Handle
 
 __all__ = ["CallRecorder", "record_function"]
 
@@ -84,7 +83,7 @@ class CallRecorder(Mode):
         self.shapes, self.stack, self.memory = shapes, stack, memory
         self.thread = threading.get_ident()
         self._state: State | None = None
-        self._hooks: list[Handle] = []
+        self._hook_removers: list[Callable[[], None]] = []
         self._steps: list[tuple[int, int]] = []  # (id, start time) of optimizers whose step is running
 
     def start(self) -> None:
@@ -97,15 +96,15 @@ class CallRecorder(Mode):
             while top._below is not None:
                 top = top._below
             top._below = self
-        self._hooks = [
-            register_optimizer_step_pre_hook(self._begin_step),
-            register_optimizer_step_post_hook(self._end_step),
+        self._hook_removers = [
+            register_optimizer_step_pre_hook(self._begin_step).remove,
+            register_optimizer_step_post_hook(self._end_step).remove,
         ]
 
     def stop(self) -> None:
         """Remove this mode from the stack, wherever it is now."""
-        for hook in self._hooks:
-            hook.remove()
+        for remove in self._hook_removers:
+            remove()
         thread_state, self._state = self._state, None
         if thread_state is None:
             return
