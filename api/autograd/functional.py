@@ -19,14 +19,14 @@ from .gradients import grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
-_Many: TypeAlias = tuple[Tensor, ...]
-_OneOrMany: TypeAlias = Tensor | _Many
+_Tensors: TypeAlias = tuple[Tensor, ...]
+_TensorOrTensors: TypeAlias = Tensor | _Tensors
 _Inputs: TypeAlias = Tensor | Sequence[Tensor]
-_Outputs = TypeVar("_Outputs", Tensor, _Many)
-_Function: TypeAlias = Callable[..., _OneOrMany]
+_Outputs = TypeVar("_Outputs", Tensor, _Tensors)
+_Function: TypeAlias = Callable[..., _TensorOrTensors]
 
 
-def _as_tensor_tuple(values: object, argument_name: str) -> _Many:
+def _as_tensor_tuple(values: object, argument_name: str) -> _Tensors:
     """Return `values` as a tuple of tensors. Raise `ArgumentError` for other types."""
     candidates: Iterable[object] = (
         (values,) if isinstance(values, Tensor) or not isinstance(values, Iterable) else values
@@ -39,7 +39,7 @@ def _as_tensor_tuple(values: object, argument_name: str) -> _Many:
     return tuple(tensors)
 
 
-def _make_leaves(inputs: _Inputs, create_graph: bool) -> _Many:
+def _make_leaves(inputs: _Inputs, create_graph: bool) -> _Tensors:
     """Return detached copies of the inputs that require grad and share their memory.
 
     With `create_graph`, return views of those inputs that require grad, so that the results are differentiable with
@@ -51,7 +51,7 @@ def _make_leaves(inputs: _Inputs, create_graph: bool) -> _Many:
     return tuple(t.detach().requires_grad_() for t in tensors)
 
 
-def _vectors(v: _Inputs | None, references: _Many, function_name: str) -> _Many:
+def _vectors(v: _Inputs | None, references: _Tensors, function_name: str) -> _Tensors:
     """Return `v` as a tuple of tensors. If `v` is None and `references` is one tensor of one element, return ones.
 
     Raises `GradientError` if the shapes of `v` are not those of `references`.
@@ -67,7 +67,7 @@ def _vectors(v: _Inputs | None, references: _Many, function_name: str) -> _Many:
     return vectors
 
 
-def _derivatives(outputs: _Many, inputs: _Many, seeds: _Many, create_graph: bool, strict: bool) -> _Many:
+def _derivatives(outputs: _Tensors, inputs: _Tensors, seeds: _Tensors, create_graph: bool, strict: bool) -> _Tensors:
     """Return `grad(outputs, inputs, seeds)`, with zeros for inputs that no output depends on.
 
     With `strict`, raise `GradientError` for such an input, and for an output that requires no grad.
@@ -84,7 +84,7 @@ def _derivatives(outputs: _Many, inputs: _Many, seeds: _Many, create_graph: bool
     return tuple(zeros_like(i) if g is None else g for g, i in zip(grads, inputs, strict=True))
 
 
-def _format_output(tensors: Sequence[Tensor], is_single: bool, create_graph: bool) -> _OneOrMany:
+def _format_output(tensors: Sequence[Tensor], is_single: bool, create_graph: bool) -> _TensorOrTensors:
     """Return the tensors, detached unless `create_graph`, as a tuple; if `is_single`, return the only tensor."""
     outputs = tuple(tensors) if create_graph else tuple(t.detach() for t in tensors)
     return outputs[0] if is_single else outputs
@@ -99,11 +99,11 @@ def vjp(
 def vjp(
     func: Callable[..., _Outputs], inputs: Sequence[Tensor], v: _Inputs | None = None, create_graph: bool = False,
     strict: bool = False,
-) -> tuple[_Outputs, _Many]: ...  # fmt: skip
+) -> tuple[_Outputs, _Tensors]: ...  # fmt: skip
 @enable_grad()
 def vjp(
     func: _Function, inputs: _Inputs, v: _Inputs | None = None, create_graph: bool = False, strict: bool = False
-) -> tuple[_OneOrMany, _OneOrMany]:
+) -> tuple[_TensorOrTensors, _TensorOrTensors]:
     """Compute the vector-Jacobian product v^T J.
 
     Args:
@@ -140,13 +140,13 @@ def jvp(
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 @overload
 def jvp(
-    func: Callable[..., _Many], inputs: _Inputs, v: _Inputs | None = None, create_graph: bool = False,
+    func: Callable[..., _Tensors], inputs: _Inputs, v: _Inputs | None = None, create_graph: bool = False,
     strict: bool = False,
-) -> tuple[_Many, _Many]: ...  # fmt: skip
+) -> tuple[_Tensors, _Tensors]: ...  # fmt: skip
 @enable_grad()
 def jvp(
     func: _Function, inputs: _Inputs, v: _Inputs | None = None, create_graph: bool = False, strict: bool = False
-) -> tuple[_OneOrMany, _OneOrMany]:
+) -> tuple[_TensorOrTensors, _TensorOrTensors]:
     """Compute the Jacobian-vector product J v.
 
     Args:
@@ -186,22 +186,22 @@ def jacobian(
 def jacobian(
     func: Callable[..., Tensor], inputs: Sequence[Tensor], create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, strategy: str = "reverse-mode",
-) -> _Many: ...  # fmt: skip
+) -> _Tensors: ...  # fmt: skip
 @overload
 def jacobian(
-    func: Callable[..., _Many], inputs: Tensor, create_graph: bool = False, strict: bool = False,
+    func: Callable[..., _Tensors], inputs: Tensor, create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, strategy: str = "reverse-mode",
-) -> _Many: ...  # fmt: skip
+) -> _Tensors: ...  # fmt: skip
 @overload
 def jacobian(
-    func: Callable[..., _Many], inputs: Sequence[Tensor], create_graph: bool = False, strict: bool = False,
+    func: Callable[..., _Tensors], inputs: Sequence[Tensor], create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, strategy: str = "reverse-mode",
-) -> tuple[_Many, ...]: ...  # fmt: skip
+) -> tuple[_Tensors, ...]: ...  # fmt: skip
 @enable_grad()
 def jacobian(
     func: _Function, inputs: _Inputs, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
     strategy: str = "reverse-mode",
-) -> _OneOrMany | tuple[_OneOrMany, ...]:  # fmt: skip
+) -> _TensorOrTensors | tuple[_TensorOrTensors, ...]:  # fmt: skip
     """Compute the Jacobian of `func`.
 
     Args:
@@ -241,7 +241,7 @@ def jacobian(
     return blocks[0] if isinstance(result, Tensor) else tuple(blocks)
 
 
-def _value_and_gradient(func: _Function, inputs: _Many, strict: bool) -> tuple[Tensor, _Many]:
+def _value_and_gradient(func: _Function, inputs: _Tensors, strict: bool) -> tuple[Tensor, _Tensors]:
     """Return `func(*inputs)`, which must be one tensor of one element, and its gradient, which is differentiable."""
     output = func(*inputs)
     if not isinstance(output, Tensor) or output.meta.numel != 1:
@@ -258,11 +258,11 @@ def hessian(
 def hessian(
     func: Callable[..., Tensor], inputs: Sequence[Tensor], create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode",
-) -> tuple[_Many, ...]: ...  # fmt: skip
+) -> tuple[_Tensors, ...]: ...  # fmt: skip
 def hessian(
     func: Callable[..., Tensor], inputs: _Inputs, create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode",
-) -> Tensor | tuple[_Many, ...]:  # fmt: skip
+) -> Tensor | tuple[_Tensors, ...]:  # fmt: skip
     """Compute the Hessian of a function whose output has one element.
 
     Args:
@@ -285,7 +285,7 @@ def hessian(
                 [ 0., 12.]])
     """
 
-    def gradient(*leaves: Tensor) -> _Many:
+    def gradient(*leaves: Tensor) -> _Tensors:
         return _value_and_gradient(func, leaves, strict)[1]
 
     blocks = jacobian(gradient, _as_tensor_tuple(inputs, "inputs"), create_graph, strict)
@@ -301,12 +301,12 @@ def vhp(
 def vhp(
     func: Callable[..., Tensor], inputs: Sequence[Tensor], v: _Inputs | None = None, create_graph: bool = False,
     strict: bool = False,
-) -> tuple[Tensor, _Many]: ...  # fmt: skip
+) -> tuple[Tensor, _Tensors]: ...  # fmt: skip
 @enable_grad()
 def vhp(
     func: Callable[..., Tensor], inputs: _Inputs, v: _Inputs | None = None, create_graph: bool = False,
     strict: bool = False,
-) -> tuple[Tensor, _OneOrMany]:  # fmt: skip
+) -> tuple[Tensor, _TensorOrTensors]:  # fmt: skip
     """Compute the vector-Hessian product v^T H of a function whose output has one element.
 
     Args:
@@ -336,12 +336,12 @@ def hvp(
 def hvp(
     func: Callable[..., Tensor], inputs: Sequence[Tensor], v: _Inputs | None = None, create_graph: bool = False,
     strict: bool = False,
-) -> tuple[Tensor, _Many]: ...  # fmt: skip
+) -> tuple[Tensor, _Tensors]: ...  # fmt: skip
 @enable_grad()
 def hvp(
     func: Callable[..., Tensor], inputs: _Inputs, v: _Inputs | None = None, create_graph: bool = False,
     strict: bool = False,
-) -> tuple[Tensor, _OneOrMany]:  # fmt: skip
+) -> tuple[Tensor, _TensorOrTensors]:  # fmt: skip
     """Compute the Hessian-vector product H v. It equals `vhp`, because a Hessian is symmetric.
 
     Args:
@@ -364,7 +364,7 @@ def hvp(
 
 def _hessian_product(
     name: str, func: Callable[..., Tensor], inputs: _Inputs, v: _Inputs | None, create_graph: bool, strict: bool
-) -> tuple[Tensor, _OneOrMany]:
+) -> tuple[Tensor, _TensorOrTensors]:
     leaves = _make_leaves(inputs, create_graph)
     seeds = _vectors(v, leaves, name)
     value, gradient = _value_and_gradient(func, leaves, strict)
