@@ -15,6 +15,7 @@ import typing as _typing
 from importlib import import_module as _import_module
 
 from .indexing import gathering as _gathering
+from .indexing import index_writes as _index_writes
 from .indexing import scattering as _scattering
 from .indexing import subscripts as _subscripts
 from .layer_functions import embeddings as _embeddings
@@ -26,10 +27,15 @@ from .linear_algebra import matrix_updates as _matrix_updates
 from .pointwise import floating_point as _floating_point
 from .reductions import nan_reductions as _nan_reductions
 from .reductions import softmax as _softmax
-from .reductions import counting as _counting
+from .reductions import differences as _differences
+from .reductions import extrema as _extrema
+from .reductions import histograms as _histograms
+from .reductions import order_statistics as _order_statistics
+from .reductions import quantiles as _quantiles
 from .reductions import scans as _scans
 from .reductions import sorting as _sorting
 from .reductions import statistics as _statistics
+from .reductions import unique_elements as _unique_elements
 from .runtime import dtypes as _dtypes
 from .runtime.dtypes import DType as DType, bfloat16 as bfloat16, float16 as float16, float32 as float32
 from .runtime.dtypes import float64 as float64, int8 as int8, int16 as int16, int32 as int32, int64 as int64
@@ -37,7 +43,7 @@ from .runtime.dtypes import uint8 as uint8
 from .runtime.dtypes import bool_ as _bool
 from .runtime.tensor import Tensor as Tensor
 from .shape import assembling as _assembling
-from .shape import joining as _joining
+from .shape import broadcasting as _broadcasting
 from .shape import repeating as _repeating
 from .shape import reshaping as _reshaping
 from .shape import splitting as _splitting
@@ -48,9 +54,10 @@ from .tensor_methods.generated_methods import install_ops as _install_ops
 # Methods of Tensor. Functions written in Python come first: a generated op of the same name does not replace them.
 _methods.install()
 for _source in (
-    _functions, _products, _statistics, _reshaping, _gathering, _subscripts, _joining, _scans, _scattering, _sorting,
-    _counting, _nan_reductions, _softmax, _floating_point, _matrix_updates,
-    _assembling, _splitting, _special_products, _repeating, _triangles,
+    _functions, _products, _extrema, _statistics, _broadcasting, _reshaping, _gathering, _subscripts, _scans,
+    _differences, _index_writes, _scattering, _sorting, _order_statistics, _quantiles, _unique_elements, _histograms,
+    _nan_reductions, _softmax, _floating_point, _matrix_updates, _assembling, _splitting, _special_products,
+    _repeating, _triangles,
 ):  # fmt: skip
     for _name, _function in _source.METHODS.items():
         setattr(Tensor, _name, _function)
@@ -79,6 +86,7 @@ from .execution.determinism import *
 from .execution.streams import *
 from .execution.threads import *
 from .indexing.gathering import *
+from .indexing.index_writes import *
 from .indexing.scattering import *
 from .layer_functions.adaptive_pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
 from .layer_functions.adaptive_pooling import adaptive_max_pool1d_with_indices as _adaptive_max_pool1d
@@ -104,16 +112,23 @@ from .reductions.nan_reductions import *
 from .reductions.softmax import *
 from .random import *
 from .random import install as _install_random
-from .reductions.counting import *
+from .reductions.differences import *
+from .reductions.extrema import *
+from .reductions.histograms import *
+from .reductions.order_statistics import *
+from .reductions.quantiles import *
 from .reductions.scans import *
+from .reductions.searching import *
 from .reductions.sorting import *
 from .reductions.statistics import *
+from .reductions.unique_elements import *
 from .runtime.device import Device as Device, set_default_device as set_default_device
 from .runtime.errors import OutOfMemoryError as OutOfMemoryError
 from .runtime.precision import get_float32_matmul_precision as get_float32_matmul_precision
 from .runtime.precision import set_float32_matmul_precision as set_float32_matmul_precision
 from .serialization import load as load, save as save
 from .shape.assembling import *
+from .shape.broadcasting import *
 from .shape.joining import *
 from .shape.repeating import *
 from .shape.reshaping import *

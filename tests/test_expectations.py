@@ -85,6 +85,14 @@ def test_decorated_functions_are_functions() -> None:
     assert wg.inference_mode(wg.enable_grad(enabled))() is True
 
 
+def test_gradient_modes_take_their_mode_by_name() -> None:
+    with wg.inference_mode(mode=False):
+        assert (wg.is_inference_mode_enabled(), wg.is_grad_enabled()) == (False, True)
+    with wg.inference_mode(mode=True), wg.set_grad_enabled(mode=True):
+        assert (wg.is_inference_mode_enabled(), wg.is_grad_enabled()) == (True, True)
+    assert wg.no_grad(function=wg.is_grad_enabled)() is False
+
+
 def test_gradient_modes_decorate_methods_and_nest() -> None:
     class Counter:
         @wg.no_grad

@@ -314,6 +314,22 @@ def test_the_autograd_profiler(tmp_path: Path) -> None:
         prof.table()
 
 
+def test_sums_of_events_can_be_summed_again() -> None:
+    x = wg.ones(1 << 16, device="cpu")
+    with profile(profile_memory=True, record_shapes=True) as prof:
+        results = [x + 1.0, x * 2.0, x + 2.0]
+    sums, total = prof.key_averages(group_by_input_shape=True), prof.events().total_average()
+    assert len(results) == 3
+    assert total.cpu_memory_usage >= 3 * x.nbytes
+    assert sums.total_average().count == total.count == len(prof.events())
+    for name in ("cpu_time_total", "self_device_time_total", "cpu_memory_usage", "self_cpu_memory_usage"):
+        assert getattr(sums.total_average(), name) == pytest.approx(getattr(total, name))
+    assert {(row.key, row.count) for row in sums.key_averages() if row.key in ("add", "mul")} == {
+        ("add", 2),
+        ("mul", 1),
+    }
+
+
 def test_common_midpoint_of_clock_ranges() -> None:
     from weftgrad.runtime.backends.opencl_tracing import common_midpoint
 

@@ -26,7 +26,7 @@ OWN_MEMBERS = {
     "node", "output", "read", "start", "storage",
 }  # fmt: skip
 
-TRAINING = '''
+TRAINING = """
 from typing import Any
 
 import weftgrad as wg
@@ -128,7 +128,7 @@ if __name__ == "__main__":
     assert len(squares()) == 3
     assert Double.apply(wg.ones(1)).item() == 2
     assert evaluate(Net(2), wg.ones(2)).tolist() == [0.5, 0.5]
-'''
+"""
 
 # An expression and its type.
 TYPES = [
@@ -214,6 +214,20 @@ TYPES = [
     ("x.clamp(0, np.float32(1))", "Tensor"),
     ("wg.maximum(x, np.float32(1))", "Tensor"),
     ("F.max_pool1d(x, 2, return_indices=True)", "tuple[Tensor, Tensor]"),
+    ("wg.no_grad(wg.relu)(x)", "Tensor"),
+    ("wg.inference_mode(wg.relu)(x)", "Tensor"),
+    ("wg.inference_mode(mode=False)", "inference_mode"),
+    ("wg.autograd.Variable(x, requires_grad=True).relu()", "Tensor"),
+    ("wg.autograd.functional.jacobian(wg.relu, x)", "Tensor"),
+    ("wg.autograd.functional.jacobian(wg.aminmax, (x,))", "tuple[tuple[Tensor, ...], ...]"),
+    ("wg.autograd.functional.vjp(wg.relu, [x], x)", "tuple[Tensor, tuple[Tensor, ...]]"),
+    ("wg.autograd.functional.hvp(wg.sum, x, x)[1]", "Tensor"),
+    ("wg.profiler.profile().key_averages()[0].count", "int"),
+    ("wg.profiler.profile().events()[0].cpu_parent", "FunctionEvent | None"),
+    ("wg.profiler.record_function('f')(wg.relu)(x)", "Tensor"),
+    ("wg.einsum('ij->ji', x)", "Tensor"),
+    ("wg.einsum(x, [0, ...], [..., 0])", "Tensor"),
+    ("wg.searchsorted(x, 0.5)", "Tensor"),
 ]
 # An expression and the error that mypy reports.
 ERRORS = [
@@ -268,6 +282,9 @@ ERRORS = [
     ('wg.clamp(x, min="0")', 'incompatible type "str"'),
     ('wg.full((2,), "1")', 'incompatible type "str"'),
     ('wg.median(x, "rows")', "No overload variant"),
+    ("wg.einsum('ij,j->i', x, 3)", 'incompatible type "int"'),
+    ('wg.autograd.functional.vjp(wg.relu, "x")', 'incompatible type "str"'),
+    ("wg.profiler.profile().events().table(sort_by=3)", 'incompatible type "int"'),
 ]
 HEAD = """import numpy as np
 import weftgrad as wg

@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from . import functional  # noqa: F401
 from .anomaly import detect_anomaly, set_detect_anomaly
@@ -36,8 +37,8 @@ anomaly_mode = detect_anomaly
 if TYPE_CHECKING:
     from . import profiler as profiler
 else:
-
-    def __getattr__(name: str) -> Any:
+    # lazy: start-up (the profiler imports optimizers)
+    def __getattr__(name: str) -> ModuleType:
         if name == "profiler":
             return import_module(".profiler", __name__)
         raise AttributeError(f"module 'weftgrad.autograd' has no attribute {name!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, ParamSpec, TypeAlias
 
 from ..runtime.autograd.node import Node, Recipe
 from ..runtime.autograd.rules import cast_to, sum_to
@@ -19,7 +19,12 @@ from .grad_mode import no_grad
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_Gradients: TypeAlias = Tensor | tuple[Tensor | None, ...] | None
+"""What `backward` returns: the gradient of the only argument, or one for each."""
+
+_DefinedBySubclass: TypeAlias = Any
+"""The type of an argument or a result of `forward` or `backward`: every subclass has parameters of its own."""
 
 
 class FunctionCtx:
@@ -45,6 +50,8 @@ class FunctionCtx:
         >>> x.grad
         tensor(6.)
     """
+
+    materialize = True
 
     def __init__(self) -> None:
         self._saved: tuple[Tensor | None, ...] = ()
@@ -104,10 +111,10 @@ class FunctionCtx:
         """
         self.materialize = value
 
-    materialize = True
-
 
 _MAX_RECIPES = 256  # per class
+_OperandMetas: TypeAlias = tuple[Meta | None, ...]
+_ResultMetas: TypeAlias = tuple[Meta, ...]
 
 
 class Function:
@@ -131,8 +138,10 @@ class Function:
         tensor([2., 2.])
     """
 
+    _recipes: ClassVar[dict[tuple[_OperandMetas, _ResultMetas], Recipe]]
+
     @staticmethod
-    def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+    def forward(ctx: _DefinedBySubclass, *args: _DefinedBySubclass, **kwargs: _DefinedBySubclass) -> _DefinedBySubclass:
         """Compute the output. Subclasses override this static method.
 
         Args:
@@ -149,7 +158,7 @@ class Function:
         raise NotImplementedError("a Function defines forward(ctx, ...)")
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    def setup_context(ctx: _DefinedBySubclass, inputs: _DefinedBySubclass, output: _DefinedBySubclass) -> None:
         """Save in `ctx` what `backward` needs. If a subclass defines this method, its `forward` takes no `ctx`.
 
         Args:
@@ -180,7 +189,9 @@ class Function:
         raise NotImplementedError("a Function that defines setup_context does so with (ctx, inputs, output)")
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any, **kwargs: Any) -> Any:
+    def backward(
+        ctx: _DefinedBySubclass, *grads: _DefinedBySubclass, **kwargs: _DefinedBySubclass
+    ) -> _DefinedBySubclass:
         """Compute the gradients of the arguments. Subclasses override this static method.
 
         Args:
@@ -210,7 +221,7 @@ class Function:
         raise NotImplementedError("a Function defines backward(ctx, *grads)")
 
     @classmethod
-    def apply(cls, *args: Any) -> Any:
+    def apply(cls, *args: object) -> _DefinedBySubclass:
         """Call `forward`, and record `backward` if an argument requires grad.
 
         Args:
@@ -254,15 +265,25 @@ class Function:
 
 
 class _Backward:
-    """The backward function of one call. It holds only what the call saved, until `release`."""
+    """The backward function of one call. It holds only what the call saved, until `release`.
 
-    def __init__(self, cls: type[Function], ctx: FunctionCtx, count: int, positions: list[int], layouts: list[Meta]):
-        self.cls, self.ctx, self.count, self.positions, self.layouts = cls, ctx, count, positions, layouts
+    Args:
+        cls: The class.
+        ctx: The context of the call.
+        count: Number of arguments of `forward`.
+        inputs: Position and layout of each argument that requires a gradient.
+        outputs: Layouts of the results.
+    """
+
+    def __init__(
+        self, cls: type[Function], ctx: FunctionCtx, count: int, inputs: list[tuple[int, Meta]], outputs: _ResultMetas
+    ):
+        self.cls, self.ctx, self.count, self.inputs, self.outputs = cls, ctx, count, inputs, outputs
 
     def __call__(self, current: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         ctx = self.ctx
         output_grads = [
-            zeros(m) if g is None and ctx.materialize else g for g, m in zip(grads, self.layouts, strict=True)
+            zeros(m) if g is None and ctx.materialize else g for g, m in zip(grads, self.outputs, strict=True)
         ]
         input_grads = self.cls.backward(ctx, *output_grads)
         input_grads = input_grads if isinstance(input_grads, tuple) else (input_grads,)
@@ -271,13 +292,12 @@ class _Backward:
                 f"{self.cls.__name__}.backward returned {len(input_grads)} gradients for {self.count} arguments of "
                 "forward; return one for each argument, None for those without a gradient"
             )
-        metas = current.recipe.metas
         return [
-            None if input_grads[i] is None else self._match_input_layout(i, input_grads[i], metas[i])
-            for i in self.positions
+            None if input_grads[i] is None else self._match_input_layout(i, input_grads[i], layout)
+            for i, layout in self.inputs
         ]
 
-    def _match_input_layout(self, position: int, grad: Tensor, layout: Any) -> Tensor:
+    def _match_input_layout(self, position: int, grad: object, layout: Meta) -> Tensor:
         """Return a gradient in the shape and dtype of its argument; sum over broadcast dimensions."""
         if not isinstance(grad, Tensor):
             raise GradientError(
@@ -298,15 +318,15 @@ class _Backward:
         ctx.freed, ctx._saved, ctx._versions = ctx.freed or bool(ctx._saved), (), ()
 
 
-def _recipe(cls: type[Function], metas: tuple[Meta | None, ...], outs: tuple[Meta, ...]) -> Recipe:
+def _recipe(cls: type[Function], metas: _OperandMetas, outs: _ResultMetas) -> Recipe:
     """Return the recipe by which calls of `cls` with these layouts are recorded.
 
     Recipes are cached on the class, because building one takes longer than a kernel launch.
     """
-    recipes: dict[Any, Recipe] | None = cls.__dict__.get("_recipes")
+    recipes: dict[tuple[_OperandMetas, _ResultMetas], Recipe] | None = cls.__dict__.get("_recipes")
     if recipes is None or len(recipes) >= _MAX_RECIPES:
         recipes = {}
-        cls._recipes = recipes  # type: ignore[attr-defined]
+        cls._recipes = recipes
     recipe = recipes.get((metas, outs))
     if recipe is None:
         record = OpRecord(cls.__name__, "custom", (), gradients={})
@@ -314,19 +334,19 @@ def _recipe(cls: type[Function], metas: tuple[Meta | None, ...], outs: tuple[Met
     return recipe
 
 
-def _record_backward(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], outs: list[Tensor]) -> None:
-    positions = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.needs]
+def _record_backward(cls: type[Function], ctx: FunctionCtx, args: tuple[object, ...], outs: list[Tensor]) -> None:
+    inputs = [(i, a) for i, a in enumerate(args) if isinstance(a, Tensor) and a.needs]
     metas = tuple([a.meta if isinstance(a, Tensor) else None for a in args])
-    node = Node(_recipe(cls, metas, tuple([o.meta for o in outs])), (), (), ())
-    node.edges = tuple((args[i].node, args[i].output) if args[i].node is not None else (args[i], 0) for i in positions)
-
-    node.function = _Backward(cls, ctx, len(args), positions, [o.meta for o in outs])
+    out_metas = tuple([o.meta for o in outs])
+    node = Node(_recipe(cls, metas, out_metas), (), (), ())
+    node.edges = tuple([(a.node, a.output) if a.node is not None else (a, 0) for _, a in inputs])
+    node.function = _Backward(cls, ctx, len(args), [(i, a.meta) for i, a in inputs], out_metas)
     for i, out in enumerate(outs):
         if id(out) not in ctx.non_differentiable and out.meta.dtype.kind == "f":
             out.node, out.output, out.needs = node, i, True
 
 
-def once_differentiable(backward: _Function) -> _Function:
+def once_differentiable(backward: Callable[_P, _Gradients]) -> Callable[_P, _Gradients]:
     """Decorate a `backward` that cannot be differentiated, so that a second derivative raises `GradientError`.
 
     Without the decorator, autograd would differentiate the ops inside `backward`. That is wrong if it treats a value as
@@ -355,9 +375,10 @@ def once_differentiable(backward: _Function) -> _Function:
     """
 
     @functools.wraps(backward)
-    def wrapper(ctx: Any, *grads: Any) -> Any:
+    def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _Gradients:
         with no_grad():
-            grad_inputs = backward(ctx, *grads)
+            grad_inputs = backward(*args, **kwargs)
+        grads = args[1:]  # the first argument is the context
         if not is_recorded(*grads):
             return grad_inputs
         if isinstance(grad_inputs, tuple):
@@ -365,18 +386,19 @@ def once_differentiable(backward: _Function) -> _Function:
                 _NonDifferentiable.apply(grad_input, *grads) if isinstance(grad_input, Tensor) else grad_input
                 for grad_input in grad_inputs
             )
-        return _NonDifferentiable.apply(grad_inputs, *grads)
+        result: Tensor = _NonDifferentiable.apply(grad_inputs, *grads)
+        return result
 
-    return cast(_Function, wrapper)
+    return wrapper
 
 
 class _NonDifferentiable(Function):
     """Identity whose output requires grad but whose backward raises an error."""
 
     @staticmethod
-    def forward(ctx: Any, value: Any, *grads: Any) -> Any:
+    def forward(ctx: FunctionCtx, value: Tensor, *grads: Tensor | None) -> Tensor:
         return value.view_as(value)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: FunctionCtx, *grads: Tensor | None) -> _Gradients:
         raise GradientError("backward of a function that is once_differentiable cannot be differentiated again")

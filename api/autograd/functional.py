@@ -7,8 +7,8 @@ J v.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias, TypeVar, overload
 
 from ..creation.factories import ones_like, zeros_like
 from ..runtime.errors import ArgumentError, GradientError
@@ -19,31 +19,39 @@ from .gradients import grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
-Function = Callable[..., Any]
+_Tensors: TypeAlias = tuple[Tensor, ...]
+_TensorOrTensors: TypeAlias = Tensor | _Tensors
+_Inputs: TypeAlias = Tensor | Sequence[Tensor]
+_Outputs = TypeVar("_Outputs", Tensor, _Tensors)
+_Function: TypeAlias = Callable[..., _TensorOrTensors]
 
 
-def _as_tensor_tuple(values: Any, argument_name: str) -> tuple[Tensor, ...]:
+def _as_tensor_tuple(values: object, argument_name: str) -> _Tensors:
     """Return `values` as a tuple of tensors. Raise `ArgumentError` for other types."""
-    tensors = (values,) if isinstance(values, Tensor) else tuple(values)
-    for value in tensors:
+    candidates: Iterable[object] = (
+        (values,) if isinstance(values, Tensor) or not isinstance(values, Iterable) else values
+    )
+    tensors = []
+    for value in candidates:
         if not isinstance(value, Tensor):
             raise ArgumentError(f"{argument_name} must be a tensor or a tuple of tensors, not {type(value).__name__}")
-    return tensors
+        tensors.append(value)
+    return tuple(tensors)
 
 
-def _make_leaves(inputs: Any, create_graph: bool) -> tuple[Any, ...]:
+def _make_leaves(inputs: _Inputs, create_graph: bool) -> _Tensors:
     """Return detached copies of the inputs that require grad and share their memory.
 
     With `create_graph`, return views of those inputs that require grad, so that the results are differentiable with
     respect to the inputs.
     """
-    tensors: tuple[Any, ...] = _as_tensor_tuple(inputs, "inputs")
+    tensors = _as_tensor_tuple(inputs, "inputs")
     if create_graph:
         return tuple(t.view_as(t) if t.requires_grad else t.detach().requires_grad_() for t in tensors)
     return tuple(t.detach().requires_grad_() for t in tensors)
 
 
-def _vectors(v: Any, references: Sequence[Any], function_name: str) -> tuple[Any, ...]:
+def _vectors(v: _Inputs | None, references: _Tensors, function_name: str) -> _Tensors:
     """Return `v` as a tuple of tensors. If `v` is None and `references` is one tensor of one element, return ones.
 
     Raises `GradientError` if the shapes of `v` are not those of `references`.
@@ -52,20 +60,20 @@ def _vectors(v: Any, references: Sequence[Any], function_name: str) -> tuple[Any
         if len(references) != 1 or references[0].numel() != 1:
             raise GradientError(f"{function_name}: v may be left out only where there is one tensor of one element")
         return (ones_like(references[0]),)
-    vectors: tuple[Any, ...] = _as_tensor_tuple(v, "v")
+    vectors = _as_tensor_tuple(v, "v")
     if [t.shape for t in vectors] != [t.shape for t in references]:
         shapes = [list(t.shape) for t in vectors], [list(t.shape) for t in references]
         raise GradientError(f"{function_name}: v has the shapes {shapes[0]}, and needs {shapes[1]}")
     return vectors
 
 
-def _derivatives(outputs: Any, inputs: Any, seeds: Any, create_graph: bool, strict: bool) -> tuple[Any, ...]:
+def _derivatives(outputs: _Tensors, inputs: _Tensors, seeds: _Tensors, create_graph: bool, strict: bool) -> _Tensors:
     """Return `grad(outputs, inputs, seeds)`, with zeros for inputs that no output depends on.
 
     With `strict`, raise `GradientError` for such an input, and for an output that requires no grad.
     """
     differentiable = [(o, s) for o, s in zip(outputs, seeds, strict=True) if o.requires_grad]
-    grads: Any = [None] * len(inputs)
+    grads: Sequence[Tensor | None] = [None] * len(inputs)
     if differentiable:
         grads = grad(
             [o for o, _ in differentiable], inputs, [s for _, s in differentiable], retain_graph=True,
@@ -76,14 +84,26 @@ def _derivatives(outputs: Any, inputs: Any, seeds: Any, create_graph: bool, stri
     return tuple(zeros_like(i) if g is None else g for g, i in zip(grads, inputs, strict=True))
 
 
-def _format_output(tensors: Sequence[Any], is_single: bool, create_graph: bool) -> Any:
+def _format_output(tensors: Sequence[Tensor], is_single: bool, create_graph: bool) -> _TensorOrTensors:
     """Return the tensors, detached unless `create_graph`, as a tuple; if `is_single`, return the only tensor."""
     outputs = tuple(tensors) if create_graph else tuple(t.detach() for t in tensors)
     return outputs[0] if is_single else outputs
 
 
+@overload
+def vjp(
+    func: Callable[..., _Outputs], inputs: Tensor, v: _Inputs | None = None, create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[_Outputs, Tensor]: ...  # fmt: skip
+@overload
+def vjp(
+    func: Callable[..., _Outputs], inputs: Sequence[Tensor], v: _Inputs | None = None, create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[_Outputs, _Tensors]: ...  # fmt: skip
 @enable_grad()
-def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def vjp(
+    func: _Function, inputs: _Inputs, v: _Inputs | None = None, create_graph: bool = False, strict: bool = False
+) -> tuple[_TensorOrTensors, _TensorOrTensors]:
     """Compute the vector-Jacobian product v^T J.
 
     Args:
@@ -113,8 +133,20 @@ def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     )
 
 
+@overload
+def jvp(
+    func: Callable[..., Tensor], inputs: _Inputs, v: _Inputs | None = None, create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def jvp(
+    func: Callable[..., _Tensors], inputs: _Inputs, v: _Inputs | None = None, create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[_Tensors, _Tensors]: ...  # fmt: skip
 @enable_grad()
-def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def jvp(
+    func: _Function, inputs: _Inputs, v: _Inputs | None = None, create_graph: bool = False, strict: bool = False
+) -> tuple[_TensorOrTensors, _TensorOrTensors]:
     """Compute the Jacobian-vector product J v.
 
     Args:
@@ -145,11 +177,31 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     return _format_output(outputs, is_single, create_graph), _format_output(product, is_single, create_graph)
 
 
+@overload
+def jacobian(
+    func: Callable[..., Tensor], inputs: Tensor, create_graph: bool = False, strict: bool = False,
+    vectorize: bool = False, strategy: str = "reverse-mode",
+) -> Tensor: ...  # fmt: skip
+@overload
+def jacobian(
+    func: Callable[..., Tensor], inputs: Sequence[Tensor], create_graph: bool = False, strict: bool = False,
+    vectorize: bool = False, strategy: str = "reverse-mode",
+) -> _Tensors: ...  # fmt: skip
+@overload
+def jacobian(
+    func: Callable[..., _Tensors], inputs: Tensor, create_graph: bool = False, strict: bool = False,
+    vectorize: bool = False, strategy: str = "reverse-mode",
+) -> _Tensors: ...  # fmt: skip
+@overload
+def jacobian(
+    func: Callable[..., _Tensors], inputs: Sequence[Tensor], create_graph: bool = False, strict: bool = False,
+    vectorize: bool = False, strategy: str = "reverse-mode",
+) -> tuple[_Tensors, ...]: ...  # fmt: skip
 @enable_grad()
 def jacobian(
-    func: Function, inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
+    func: _Function, inputs: _Inputs, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
     strategy: str = "reverse-mode",
-) -> Any:  # fmt: skip
+) -> _TensorOrTensors | tuple[_TensorOrTensors, ...]:  # fmt: skip
     """Compute the Jacobian of `func`.
 
     Args:
@@ -177,34 +229,40 @@ def jacobian(
     blocks = []
     for output in _as_tensor_tuple(result, "outputs"):
         rows = []
-        flat: Any = output.reshape(-1)
+        flat = output.reshape(-1)
         for i in range(flat.numel()):
             rows.append(_derivatives((flat[i],), leaves, (ones_like(flat[i]),), create_graph, strict))
         row_blocks = []
         for j, leaf in enumerate(leaves):
             shape = (*output.shape, *leaf.shape)
-            stacked: Any = stack([row[j] for row in rows]) if rows else leaf.new_zeros(shape)
+            stacked = stack([row[j] for row in rows]) if rows else leaf.new_zeros(shape)
             row_blocks.append(stacked.reshape(shape))
         blocks.append(_format_output(row_blocks, isinstance(inputs, Tensor), create_graph))
     return blocks[0] if isinstance(result, Tensor) else tuple(blocks)
 
 
-def _gradient_function(func: Function, strict: bool) -> Function:
-    """Return a function that computes the gradient of `func`. The output of `func` must have one element."""
-
-    def gradient(*inputs: Any) -> tuple[Any, ...]:
-        output = func(*inputs)
-        if not isinstance(output, Tensor) or output.meta.numel != 1:
-            raise GradientError("the function must return one tensor of one element")
-        return _derivatives((output,), inputs, (ones_like(output),), True, strict)
-
-    return gradient
+def _value_and_gradient(func: _Function, inputs: _Tensors, strict: bool) -> tuple[Tensor, _Tensors]:
+    """Return `func(*inputs)`, which must be one tensor of one element, and its gradient, which is differentiable."""
+    output = func(*inputs)
+    if not isinstance(output, Tensor) or output.meta.numel != 1:
+        raise GradientError("the function must return one tensor of one element")
+    return output, _derivatives((output,), inputs, (ones_like(output),), True, strict)
 
 
+@overload
 def hessian(
-    func: Function, inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
-    outer_jacobian_strategy: str = "reverse-mode",
-) -> Any:  # fmt: skip
+    func: Callable[..., Tensor], inputs: Tensor, create_graph: bool = False, strict: bool = False,
+    vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode",
+) -> Tensor: ...  # fmt: skip
+@overload
+def hessian(
+    func: Callable[..., Tensor], inputs: Sequence[Tensor], create_graph: bool = False, strict: bool = False,
+    vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode",
+) -> tuple[_Tensors, ...]: ...  # fmt: skip
+def hessian(
+    func: Callable[..., Tensor], inputs: _Inputs, create_graph: bool = False, strict: bool = False,
+    vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode",
+) -> Tensor | tuple[_Tensors, ...]:  # fmt: skip
     """Compute the Hessian of a function whose output has one element.
 
     Args:
@@ -226,12 +284,29 @@ def hessian(
         tensor([[ 6.,  0.],
                 [ 0., 12.]])
     """
-    blocks = jacobian(_gradient_function(func, strict), _as_tensor_tuple(inputs, "inputs"), create_graph, strict)
+
+    def gradient(*leaves: Tensor) -> _Tensors:
+        return _value_and_gradient(func, leaves, strict)[1]
+
+    blocks = jacobian(gradient, _as_tensor_tuple(inputs, "inputs"), create_graph, strict)
     return blocks[0][0] if isinstance(inputs, Tensor) else blocks
 
 
+@overload
+def vhp(
+    func: Callable[..., Tensor], inputs: Tensor, v: _Inputs | None = None, create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def vhp(
+    func: Callable[..., Tensor], inputs: Sequence[Tensor], v: _Inputs | None = None, create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Tensor, _Tensors]: ...  # fmt: skip
 @enable_grad()
-def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def vhp(
+    func: Callable[..., Tensor], inputs: _Inputs, v: _Inputs | None = None, create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Tensor, _TensorOrTensors]:  # fmt: skip
     """Compute the vector-Hessian product v^T H of a function whose output has one element.
 
     Args:
@@ -252,8 +327,21 @@ def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     return _hessian_product("vhp", func, inputs, v, create_graph, strict)
 
 
+@overload
+def hvp(
+    func: Callable[..., Tensor], inputs: Tensor, v: _Inputs | None = None, create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def hvp(
+    func: Callable[..., Tensor], inputs: Sequence[Tensor], v: _Inputs | None = None, create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Tensor, _Tensors]: ...  # fmt: skip
 @enable_grad()
-def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def hvp(
+    func: Callable[..., Tensor], inputs: _Inputs, v: _Inputs | None = None, create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Tensor, _TensorOrTensors]:  # fmt: skip
     """Compute the Hessian-vector product H v. It equals `vhp`, because a Hessian is symmetric.
 
     Args:
@@ -274,17 +362,11 @@ def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     return _hessian_product("hvp", func, inputs, v, create_graph, strict)
 
 
-def _hessian_product(name: str, func: Function, inputs: Any, v: Any, create_graph: bool, strict: bool) -> Any:
+def _hessian_product(
+    name: str, func: Callable[..., Tensor], inputs: _Inputs, v: _Inputs | None, create_graph: bool, strict: bool
+) -> tuple[Tensor, _TensorOrTensors]:
     leaves = _make_leaves(inputs, create_graph)
     seeds = _vectors(v, leaves, name)
-    value: Any = None
-
-    def keep_value(*args: Any) -> Any:  # a second call could draw other random numbers
-        nonlocal value
-        value = func(*args)
-        return value
-
-    product = _derivatives(_gradient_function(keep_value, strict)(*leaves), leaves, seeds, create_graph, strict)
-    return _format_output((value,), True, create_graph), _format_output(
-        product, isinstance(inputs, Tensor), create_graph
-    )
+    value, gradient = _value_and_gradient(func, leaves, strict)
+    product = _derivatives(gradient, leaves, seeds, create_graph, strict)
+    return value if create_graph else value.detach(), _format_output(product, isinstance(inputs, Tensor), create_graph)

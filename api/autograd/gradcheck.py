@@ -10,8 +10,8 @@ partial derivatives", 1983.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from .grad_mode import enable_grad, no_grad
 from .gradients import grad
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+_Function: TypeAlias = Callable[..., Tensor | Iterable[object]]
+"""A function to check: its results are a tensor, or several values with tensors among them."""
 
 
 class GradcheckError(GradientError, AssertionError):
@@ -36,8 +39,8 @@ class GradcheckError(GradientError, AssertionError):
 
 
 def gradcheck(
-    func: Callable[..., Any],
-    inputs: Tensor | Sequence[Any],
+    func: _Function,
+    inputs: Tensor | Sequence[object],
     *,
     eps: float = 1e-6,
     atol: float = 1e-5,
@@ -46,7 +49,7 @@ def gradcheck(
     nondet_tol: float = 0.0,
     fast_mode: bool = True,
     check_undefined_grad: bool = True,
-    **_: Any,
+    **_: object,
 ) -> bool:
     """Return True if backward through `func` agrees with central differences.
 
@@ -75,7 +78,7 @@ def gradcheck(
         >>> wg.autograd.gradcheck(lambda x: x.sin(), [x])
         True
     """
-    input_list = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    input_list: list[object] = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     check = _Check(func, input_list, eps, atol, rtol, nondet_tol, fast_mode)
     try:
         check.run(check_undefined_grad)
@@ -87,8 +90,8 @@ def gradcheck(
 
 
 def gradgradcheck(
-    func: Callable[..., Any],
-    inputs: Tensor | Sequence[Any],
+    func: _Function,
+    inputs: Tensor | Sequence[object],
     grad_outputs: Tensor | Sequence[Tensor] | None = None,
     *,
     eps: float = 1e-6,
@@ -97,7 +100,7 @@ def gradgradcheck(
     raise_exception: bool = True,
     nondet_tol: float = 0.0,
     fast_mode: bool = True,
-    **_: Any,
+    **_: object,
 ) -> bool:
     """Check second derivatives: run `gradcheck` on the function that computes the gradients of `func`.
 
@@ -130,25 +133,21 @@ def gradgradcheck(
     outputs = _outputs(func(*input_list))
     if grad_outputs is None:
         generator = np.random.default_rng(1)
-        seeds = [_tensor(generator.standard_normal(o.meta.shape), o) for o in outputs]
+        seeds = [_to_tensor(generator.standard_normal(o.meta.shape), o) for o in outputs]
     else:
         seeds = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
     for seed in seeds:
         seed.requires_grad_(True)
-    grad_indices = [i for i, x in enumerate(input_list) if isinstance(x, Tensor) and x.needs]
 
-    def first_order(*arguments: Any) -> Any:
-        call_inputs = list(arguments[: len(input_list)])
+    def first_order(*arguments: object) -> tuple[Tensor, ...]:
+        call_inputs, call_seeds = arguments[: len(input_list)], arguments[len(input_list) :]
         gradients = grad(
-            _outputs(func(*call_inputs)),
-            [call_inputs[i] for i in grad_indices],
-            arguments[len(input_list) :],
-            create_graph=True,
-            allow_unused=True,
-        )
+            _outputs(func(*call_inputs)), list(_operands(call_inputs).values()),
+            [seed for seed in call_seeds if isinstance(seed, Tensor)], create_graph=True, allow_unused=True,
+        )  # fmt: skip
         return tuple(g for g in gradients if g is not None and g.needs)
 
-    first_order.__name__ = f"the gradient of {_name(func)}"
+    first_order.__name__ = f"the gradient of {_function_name(func)}"
     with enable_grad():
         is_constant = not first_order(*input_list, *seeds)
     if is_constant:  # there is no second derivative
@@ -159,19 +158,24 @@ def gradgradcheck(
     )  # fmt: skip
 
 
-def _name(func: Callable[..., Any]) -> str:
+def _function_name(func: _Function) -> str:
     owner = getattr(func, "__self__", None)
     name = getattr(func, "__name__", type(func).__name__)
-    return f"{owner.__name__}.{name}" if isinstance(owner, type) else name
+    return f"{owner.__name__}.{name}" if isinstance(owner, type) else str(name)
 
 
-def _outputs(returned: Any) -> list[Tensor]:
+def _operands(arguments: Sequence[object]) -> dict[int, Tensor]:
+    """Return the arguments that require grad, by position."""
+    return {i: x for i, x in enumerate(arguments) if isinstance(x, Tensor) and x.needs}
+
+
+def _outputs(returned: Tensor | Iterable[object]) -> list[Tensor]:
     """Return the differentiable tensors among a function's results."""
-    results = [returned] if isinstance(returned, Tensor) else list(returned)
+    results: Iterable[object] = [returned] if isinstance(returned, Tensor) else returned
     return [t for t in results if isinstance(t, Tensor) and t.needs]
 
 
-def _tensor(values: Array, like: Tensor) -> Tensor:
+def _to_tensor(values: Array, like: Tensor) -> Tensor:
     return host_data.from_host(np.asarray(values), dtypes.float64, like.device)
 
 
@@ -184,8 +188,8 @@ class _Check:
 
     def __init__(
         self,
-        func: Callable[..., Any],
-        inputs: list[Any],
+        func: _Function,
+        inputs: list[object],
         eps: float,
         atol: float,
         rtol: float,
@@ -195,11 +199,10 @@ class _Check:
         self.func, self.inputs, self.eps, self.atol, self.rtol = func, inputs, eps, atol, rtol
         self.nondet_tol, self.fast = nondet_tol, fast
         self.generator = np.random.default_rng(0)
-        self.grad_indices = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.needs]
-        if not self.grad_indices:
+        self.operands = _operands(inputs)
+        if not self.operands:
             raise ArgumentError("gradcheck: none of the inputs requires grad; make them with requires_grad=True")
-        for i in self.grad_indices:
-            x = inputs[i]
+        for i, x in self.operands.items():
             if x.dtype is not dtypes.float64:
                 raise ArgumentError(
                     f"gradcheck: input {i} is {x.dtype.name}; differences need float64: convert it with .double()"
@@ -221,10 +224,10 @@ class _Check:
                 self._check_jacobians(outputs, position)
         if check_undefined and len(outputs) > 1:
             # Above, each output was differentiated alone; here all of them together.
-            seeds = [_tensor(np.ones(o.meta.shape), o) for o in outputs]
+            seeds = [_to_tensor(np.ones(o.meta.shape), o) for o in outputs]
             joint_grads = self._backward(outputs, seeds)
             separate_grads = [self._backward([o], [s]) for o, s in zip(outputs, seeds, strict=True)]
-            for k, i in enumerate(self.grad_indices):
+            for k, i in enumerate(self.operands):
                 total = np.sum([a[k] for a in separate_grads], axis=0)
                 self._check_agreement(
                     total, joint_grads[k], 1e-12, f"input {i}: gradients of all outputs together and one by one"
@@ -235,12 +238,12 @@ class _Check:
     def _check_projection(self, outputs: list[Tensor], position: int) -> None:
         output = outputs[position]
         u = self._direction(output.meta.shape)
-        seed = _tensor(u, output)
+        seed = _to_tensor(u, output)
         backward = self._backward([output], [seed])
         repeated = self._backward([output], [seed])
-        for k, i in enumerate(self.grad_indices):
+        for k, (i, operand) in enumerate(self.operands.items()):
             self._check_agreement(backward[k], repeated[k], self.nondet_tol, f"input {i}: two backward passes")
-            v = self._direction(self.inputs[i].meta.shape)
+            v = self._direction(operand.meta.shape)
             output_change = self._difference(i, v)[position]
             numerical, analytical = float((u * output_change).sum()), float((backward[k] * v).sum())
             # As in PyTorch: the tolerance of one entry, scaled by how many entries the projection adds up.
@@ -258,7 +261,7 @@ class _Check:
     def _report_mismatch(
         self, outputs: list[Tensor], position: int, i: int, numerical: float, analytical: float
     ) -> None:
-        if self.inputs[i].meta.numel * outputs[position].meta.numel <= 4096:
+        if self.operands[i].meta.numel * outputs[position].meta.numel <= 4096:
             self._check_jacobian(outputs, position, i)
         raise GradcheckError(
             f"{self._describe(outputs, position, i)}: a random projection of the Jacobian is {numerical:.10g} by "
@@ -268,30 +271,30 @@ class _Check:
     # Whole Jacobians
 
     def _check_jacobians(self, outputs: list[Tensor], position: int) -> None:
-        for i in self.grad_indices:
+        for i in self.operands:
             self._check_jacobian(outputs, position, i)
 
     def _check_jacobian(self, outputs: list[Tensor], position: int, i: int) -> None:
         """Compare d output[position] / d input[i], a matrix of outputs by inputs."""
-        output, operand = outputs[position], self.inputs[i]
+        output, operand = outputs[position], self.operands[i]
         rows, columns = output.meta.numel, operand.meta.numel
         numerical, analytical = np.zeros((rows, columns)), np.zeros((rows, columns))
         for c in range(columns):
             step = np.zeros(columns)
             step[c] = 1
             numerical[:, c] = self._difference(i, step.reshape(operand.meta.shape))[position].reshape(-1)
-        k = self.grad_indices.index(i)
+        k = list(self.operands).index(i)
         for r in range(rows):
             unit = np.zeros(rows)
             unit[r] = 1
-            seed = _tensor(unit.reshape(output.meta.shape), output)
+            seed = _to_tensor(unit.reshape(output.meta.shape), output)
             analytical[r] = self._backward([output], [seed])[k].reshape(-1)
         excess = np.abs(numerical - analytical) - (self.atol + self.rtol * np.abs(numerical))
         excess = np.where(np.isnan(excess), np.inf, excess)
         if rows and columns and excess.max() > 0:
             row, column = np.unravel_index(int(excess.argmax()), excess.shape)
-            output_index = _index(int(row), output.meta.shape)
-            input_index = _index(int(column), operand.meta.shape)
+            output_index = _unravel(int(row), output.meta.shape)
+            input_index = _unravel(int(column), operand.meta.shape)
             raise GradcheckError(
                 f"{self._describe(outputs, position, i)}: the Jacobians differ, most at output{output_index}, "
                 f"input{input_index} = "
@@ -304,26 +307,26 @@ class _Check:
 
     def _backward(self, outputs: list[Tensor], seeds: list[Tensor]) -> list[Array]:
         """Return the gradients of all checked inputs by backward; zeros for an input that the outputs do not use."""
-        grad_inputs = [self.inputs[i] for i in self.grad_indices]
+        grad_inputs = list(self.operands.values())
         gradients = grad(outputs, grad_inputs, seeds, retain_graph=True, allow_unused=True)
         shapes = [x.meta.shape for x in grad_inputs]
-        for i, g, shape in zip(self.grad_indices, gradients, shapes, strict=True):
+        for i, g, shape in zip(self.operands, gradients, shapes, strict=True):
             if g is not None and (g.meta.shape != shape or g.dtype is not dtypes.float64):
                 raise GradcheckError(
-                    f"{_name(self.func)}: the gradient of input {i} is {g.dtype.name}{list(g.meta.shape)}, "
+                    f"{_function_name(self.func)}: the gradient of input {i} is {g.dtype.name}{list(g.meta.shape)}, "
                     f"the input float64{list(shape)}"
                 )
         return [np.zeros(s) if g is None else _to_numpy(g) for g, s in zip(gradients, shapes, strict=True)]
 
     def _difference(self, i: int, direction: Array) -> list[Array]:
         """Return the directional derivative of every output along `direction` of input i, by central differences."""
-        operand = self.inputs[i]
+        operand = self.operands[i]
         base = _to_numpy(operand)
         values = []
         with enable_grad():  # so that the same outputs count as differentiable
             for sign in (1, -1):
                 shifted = list(self.inputs)
-                shifted[i] = _tensor(base + sign * self.eps * direction, operand).requires_grad_(True)
+                shifted[i] = _to_tensor(base + sign * self.eps * direction, operand).requires_grad_(True)
                 outputs = _outputs(self.func(*shifted))
                 with no_grad():
                     values.append([_to_numpy(f) for f in outputs])
@@ -334,14 +337,14 @@ class _Check:
         if error.size and not float(np.nan_to_num(error).max()) <= tolerance * max(
             1.0, float(np.nan_to_num(np.abs(a)).max())
         ):
-            raise GradcheckError(f"{_name(self.func)}: {description} differ by {float(error.max()):.3g}")
+            raise GradcheckError(f"{_function_name(self.func)}: {description} differ by {float(error.max()):.3g}")
 
     def _describe(self, outputs: list[Tensor], position: int, i: int) -> str:
         node = outputs[position].node
         last = f" (its last op is {node.name})" if node is not None else ""
-        shape = list(self.inputs[i].meta.shape)
-        return f"gradcheck of {_name(self.func)}{last}: output {position} by input {i} of shape {shape}"
+        shape = list(self.operands[i].meta.shape)
+        return f"gradcheck of {_function_name(self.func)}{last}: output {position} by input {i} of shape {shape}"
 
 
-def _index(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(int(n) for n in np.unravel_index(flat, shape)) if shape else ()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 from ..runtime.autograd import engine
 from ..runtime.dispatch import refresh_views
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.tensor import Tensor
+from ..shape.joining import stack
 from ..tensor_methods.argument_checks import only_tensors
 
 __all__ = ["backward", "grad"]
@@ -168,8 +169,6 @@ def _batched_grads(
     roots: list[Tensor], seeds: list[Tensor | None], inputs: list[Tensor], retain: bool, create: bool
 ) -> list[Tensor | None]:
     """Return the gradients for every element of the seeds' first dimension, stacked."""
-    from ..shape.joining import stack
-
     sizes = {seed.meta.shape[:1] for seed in seeds if seed is not None}
     if len(sizes) != 1 or () in sizes:
         raise ArgumentError(
@@ -186,7 +185,7 @@ def _batched_grads(
     return [None if gradients[0] is None else stack(list(gradients)) for gradients in zip(*runs, strict=True)]
 
 
-def _as_seed_list(grad_outputs: Any, count: int) -> list[Tensor | None]:
+def _as_seed_list(grad_outputs: Tensor | Sequence[Tensor | None] | None, count: int) -> list[Tensor | None]:
     """Return one gradient (or None) per root. Raise `ArgumentError` if their number differs."""
     if grad_outputs is None:
         return [None] * count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Self
+from typing import Self
 
 from ..profiler import EventList, FunctionEvent, FunctionEventAvg, ProfilerActivity, record_function
 from ..profiler import profile as _Profile
@@ -62,13 +62,15 @@ class profile:
             self._profile.stop()
 
     @property
-    def function_events(self) -> EventList:
+    def function_events(self) -> EventList[FunctionEvent]:
         """All recorded events."""
         if not self.enabled:
             raise ArgumentError("profile: it is not enabled, so nothing was recorded")
         return self._profile.events()
 
-    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0
+    ) -> EventList[FunctionEventAvg]:
         """Return the events summed by name (and input shape or stack, if asked for).
 
         Args:
@@ -88,17 +90,33 @@ class profile:
         """
         return self.function_events.total_average()
 
-    def table(self, *args: Any, **kwargs: Any) -> str:
-        """Return the summed events as a text table; see `EventList.table` for the arguments.
+    def table(
+        self, sort_by: str | None = None, row_limit: int = 100, max_src_column_width: int = 75,
+        max_name_column_width: int = 55, max_shapes_column_width: int = 80, header: str | None = None,
+        top_level_events_only: bool = False, time_unit: str | None = None,
+    ) -> str:  # fmt: skip
+        """Return a table of the events, summed by name. Kernels have rows of their own.
 
         Args:
-            *args: Arguments of `EventList.table`.
-            **kwargs: Arguments of `EventList.table`.
+            sort_by: An attribute of the sums, such as `self_device_time_total`, `cpu_time` or `count`.
+            row_limit: The maximum number of rows.
+            max_src_column_width: Longer source locations are cut.
+            max_name_column_width: Longer names are cut.
+            max_shapes_column_width: Longer shapes are cut.
+            header: A line above the table.
+            top_level_events_only: Leave out nested events.
+            time_unit: `s`, `ms` or `us`; None: chosen for each time.
 
         Returns:
-            Text.
+            Text of several lines.
+
+        Raises:
+            ArgumentError: `sort_by` or `time_unit` is unknown.
         """
-        return self.function_events.table(*args, **kwargs)
+        return self.function_events.table(
+            sort_by, row_limit, max_src_column_width, max_name_column_width, max_shapes_column_width, header,
+            top_level_events_only, time_unit,
+        )  # fmt: skip
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the trace as JSON for Perfetto or chrome://tracing.

@@ -221,7 +221,7 @@ def _average_parameters(device: Device, dtype: DType) -> None:
 @_scene("gather", "take_at", "put_at", "put_add_at", "scatter", "scatter_add", "embedding_rows", "masked_fill")
 def indexing(device: Device, dtype: DType) -> Iterator[Call]:
     """Yield reads, writes and additions by index, embeddings, masks, one-hot encoding, and concatenation."""
-    from ..indexing import gathering, scattering
+    from ..indexing import gathering, index_writes, scattering
     from ..nn import functional as F
     from ..pointwise import functions
     from ..shape import joining
@@ -255,7 +255,7 @@ def indexing(device: Device, dtype: DType) -> Iterator[Call]:
         yield partial(
             _run_backward, scattering.scatter_add, make_tensor(grad=True), 0, positions, make_tensor(grad=True)
         )
-        yield partial(_run_backward, scattering.index_add, make_tensor(grad=True), 0, index, make_tensor(grad=True))
+        yield partial(_run_backward, index_writes.index_add, make_tensor(grad=True), 0, index, make_tensor(grad=True))
         yield partial(
             _run_backward,
             scattering.scatter_reduce,
@@ -324,7 +324,7 @@ def creation(device: Device, dtype: DType) -> Iterator[Call]:
 @_scene("sum", "mean", "max_dim", "argmax", "amax", "count_nonzero")
 def counting(device: Device, dtype: DType) -> Iterator[Call]:
     """Yield reductions: variance, norm, maximum, and the counts of an accuracy or a mask."""
-    from ..reductions import statistics
+    from ..reductions import extrema, statistics
 
     for shape in SHAPES:
         make_tensor = partial(blank, device, *shape, dtype=dtype)
@@ -334,7 +334,7 @@ def counting(device: Device, dtype: DType) -> Iterator[Call]:
             yield partial(_run_backward, statistics.norm, make_tensor(grad=True), 2, dim)
         for dim in (0, 1):
             yield partial(_run_backward, statistics.logsumexp, make_tensor(grad=True), dim)
-            yield partial(_run_backward, statistics.max, make_tensor(grad=True), dim)
+            yield partial(_run_backward, extrema.max, make_tensor(grad=True), dim)
         make_scalar = partial(blank, device, dtype=dtype, grad=True)
         yield partial(_run_backward, lambda a, b: (a + b) * 0.5 - b / 2, make_scalar(), make_scalar())
         labels = blank(device, shape[0], dtype=dtypes.int64)

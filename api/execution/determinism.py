@@ -6,8 +6,6 @@ gives the same bits, whatever the setting. The functions only store and return i
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..runtime.errors import ArgumentError
 
 __all__ = [
@@ -16,7 +14,7 @@ __all__ = [
 ]  # fmt: skip
 
 _MODES = ("default", "warn", "error")
-_set = {"enabled": False, "warn_only": False}
+_settings = {"enabled": False, "warn_only": False}
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
@@ -35,7 +33,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     for name, value in (("mode", mode), ("warn_only", warn_only)):
         if not isinstance(value, bool):
             raise ArgumentError(f"use_deterministic_algorithms: {name} must be True or False, not {value!r}")
-    _set.update(enabled=mode, warn_only=warn_only)
+    _settings.update(enabled=mode, warn_only=warn_only)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
@@ -50,7 +48,7 @@ def are_deterministic_algorithms_enabled() -> bool:
         True
         >>> wg.use_deterministic_algorithms(False)
     """
-    return _set["enabled"]
+    return _settings["enabled"]
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
@@ -63,10 +61,10 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
         >>> wg.is_deterministic_algorithms_warn_only_enabled()
         False
     """
-    return _set["warn_only"]
+    return _settings["warn_only"]
 
 
-def set_deterministic_debug_mode(debug_mode: Any) -> None:
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     """Set the mode by number or name: 0 "default", 1 "warn", 2 "error".
 
     Args:
@@ -100,4 +98,4 @@ def get_deterministic_debug_mode() -> int:
         >>> wg.get_deterministic_debug_mode()
         0
     """
-    return 0 if not _set["enabled"] else 1 if _set["warn_only"] else 2
+    return 0 if not _settings["enabled"] else 1 if _settings["warn_only"] else 2

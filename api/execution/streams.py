@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from ..runtime import deferred
 from ..runtime.context import current_stream as _current
@@ -11,6 +12,11 @@ from ..runtime.context import entered_device, set_stream
 from ..runtime.device import Device, DeviceLike, known_devices
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from ..runtime.backends.protocol import Event as DriverEvent
+    from ..runtime.backends.protocol import Stream as DriverStream
+    from ..runtime.memory_stats import SegmentInfo
 
 __all__ = [
     "Event", "Stream", "current_stream", "default_stream", "empty_cache", "launches", "max_memory_allocated",
@@ -37,10 +43,10 @@ class Stream:
         True
     """
 
-    def __init__(self, device: DeviceLike | None = None, *, priority: int = 0, _stream: Any = None):
+    def __init__(self, device: DeviceLike | None = None, *, priority: int = 0, _stream: DriverStream | None = None):
         self.device = to_device(device)
-        self._stream = self.device.driver.new_stream() if _stream is None else _stream
-        self._previous_streams: list[Any] = []  # the stream to restore when a `with` block ends
+        self._stream: DriverStream = self.device.driver.new_stream() if _stream is None else _stream
+        self._previous_streams: list[DriverStream | None] = []  # the stream to restore when a `with` block ends
 
     def synchronize(self) -> None:
         """Wait until all queued work is done.
@@ -57,7 +63,7 @@ class Stream:
         Returns:
             Python bool.
         """
-        return bool(self._stream.query())
+        return self._stream.query()
 
     def record_event(self, event: Event | None = None) -> Event:
         """Record an event at the end of the queued work.
@@ -132,12 +138,13 @@ class Event:
     def __init__(self, enable_timing: bool = False, device: DeviceLike | None = None):
         self.enable_timing = enable_timing
         self.device = None if device is None else to_device(device)
-        self._event: Any = None
+        self._event: DriverEvent | None = None
 
-    def _event_on(self, device: Device) -> Any:
+    def _event_on(self, device: Device) -> DriverEvent:
         if self._event is None:
             self.device = device
-            self._event = device.driver.new_event(self.enable_timing)
+            event: DriverEvent = device.driver.new_event(self.enable_timing)
+            self._event = event
         elif self.device is not device:
             raise ArgumentError(f"an event of {self.device} cannot be used on {device}")
         return self._event
@@ -180,7 +187,8 @@ class Event:
         """Wait until the work before the event is done."""
         if self._event is not None:
             self._event.synchronize()
-            deferred.check_ready(self.device, wait=False)  # type: ignore[arg-type]
+            if self.device is not None:
+                deferred.check_ready(self.device, wait=False)
 
     def elapsed_time(self, end_event: Event) -> float:
         """Return the milliseconds from this event to `end_event`. Both need `enable_timing=True`.
@@ -282,8 +290,6 @@ def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
         >>> sorted(wg.memory_stats('cpu'))[:3]
         ['allocated', 'allocated_peak', 'allocations']
     """
-    from dataclasses import asdict
-
     return asdict(to_device(device).driver.budget.stats())
 
 
@@ -378,7 +384,7 @@ def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
         pool.reset_peak()
 
 
-def memory_snapshot(device: DeviceLike | None = None) -> list[Any]:
+def memory_snapshot(device: DeviceLike | None = None) -> list[SegmentInfo]:
     """Return every segment of the device's memory pools, with its blocks.
 
     Args:
@@ -445,4 +451,4 @@ def launches(device: DeviceLike | None = None) -> int:
         >>> wg.launches('cpu') > before
         True
     """
-    return int(to_device(device).driver.launches)  # type: ignore[attr-defined]
+    return int(to_device(device).driver.launches)  # type: ignore[attr-defined]  # not in the protocol

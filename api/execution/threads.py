@@ -12,7 +12,7 @@ from ..runtime.errors import ArgumentError
 
 __all__ = ["get_num_interop_threads", "get_num_threads", "set_num_interop_threads", "set_num_threads"]
 
-_set: dict[str, int] = {}  # numbers set by the program: "within" a kernel, and "across" ops
+_settings: dict[str, int] = {}  # numbers that the program has set: "intra_op" and "inter_op"
 
 
 def _positive(function: str, number: int) -> int:
@@ -39,7 +39,7 @@ def set_num_threads(number: int) -> None:
         1
         >>> wg.set_num_threads(number)
     """
-    _set["within"] = _positive("set_num_threads", number)
+    _settings["intra_op"] = _positive("set_num_threads", number)
     native.limit_helpers(min(number - 1, 0xFFFF))
 
 
@@ -56,7 +56,7 @@ def get_num_threads() -> int:
         1
         >>> wg.set_num_threads(number)
     """
-    return _set.get("within", cores())
+    return _settings.get("intra_op", cores())
 
 
 def set_num_interop_threads(number: int) -> None:
@@ -71,7 +71,7 @@ def set_num_interop_threads(number: int) -> None:
     Example:
         >>> wg.set_num_interop_threads(1)
     """
-    _set["across"] = _positive("set_num_interop_threads", number)
+    _settings["inter_op"] = _positive("set_num_interop_threads", number)
 
 
 def get_num_interop_threads() -> int:
@@ -84,4 +84,4 @@ def get_num_interop_threads() -> int:
         >>> wg.get_num_interop_threads()
         1
     """
-    return _set.get("across", 1)
+    return _settings.get("inter_op", 1)

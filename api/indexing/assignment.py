@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
 from ..arguments.types import Operand
+from ..creation.factories import full
+from ..creation.from_data import tensor
 from ..runtime import views
 from ..runtime.context import current_stream
 from ..runtime.device import Device, meta
@@ -19,6 +21,7 @@ from ..tensor_methods.argument_checks import to_dtype_number
 
 __all__ = [
     "assignment_value",
+    "at_least_1d",
     "clone",
     "copy_if_aliased",
     "is_single",
@@ -43,44 +46,48 @@ def upload(array: Array, device: Device) -> Tensor:
     return output
 
 
+def at_least_1d(tensor: Tensor) -> Tensor:
+    """Return `tensor`, viewed as a vector of one element if it is 0-d."""
+    return tensor if tensor.meta.ndim else views.reshape(tensor, (1,))
+
+
 def clone(tensor: Tensor) -> Tensor:
     """Return a contiguous copy."""
     return call(registry["copy"], (tensor,), (None,))
 
 
-def is_single(value: Any) -> bool:
+def is_single(value: object) -> TypeGuard[Operand]:
     """Return True for a number or a 0-d tensor."""
     if isinstance(value, Tensor):
         return value.meta.ndim == 0
     return isinstance(value, (bool, int, float, np.generic))
 
 
-def assignment_value(value: Any, like: Tensor, shape: tuple[int, ...]) -> Tensor | bool | int | float:
+def assignment_value(value: object, like: Tensor, shape: tuple[int, ...]) -> Tensor | bool | int | float:
     """Return a Python number unchanged, and any other value as a tensor of `shape` on the device of `like`."""
     if isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, np.generic):
-        return value.item()
-    if not isinstance(value, Tensor):
-        from ..creation.from_data import tensor
-
-        value = tensor(value, device=like.meta.device)
-    value = on_device(value, like.meta.device)
-    extra_dims = value.meta.ndim - len(shape)
-    if extra_dims > 0 and all(n == 1 for n in value.meta.shape[:extra_dims]):
-        value = views.reshape(value, value.meta.shape[extra_dims:])
-    if value.meta.shape == shape:
-        return value
+        number: bool | int | float = value.item()
+        return number
+    source = value if isinstance(value, Tensor) else tensor(value, device=like.meta.device)
+    source = on_device(source, like.meta.device)
+    extra_dims = source.meta.ndim - len(shape)
+    if extra_dims > 0 and all(n == 1 for n in source.meta.shape[:extra_dims]):
+        source = views.reshape(source, source.meta.shape[extra_dims:])
+    if source.meta.shape == shape:
+        return source
     try:
-        return call(registry["expand"], (value,), (shape,))
+        expanded: Tensor = call(registry["expand"], (source,), (shape,))
     except ShapeError:
         raise ShapeError(
-            f"assignment: a value of shape {list(value.meta.shape)} does not broadcast to the indexed shape "
+            f"assignment: a value of shape {list(source.meta.shape)} does not broadcast to the indexed shape "
             f"{list(shape)}"
         ) from None
+    return expanded
 
 
-def tensor_value(value: Any, like: Tensor, shape: tuple[int, ...]) -> Tensor:
+def tensor_value(value: object, like: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Return `value` as a tensor of `shape` with the dtype and device of `like`."""
     output = assignment_value(value, like, shape)
     if not isinstance(output, Tensor):
@@ -92,8 +99,6 @@ def tensor_value(value: Any, like: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def _scalar_tensor(value: int | float, like: Tensor) -> Tensor:
     """Create a 0-d tensor with the dtype and device of `like`."""
-    from ..creation.factories import full
-
     return full((), value, dtype=like.meta.dtype, device=like.meta.device)
 
 

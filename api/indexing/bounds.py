@@ -79,7 +79,7 @@ class Check:
     def __call__(self) -> None:
         """Check now and raise `IndexOutOfRange`. Call this before an in-place write."""
 
-    def run(self, record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...]) -> Any:
+    def run(self, record: OpRecord, operands: Sequence[object], statics: tuple[object, ...]) -> Tensor:
         """Call the op `record`, which has the index among its `operands`. Raises `IndexOutOfRange`."""
         return call(record, operands, statics)
 
@@ -105,16 +105,17 @@ class _OverlappedCheck(Check):
         if int(values.view(np.uint64).max()) >= self.size:
             check_range(int(values.min()), int(values.max()), self.size, self.where, 0)
 
-    def run(self, record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...]) -> Any:
+    def run(self, record: OpRecord, operands: Sequence[object], statics: tuple[object, ...]) -> Tensor:
         if "misses" in record.statics:
-            output, misses = call(record, operands, (*statics, True))
+            results: tuple[Tensor, Tensor] = call(record, operands, (*statics, True))
+            output, misses = results
             if _host_values(misses).any():
                 self()
             return output
         values = _host_values(self.index)  # wait for the index first, so as not to wait for the launch
-        output = call(record, operands, statics)
+        result: Tensor = call(record, operands, statics)
         self._check_values(values)
-        return output
+        return result
 
 
 def check_classes(target: Tensor, classes: int, ignore_index: int, where: str) -> bool:
@@ -213,10 +214,10 @@ def _extremes_in_memory(index: Tensor, size: int) -> tuple[int, int]:
 
 def _host_values(index: Tensor) -> Array:
     """Return the values of a contiguous `cpu` tensor. Waits for this tensor only."""
-    driver: Any = index.meta.device.driver
+    driver: Any = index.meta.device.driver  # `wait_for` is a method of drivers with host memory only
     driver.wait_for(index.storage)
     start = index.start - index.storage.start
-    memory: Any = driver.host_view(index.storage)
+    memory: Array = driver.host_view(index.storage)
     return memory[start : start + index.meta.nbytes].view(index.meta.dtype.numpy)
 
 

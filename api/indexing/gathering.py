@@ -1,6 +1,6 @@
 """Gather, select and mask: functions that read elements at the positions of an index tensor or a mask.
 
-Indices are checked by `bounds.check_bounds`. `scattering` has the functions that write.
+Indices are checked by `bounds.check_bounds`. `scattering` and `index_writes` have the functions that write.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..shape.joining import stack
 from ..tensor_methods.argument_checks import only_tensors, to_dtype_number
-from .assignment import copy_if_aliased, on_device, positions, tensor_value
+from .advanced_indices import without_negatives
+from .assignment import at_least_1d, copy_if_aliased, on_device, positions, tensor_value
 from .bounds import prepare_check
-from .subscripts import get, index_put, without_negatives
+from .subscripts import get, index_put
 
 __all__ = [
     "argwhere", "embedding", "embedding_renorm_", "gather", "index_put", "index_select", "masked_fill",
@@ -35,17 +36,12 @@ __all__ = [
 _take_at, _put_at = registry["take_at"], registry["put_at"]
 
 
-def _at_least_1d(tensor: Tensor) -> Tensor:
-    """Return `tensor`, viewed as a vector of one element if it is 0-d."""
-    return tensor if tensor.meta.ndim else views.reshape(tensor, (1,))
-
-
 @accept_axis
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """Return `out[i][j][k] = input[i][index[i][j][k]][k]` (for 3 dimensions and `dim=1`).
 
     Args:
-        input: Any tensor.
+        input: Tensor of any dtype.
         dim: The dimension to index.
         index: Integer tensor with as many dimensions as `input`, none of them longer except `dim`.
         sparse_grad: Accepted for compatibility with PyTorch.
@@ -64,7 +60,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     """
     only_tensors("gather", input, index)
     axis_index = layout.normalize_dim(dim, input.meta.ndim, "gather")
-    source, index_vector = _at_least_1d(input), _at_least_1d(index)
+    source, index_vector = at_least_1d(input), at_least_1d(index)
     check = prepare_check(index_vector, source.meta.shape[axis_index], "gather")
     output = check.run(registry["gather"], (source, index_vector), (axis_index,))
     output = views.reshape(output, index.meta.shape) if not index.meta.ndim else output
@@ -125,7 +121,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     """Return the slices of `input` at the positions `index` of dimension `dim`.
 
     Args:
-        input: Any tensor.
+        input: Tensor of any dtype.
         dim: The dimension to index.
         index: Integer vector.
         out: Tensor to write the result to.
@@ -146,7 +142,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     axis_index = layout.normalize_dim(dim, input.meta.ndim, "index_select")
     if index.meta.ndim > 1:
         raise IndexShapeError(f"index_select: index must be a vector, not of shape {list(index.meta.shape)}")
-    source, index_vector = _at_least_1d(input), _at_least_1d(index)
+    source, index_vector = at_least_1d(input), at_least_1d(index)
     if not input.meta.ndim and index_vector.meta.numel != 1:
         raise ShapeError(f"index_select: a 0-d tensor has one element, and index asks for {index_vector.meta.numel}")
     check = prepare_check(index_vector, source.meta.shape[axis_index], "index_select")
@@ -301,7 +297,11 @@ def _broadcast_mask(input: Tensor, mask: Tensor, where: str) -> tuple[Tensor, Te
     if mask.meta.dtype is not dtypes.bool_:
         raise DTypeError(f"{where}: the mask must be bool, not {mask.meta.dtype.name}; convert it with .bool()")
     shape = layout.broadcast((input.meta.shape, mask.meta.shape), where)
-    return tuple(t if t.meta.shape == shape else call(registry["expand"], (t,), (shape,)) for t in (input, mask))  # type: ignore[return-value]
+    return _expand(input, shape), _expand(mask, shape)
+
+
+def _expand(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return tensor if tensor.meta.shape == shape else call(registry["expand"], (tensor,), (shape,))
 
 
 def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
@@ -385,7 +385,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     mask_positions = positions(expanded_mask)
     count = mask_positions.meta.numel
     if source.meta.numel < count:
-        raise ShapeError(f"masked_scatter: the mask holds {count} times, source has {source.meta.numel} elements")
+        raise ShapeError(f"masked_scatter: the mask is true {count} times, source has {source.meta.numel} elements")
     flat = get(views.reshape(source, (-1,)), slice(0, count))
     return call(_put_at, (expanded, mask_positions, flat), (0, expanded.meta.ndim))
 
@@ -412,7 +412,7 @@ def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     mask_positions = positions(expanded_mask)
     count = mask_positions.meta.numel
     if source.meta.numel < count:
-        raise ShapeError(f"masked_scatter_: the mask holds {count} times, source has {source.meta.numel} elements")
+        raise ShapeError(f"masked_scatter_: the mask is true {count} times, source has {source.meta.numel} elements")
     flat = copy_if_aliased(tensor_value(get(views.reshape(source, (-1,)), slice(0, count)), self, (count,)), self)
     if count:
         call_into(_put_at, (self, mask_positions, flat), (0, self.meta.ndim), (self,), in_place=True)

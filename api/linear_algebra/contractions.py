@@ -8,11 +8,11 @@ next pair is the one whose product grows the total size of the operands least.
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import combinations
 from math import prod
-from typing import Any
+from types import EllipsisType
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
@@ -31,7 +31,7 @@ Labels = list[int]
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
-def einsum(*args: Tensor | Sequence[Any]) -> Tensor:
+def einsum(*args: str | Tensor | Sequence[Tensor | int | EllipsisType]) -> Tensor:
     """Evaluate an Einstein summation such as `einsum("bij,bjk->bik", a, b)`.
 
     Each letter names a dimension. A letter that occurs twice in one operand takes its diagonal. Letters that are not in
@@ -54,86 +54,114 @@ def einsum(*args: Tensor | Sequence[Any]) -> Tensor:
         tensor([12, 34])
     """
     operands, terms, result = _parse_args(args)
-    only_tensors("einsum", *operands)
     labels = [_labels(term, x, i) for i, (term, x) in enumerate(zip(terms, operands, strict=True))]
     dots = -min((n for operand_labels in labels for n in operand_labels if n < 0), default=0)
     result_labels = _result_labels(labels, result, dots)
     return _contract_all(*_prepare_operands(operands, labels), result_labels)
 
 
-def _parse_args(args: tuple[Any, ...]) -> tuple[list[Tensor], list[list[Any]], list[Any] | None]:
-    """Return (operands, symbols of each operand, symbols of the result or None if implicit).
+class _Term:
+    """The dimensions that one term of an equation names, such as `ab...c`.
 
-    A symbol is the index of a letter, or `...`.
+    Attributes:
+        left: Labels before `...`, or all labels if there is no `...`.
+        right: Labels after `...`; None if there is no `...`.
     """
+
+    __slots__ = ("left", "right")
+
+    def __init__(self, left: Labels, right: Labels | None):
+        self.left, self.right = left, right
+
+    def expand(self, dots: int) -> Labels:
+        """Return the labels, with those of `dots` dimensions in the place of `...`."""
+        return self.left if self.right is None else [*self.left, *range(-dots, 0), *self.right]
+
+
+def _parse_args(args: Sequence[object]) -> tuple[list[Tensor], list[_Term], _Term | None]:
+    """Return (operands, term of each operand, term of the result or None if implicit)."""
     if not args:
         raise ArgumentError("einsum: takes an equation and operands")
-    if not isinstance(args[0], str):
+    equation = args[0]
+    if not isinstance(equation, str):
         return _sublists(args)
-    operands = list(args[1]) if len(args) == 2 and isinstance(args[1], (list, tuple)) else list(args[1:])
-    terms, result = _terms(args[0])
+    listed = args[1] if len(args) == 2 else None
+    operands = listed if isinstance(listed, (list, tuple)) else args[1:]
+    terms, result = _terms(equation)
     if not operands:
         raise ShapeError("einsum: there must be at least one operand")
     if len(terms) != len(operands):
-        raise ShapeError(f"einsum: the equation {args[0]!r} is for {len(terms)} operands, not {len(operands)}")
-    return operands, terms, result
+        raise ShapeError(f"einsum: the equation {equation!r} is for {len(terms)} operands, not {len(operands)}")
+    return _tensors(operands), terms, result
+
+
+def _tensors(operands: Sequence[object]) -> list[Tensor]:
+    """Return the operands as a list of tensors. Raises `ArgumentError` if there is another type."""
+    only_tensors("einsum", *operands)
+    return [x for x in operands if isinstance(x, Tensor)]
 
 
 @lru_cache(1024)
-def _terms(equation: str) -> tuple[list[list[Any]], list[Any] | None]:
-    """Return the symbols of each operand and of the result. The lists are cached: do not change them."""
+def _terms(equation: str) -> tuple[list[_Term], _Term | None]:
+    """Return the term of each operand and of the result. Their lists are cached: do not change them."""
     left, arrow, right = equation.replace(" ", "").partition("->")
-    return [_symbols(term, equation) for term in left.split(",")], _symbols(right, equation) if arrow else None
+    return [_term(term, equation) for term in left.split(",")], _term(right, equation) if arrow else None
 
 
-def _symbols(term: str, equation: str) -> list[Any]:
-    """Return the symbols of one term of an equation, such as [26, 27, ...] for `ab...`."""
-    symbols: list[Any] = []
-    parts = term.split("...")
+def _term(text: str, equation: str) -> _Term:
+    """Parse one term of an equation, such as `ab...`."""
+    parts = text.split("...")
     if len(parts) > 2:
-        raise ShapeError(f"einsum: '...' stands twice in {term!r} of {equation!r}")
-    for i, part in enumerate(parts):
-        symbols += [...] * (i > 0)
-        for letter in part:
-            if letter not in _LETTERS:
-                raise ShapeError(f"einsum: {letter!r} in {equation!r} is no letter (a-z, A-Z)")
-            symbols.append(_LETTERS.index(letter))
-    return symbols
+        raise ShapeError(f"einsum: '...' stands twice in {text!r} of {equation!r}")
+    for letter in "".join(parts):
+        if letter not in _LETTERS:
+            raise ShapeError(f"einsum: {letter!r} in {equation!r} is no letter (a-z, A-Z)")
+    left, *right = ([_LETTERS.index(letter) for letter in part] for part in parts)
+    return _Term(left, right[0] if right else None)
 
 
-def _sublists(args: tuple[Any, ...]) -> tuple[list[Tensor], list[list[Any]], list[Any] | None]:
-    """Parse the sublist form: operand, symbols, operand, symbols, …, and optionally the symbols of the result."""
-    last = list(args[-1]) if len(args) % 2 else None
+def _sublists(args: Sequence[object]) -> tuple[list[Tensor], list[_Term], _Term | None]:
+    """Parse the sublist form: operand, labels, operand, labels, …, and optionally the labels of the result."""
+    result = _sublist(args[-1]) if len(args) % 2 else None
     pairs = args[: len(args) - len(args) % 2]
-    terms = [list(sublist) for sublist in pairs[1::2]]
-    for term in (*terms, *([last] if last is not None else ())):
-        if any(n is not ... and not (type(n) is int and 0 <= n < len(_LETTERS)) for n in term) or term.count(...) > 1:
-            raise ShapeError(f"einsum: a dimension is a number from 0 to 51, or '...' once, not {term!r}")
-    return list(pairs[::2]), terms, last
+    return _tensors(pairs[::2]), [_sublist(sublist) for sublist in pairs[1::2]], result
 
 
-def _labels(term: list[Any], operand: Tensor, position: int) -> Labels:
+def _sublist(items: object) -> _Term:
+    """Parse a list of labels and at most one `...`."""
+    if not isinstance(items, Iterable) or isinstance(items, Tensor):
+        raise ArgumentError(f"einsum: the dimensions of an operand are a list, not {type(items).__name__}")
+    parts: list[Labels] = [[]]
+    for item in items:
+        if item is ...:
+            parts.append([])
+        elif type(item) is int and 0 <= item < len(_LETTERS):
+            parts[-1].append(item)
+        else:
+            parts = []
+            break
+    if not 1 <= len(parts) <= 2:
+        raise ShapeError(f"einsum: a dimension is a number from 0 to 51, or '...' once, not {list(items)!r}")
+    return _Term(parts[0], parts[1] if len(parts) == 2 else None)
+
+
+def _labels(term: _Term, operand: Tensor, position: int) -> Labels:
     """Return a label for each dimension of an operand."""
-    ndim = operand.meta.ndim
-    dots = ndim - (len(term) - (... in term))
-    if dots < 0 or (dots and ... not in term):
+    count = len(term.left) + len(term.right or ())
+    dots = operand.meta.ndim - count
+    if dots < 0 or (dots and term.right is None):
         raise ShapeError(
-            f"einsum: operand {position} has shape {list(operand.meta.shape)}, and the equation names "
-            f"{len(term) - (... in term)} of its dimensions"
+            f"einsum: operand {position} has shape {list(operand.meta.shape)}, and the equation names {count} of its "
+            "dimensions"
         )
-    if ... not in term:
-        return term
-    ellipsis_index = term.index(...)
-    return [*term[:ellipsis_index], *range(-dots, 0), *term[ellipsis_index + 1 :]]
+    return term.expand(dots)
 
 
-def _result_labels(labels: list[Labels], explicit: list[Any] | None, dots: int) -> Labels:
+def _result_labels(labels: list[Labels], explicit: _Term | None, dots: int) -> Labels:
     all_labels = [n for operand_labels in labels for n in operand_labels]
     if explicit is None:
         return [*range(-dots, 0), *sorted({n for n in all_labels if n >= 0 and all_labels.count(n) == 1})]
-    result_labels: Labels = []
-    for n in explicit:
-        result_labels += range(-dots, 0) if n is ... else [n]
+    result_labels = explicit.expand(dots)
     for n in result_labels:
         if result_labels.count(n) > 1:
             raise ShapeError(f"einsum: {_LETTERS[n]!r} stands twice in the result")
@@ -285,7 +313,7 @@ def tensordot(
         tensor(5)
     """
     only_tensors("tensordot", a, b)
-    axes: Any = dims.tolist() if isinstance(dims, Tensor) else dims
+    axes: int | Sequence[int] | Sequence[Sequence[int]] = dims.tolist() if isinstance(dims, Tensor) else dims
     if isinstance(axes, int):
         if axes < 0:
             raise ShapeError(f"tensordot: dims must not be negative, got {axes}")

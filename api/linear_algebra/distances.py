@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from .._generated import ops
 from ..runtime import dtypes, layout, views
@@ -22,7 +21,7 @@ _MODES = (
 )  # fmt: skip
 
 
-def _order(p: Any, where: str) -> float:
+def _check_order(p: object, where: str) -> float:
     if isinstance(p, bool) or not isinstance(p, (int, float)):
         raise ArgumentError(f"{where}: p must be a number, not {p!r}")
     if not p >= 0:
@@ -31,10 +30,11 @@ def _order(p: Any, where: str) -> float:
 
 
 def _power_kind(p: float) -> str:
+    """Return which kernel of `pair_norms` computes the p-norm."""
     return {0.0: "count", 1.0: "1", 2.0: "2", math.inf: "max"}.get(p, "any")
 
 
-def _floating(where: str, *tensors: Tensor) -> None:
+def _require_floating(where: str, *tensors: Tensor) -> None:
     for x in tensors:
         if x.meta.dtype.kind != "f":
             raise DTypeError(f"{where}: takes floating dtypes, not {x.meta.dtype.name}; convert with .to()")
@@ -66,7 +66,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
         tensor([[5., 1.]])
     """
     only_tensors("cdist", x1, x2)
-    order = _order(p, "cdist")
+    order = _check_order(p, "cdist")
     if compute_mode not in _MODES:
         raise ArgumentError(
             f"cdist: compute_mode must be one of {', '.join(map(str, _MODES[1:]))}, not {compute_mode!r}"
@@ -78,7 +78,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
         raise ShapeError(
             f"cdist: rows must have one length, shapes are {list(x1.meta.shape)} and {list(x2.meta.shape)}"
         )
-    _floating("cdist", x1, x2)
+    _require_floating("cdist", x1, x2)
     dtype = dtypes.promote(x1.meta.dtype, x2.meta.dtype)
     batch_shape = layout.broadcast([x1.meta.shape[:-2], x2.meta.shape[:-2]], "cdist")
     # The gradient for p = inf goes to the difference that equals the distance, so the distance must not be rounded.
@@ -104,10 +104,6 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
     The result is a vector of N * (N - 1) / 2 distances: row 0 to rows 1, 2, ..., then row 1 to rows 2, 3, ...
 
-    Raises:
-        ShapeError: The input is not a matrix, or `p` is negative.
-        DTypeError: The dtype is not floating.
-
     Args:
         input: Floating tensor of shape `(N, M)`.
         p: Order of the norm, at least 0.
@@ -115,15 +111,19 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     Returns:
         Tensor of shape `(N * (N - 1) / 2,)`.
 
+    Raises:
+        ShapeError: The input is not a matrix, or `p` is negative.
+        DTypeError: The dtype is not floating.
+
     Example:
         >>> wg.nn.functional.pdist(wg.tensor([[0.0], [1.0], [3.0]]))
         tensor([1., 3., 2.])
     """
     only_tensors("pdist", input)
-    order = _order(p, "pdist")
+    order = _check_order(p, "pdist")
     if input.meta.ndim != 2:
         raise ShapeError(f"pdist: takes a matrix, not shape {list(input.meta.shape)}")
-    _floating("pdist", input)
+    _require_floating("pdist", input)
     count = input.meta.shape[0]
     rows, columns = triu_indices(count, count, 1, device=input.meta.device).unbind(0)
     pair_positions = ops.linear_index(rows, columns, max(count, 1))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from .._generated import ops
 from ..arguments.out import copy_to_out
 from ..arguments.types import Operand
-from ..linear_algebra.products import is_fusable
 from ..runtime import dtypes, layout, views
 from ..runtime.autocast import match_autocast_dtype
 from ..runtime.dispatch import call
@@ -16,6 +13,7 @@ from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 from ..tensor_methods.in_place import in_place_method
+from .products import fusable_factors
 
 __all__ = ["addbmm", "addr"]
 
@@ -57,8 +55,9 @@ def addbmm(
         raise ShapeError(f"addbmm: takes (b, n, m) and (b, m, p), not shapes {list(shape1)} and {list(shape2)}")
     left = views.reshape(call(registry["permute"], (batch1,), ((1, 0, 2),)), (shape1[1], shape1[0] * shape1[2]))
     right = views.reshape(batch2, (shape1[0] * shape1[2], shape2[2]))
-    if is_fusable(beta, alpha, input, left, right, 2, 2):
-        output = ops.addmm_product(input, left, right, cast(float, beta), cast(float, alpha))
+    factors = fusable_factors(beta, alpha, input, left, right, 2, 2)
+    if factors is not None:
+        output = ops.addmm_product(input, left, right, factors[0], factors[1])
     else:
         output = _add_scaled(input, ops.mm(left, right), beta, alpha, "addbmm")
     return output if out is None else copy_to_out(output, out, "addbmm")
@@ -105,7 +104,7 @@ def addr(
     return output if out is None else copy_to_out(output, out, "addr")
 
 
-def _add_scaled(input: Tensor, product: Tensor, beta: Any, alpha: Any, where: str) -> Tensor:
+def _add_scaled(input: Tensor, product: Tensor, beta: Tensor | float, alpha: Tensor | float, where: str) -> Tensor:
     if layout.broadcast([input.meta.shape, product.meta.shape], where) != product.meta.shape:
         raise ShapeError(
             f"{where}: input of shape {list(input.meta.shape)} does not expand to {list(product.meta.shape)}"

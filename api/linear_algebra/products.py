@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, cast
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
@@ -105,29 +104,49 @@ def addmm(
         >>> wg.addmm(wg.tensor([1.0]), wg.tensor([[1.0, 2.0]]), wg.tensor([[3.0], [4.0]]))
         tensor([[12.]])
     """
-    if is_fusable(beta, alpha, input, mat1, mat2, 2, 2):
-        output = ops.addmm_product(input, mat1, mat2, cast(float, beta), cast(float, alpha))
+    factors = fusable_factors(beta, alpha, input, mat1, mat2, 2, 2)
+    if factors is not None:
+        output = ops.addmm_product(input, mat1, mat2, factors[0], factors[1])
     else:
         output = _add_scaled_product(input, ops.mm(mat1, mat2), beta, alpha)
     return output if out is None else copy_to_out(output, out, "addmm")
 
 
 def _addmm_activation(
-    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, use_gelu: bool = False
-) -> Tensor:
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Tensor | float = 1, alpha: Tensor | float = 1,
+    use_gelu: bool = False,
+) -> Tensor:  # fmt: skip
     """Return relu (or gelu, in its erf form, with `use_gelu`) of `beta * input + alpha * (mat1 @ mat2)`.
 
     It is one kernel if no gradient is recorded; otherwise the activation is a separate op.
+
+    Args:
+        input: Tensor that broadcasts to `(n, p)`.
+        mat1: Tensor of shape `(n, m)`.
+        mat2: Tensor of shape `(m, p)`.
+        beta: Factor of `input`.
+        alpha: Factor of the product.
+        use_gelu: Whether to apply gelu instead of relu.
+
+    Returns:
+        Tensor of shape `(n, p)`.
+
+    Example:
+        >>> wg._addmm_activation(wg.tensor([-9.0]), wg.tensor([[1.0, 2.0]]), wg.tensor([[3.0, 6.0], [4.0, -1.0]]))
+        tensor([[2., 0.]])
     """
     only_tensors("_addmm_activation", input, mat1, mat2)
-    if not is_recorded(input, mat1, mat2) and is_fusable(beta, alpha, input, mat1, mat2, 2, 2):
-        return (ops.addmm_gelu if use_gelu else ops.addmm_relu)(input, mat1, mat2, beta, alpha)
+    factors = None if is_recorded(input, mat1, mat2) else fusable_factors(beta, alpha, input, mat1, mat2, 2, 2)
+    if factors is not None:
+        return (ops.addmm_gelu if use_gelu else ops.addmm_relu)(input, mat1, mat2, factors[0], factors[1])
     output = addmm(input, mat1, mat2, beta=beta, alpha=alpha)
     return ops.gelu_erf(output) if use_gelu else ops.relu(output)
 
 
-def is_fusable(beta: Any, alpha: Any, input: Any, a: Any, b: Any, a_ndim: int, b_ndim: int) -> bool:
-    """Return True if `beta * input + alpha * (a @ b)` can be one kernel.
+def fusable_factors(
+    beta: object, alpha: object, input: object, a: object, b: object, a_ndim: int, b_ndim: int
+) -> tuple[float, float] | None:
+    """Return `beta` and `alpha` if `beta * input + alpha * (a @ b)` can be one kernel, else None.
 
     `beta` and `alpha` must be numbers, and the operands floating tensors that `_can_add_in_kernel` accepts. `beta = 0`
     is excluded, because NaN in `input` must then be ignored, as in BLAS.
@@ -141,10 +160,10 @@ def is_fusable(beta: Any, alpha: Any, input: Any, a: Any, b: Any, a_ndim: int, b
         a_ndim: Required number of dimensions of `a`.
         b_ndim: Required number of dimensions of `b`.
     """
-    if beta == 0 or type(beta) not in (int, float) or type(alpha) not in (int, float):
-        return False
+    if not (type(beta) is int or type(beta) is float) or not (type(alpha) is int or type(alpha) is float) or beta == 0:
+        return None
     if not (isinstance(input, Tensor) and isinstance(a, Tensor) and isinstance(b, Tensor)):
-        return False
+        return None
     a_shape, b_shape = a.meta.shape, b.meta.shape
     if (
         len(a_shape) != a_ndim
@@ -152,8 +171,8 @@ def is_fusable(beta: Any, alpha: Any, input: Any, a: Any, b: Any, a_ndim: int, b
         or a_shape[:-2] != b_shape[:-2]
         or a_shape[-1] != b_shape[a_ndim - 2]
     ):
-        return False
-    return _can_add_in_kernel(input, a, b, a_shape[:-1] + b_shape[a_ndim - 1 :])
+        return None
+    return (beta, alpha) if _can_add_in_kernel(input, a, b, a_shape[:-1] + b_shape[a_ndim - 1 :]) else None
 
 
 def _can_add_in_kernel(input: Tensor, a: Tensor, b: Tensor, shape: tuple[int, ...]) -> bool:
@@ -193,8 +212,9 @@ def addmv(
         >>> wg.addmv(wg.tensor([1.0]), wg.tensor([[1.0, 2.0]]), wg.tensor([3.0, 4.0]))
         tensor([12.])
     """
-    if is_fusable(beta, alpha, input, mat, vec, 2, 1):
-        output = ops.addmv_product(input, mat, vec, cast(float, beta), cast(float, alpha))
+    factors = fusable_factors(beta, alpha, input, mat, vec, 2, 1)
+    if factors is not None:
+        output = ops.addmv_product(input, mat, vec, factors[0], factors[1])
     else:
         output = _add_scaled_product(input, ops.mv(mat, vec), beta, alpha)
     return output if out is None else copy_to_out(output, out, "addmv")
@@ -226,14 +246,15 @@ def baddbmm(
         >>> wg.baddbmm(wg.ones(1, 1, 1), wg.tensor([[[1.0, 2.0]]]), wg.tensor([[[3.0], [4.0]]]))
         tensor([[[12.]]])
     """
-    if is_fusable(beta, alpha, input, batch1, batch2, 3, 3):
-        output = ops.baddbmm_product(input, batch1, batch2, cast(float, beta), cast(float, alpha))
+    factors = fusable_factors(beta, alpha, input, batch1, batch2, 3, 3)
+    if factors is not None:
+        output = ops.baddbmm_product(input, batch1, batch2, factors[0], factors[1])
     else:
         output = _add_scaled_product(input, ops.bmm(batch1, batch2), beta, alpha)
     return output if out is None else copy_to_out(output, out, "baddbmm")
 
 
-def _add_scaled_product(input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+def _add_scaled_product(input: Tensor, product: Tensor, beta: Tensor | float, alpha: Tensor | float) -> Tensor:
     """Return `beta * input + alpha * product`, without multiplications by 1."""
     input = match_autocast_dtype(input, product)
     if beta == 0:  # ignore NaN in input, as BLAS does
@@ -345,10 +366,11 @@ def trace(input: Tensor) -> Tensor:
 
 
 def _reflected_matmul(self: Tensor, other: Tensor) -> Tensor:
+    """Return `other @ self`; see `matmul`."""
     return matmul(other, self)
 
 
-METHODS: dict[str, Any] = {
+METHODS: dict[str, object] = {
     name: globals()[name]
     for name in (
         "addmm", "addmv", "baddbmm", "inner", "matmul", "trace",

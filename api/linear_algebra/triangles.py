@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .._generated import ops
 from ..arguments.out import copy_to_out
 from ..arguments.types import Layout
@@ -103,19 +101,20 @@ def _triu_(self: Tensor, diagonal: int = 0) -> Tensor:
     return _triangle("triu_", self, diagonal, False, self)
 
 
-def _size(n: Any, where: str) -> int:
-    if to_integer(n, where, "a size", -(2**63)) < 0:
+def _check_size(n: object, where: str) -> int:
+    size = to_integer(n, where, "a size", -(2**63))
+    if size < 0:
         raise ShapeError(f"{where}: a matrix has no {n} rows or columns")
-    return int(n)
+    return size
 
 
 def _triangle_indices(
     where: str, row: int, col: int, offset: int, lower: bool, dtype: DTypeLike | None, device: DeviceLike | None
 ) -> Tensor:
-    height, width = (_size(n, where) for n in (row, col))
+    height, width = (_check_size(n, where) for n in (row, col))
     index_dtype = dtypes.int64 if dtype is None else dtypes.parse(dtype)
     if index_dtype.name not in ("int32", "int64"):
-        raise DTypeError(f"{where}: places are int32 or int64, not {index_dtype.name}")
+        raise DTypeError(f"{where}: indices are int32 or int64, not {index_dtype.name}")
     mask = _triangle(where, ones(height, width, dtype=dtypes.bool_, device=device), offset, lower, None)
     indices = ops.contiguous_copy(ops.transpose(mask.nonzero(), 0, 1))
     return indices if index_dtype is dtypes.int64 else indices.to(index_dtype)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from .._generated import ops as _ops
 from ..arguments.types import TensorOptions
 from ..creation.factories import zeros
-from ..indexing import gathering, scattering
+from ..indexing import gathering, index_writes
 from ..indexing.bounds import check_bounds
 from ..runtime.device import DeviceLike
 from ..runtime.dtypes import DTypeLike
@@ -127,7 +127,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 losses.append(F.cross_entropy(logits, cluster_target, reduction="none"))
                 row_groups.append(rows)
         if row_groups:
-            output = scattering.index_add(output, 0, joining.cat(row_groups), joining.cat(losses))
+            output = index_writes.index_add(output, 0, joining.cat(row_groups), joining.cat(losses))
         output = _ops.neg(output)
         loss = _ops.neg(_ops.mean(output))
         return _ASMoutput(output.squeeze(0) if is_single else output, loss)
@@ -164,4 +164,4 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             return predicted
         all_in_clusters = rows.meta.numel == predicted.meta.numel
         best = _ops.argmax(self.log_prob(input if all_in_clusters else gathering.index_select(input, 0, rows)), 1)
-        return best if all_in_clusters else scattering.index_copy(predicted, 0, rows, best)
+        return best if all_in_clusters else index_writes.index_copy(predicted, 0, rows, best)

@@ -6,8 +6,9 @@
     print(prof.key_averages().table(sort_by="self_device_time_total", row_limit=10))
     prof.export_chrome_trace("trace.json")        # for Perfetto or chrome://tracing
 
-Kernel times come from the devices' own clocks (`runtime.tracing`), also on `cpu`, whose kernels run asynchronously.
-Without an active profile, calls of ops have no overhead.
+Kernel times of OpenCL and CUDA devices come from the device's own clock, aligned with the host's (`runtime.tracing`).
+Kernels on `cpu` run inside the call that launches them, timed by the host's clock; only launches that wait
+for a kernel's compilation run later. Without an active profile, calls of ops have no overhead.
 """
 
 from __future__ import annotations

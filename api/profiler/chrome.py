@@ -9,8 +9,8 @@ import gzip
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypedDict
 
 from ..runtime.errors import ArgumentError
 from ..runtime.tracing import Recording
@@ -24,8 +24,25 @@ _CATEGORIES = {
 }  # fmt: skip
 
 
-def trace(events: EventList, recordings: Sequence[Recording], metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return the trace as JSON values. Times are in microseconds since the start of the profile."""
+class TraceEvent(TypedDict, total=False):
+    """One event of the format; which keys it has depends on its phase `ph`."""
+
+    ph: str  # phase: X complete, s and f start and finish of an arrow, C counter, M metadata
+    name: str
+    cat: str
+    pid: int
+    tid: int
+    ts: float  # microseconds
+    dur: float  # microseconds
+    id: int | None
+    bp: str  # "e": an arrow ends at the event that encloses the point
+    args: Mapping[str, object]
+
+
+def trace(
+    events: EventList[FunctionEvent], recordings: Sequence[Recording], metadata: Mapping[str, object]
+) -> dict[str, object]:
+    """Return the trace as values of JSON. Times are in microseconds since the start of the profile."""
     host = os.getpid()
     levels = [level for recording in recordings for level in recording.levels]
     states = {(level.device, level.allocated, level.reserved) for level in levels}
@@ -35,7 +52,7 @@ def trace(events: EventList, recordings: Sequence[Recording], metadata: dict[str
     ]))  # fmt: skip
     process_ids = {name: host + 1 + i for i, name in enumerate(devices)}
     threads = {t: i for i, t in enumerate(dict.fromkeys(e.thread for e in events if not e.is_kernel))}
-    trace_events: list[dict[str, Any]] = [
+    trace_events: list[TraceEvent] = [
         *_names(host, "host", 0),
         *_threads(host, [f"thread {i}" for i in threads.values()]),
     ]
@@ -64,7 +81,7 @@ def trace(events: EventList, recordings: Sequence[Recording], metadata: dict[str
     return {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": trace_events, **metadata}
 
 
-def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
+def write(path: str | os.PathLike[str], content: Mapping[str, object]) -> None:
     """Write a trace to a file, compressed if its name ends in `.gz`. Raises `ArgumentError` if that fails."""
     text = json.dumps(content, separators=(",", ":"))
     try:
@@ -78,8 +95,8 @@ def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
         raise ArgumentError(f"export_chrome_trace: {os.fspath(path)} cannot be written: {error.strerror}") from None
 
 
-def _complete(event: FunctionEvent, name: str, process: int, thread: int) -> dict[str, Any]:
-    details: dict[str, Any] = {}
+def _complete(event: FunctionEvent, name: str, process: int, thread: int) -> TraceEvent:
+    details: dict[str, object] = {}
     if event.input_shapes:
         details["Input Dims"] = list(event.input_shapes)
     if event.stack:
@@ -93,20 +110,24 @@ def _complete(event: FunctionEvent, name: str, process: int, thread: int) -> dic
             "args": details}  # fmt: skip
 
 
-def _arrow(event: FunctionEvent, process: int, thread: int) -> dict[str, Any]:
+def _arrow(event: FunctionEvent, process: int, thread: int) -> TraceEvent:
     """Return one end of the arrow from a launch to its kernel."""
-    end: dict[str, Any] = {"bp": "e"} if event.is_kernel else {}
-    return {"ph": "f" if event.is_kernel else "s", "id": event.launch, "cat": "launch", "name": "launch",
-            "pid": process, "tid": thread, "ts": event.time_range.start} | end  # fmt: skip
+    arrow: TraceEvent = {
+        "ph": "f" if event.is_kernel else "s", "id": event.launch, "cat": "launch", "name": "launch",
+        "pid": process, "tid": thread, "ts": event.time_range.start,
+    }  # fmt: skip
+    if event.is_kernel:
+        arrow["bp"] = "e"
+    return arrow
 
 
-def _names(process: int, name: str, order: int) -> Iterable[dict[str, Any]]:
+def _names(process: int, name: str, order: int) -> Iterable[TraceEvent]:
     return (_meta("process_name", process, 0, name=name), _meta("process_sort_index", process, 0, sort_index=order))
 
 
-def _threads(process: int, names: Sequence[str]) -> list[dict[str, Any]]:
+def _threads(process: int, names: Sequence[str]) -> list[TraceEvent]:
     return [_meta("thread_name", process, i, name=name) for i, name in enumerate(names)]
 
 
-def _meta(event: str, process: int, thread: int, **details: Any) -> dict[str, Any]:
+def _meta(event: str, process: int, thread: int, **details: str | int) -> TraceEvent:
     return {"ph": "M", "name": event, "pid": process, "tid": thread, "args": details}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 from ..runtime.errors import ArgumentError
 from ..runtime.launches import Launch
@@ -14,7 +15,10 @@ from .table import format_time, render
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "Kernel", "events_from_recording"]
 
-_HOST_MEMORY_DEVICES = ("cpu", "interpreter")  # devices whose memory is the host's
+Shapes: TypeAlias = tuple[Sequence[int] | str, ...]
+"""Shapes of an op's operands, empty for operands that are no tensors; or the text of a `record_function`."""
+
+HOST_DEVICES = ("cpu", "interpreter")  # devices that run on the host's cores, in its memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +67,33 @@ class Kernel:
     duration: float
 
 
-class _Times:
-    """Averages and formatted times, computed from sums in microseconds."""
+class _Times(ABC):
+    """Averages and formatted times, computed from sums in microseconds that subclasses have."""
 
-    count: int
-    cpu_time_total: float
-    device_time_total: float
-    self_cpu_time_total: float
-    self_device_time_total: float
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """Number of calls."""
+
+    @property
+    @abstractmethod
+    def cpu_time_total(self) -> float:
+        """Host time, including nested calls."""
+
+    @property
+    @abstractmethod
+    def device_time_total(self) -> float:
+        """Kernel time, including nested calls."""
+
+    @property
+    @abstractmethod
+    def self_cpu_time_total(self) -> float:
+        """Host time without nested calls."""
+
+    @property
+    @abstractmethod
+    def self_device_time_total(self) -> float:
+        """Kernel time without nested calls."""
 
     @property
     def cpu_time(self) -> float:
@@ -154,7 +177,7 @@ class FunctionEvent(_Times):
     category: str
     thread: int
     time_range: Interval
-    input_shapes: tuple[Any, ...] = ()
+    input_shapes: Shapes = ()
     stack: tuple[str, ...] = ()
     device: str = ""
     stream: int = 0
@@ -181,22 +204,22 @@ class FunctionEvent(_Times):
         return self.category == "annotation"
 
     @property
-    def cpu_time_total(self) -> float:  # type: ignore[override]
+    def cpu_time_total(self) -> float:
         """Host time, including nested events."""
         return 0.0 if self.is_kernel else self.time_range.elapsed_us()
 
     @property
-    def self_cpu_time_total(self) -> float:  # type: ignore[override]
+    def self_cpu_time_total(self) -> float:
         """Host time without nested events."""
         return self.cpu_time_total - sum(child.cpu_time_total for child in self.cpu_children)
 
     @property
-    def self_device_time_total(self) -> float:  # type: ignore[override]
+    def self_device_time_total(self) -> float:
         """Time of the kernels that this event launched itself."""
         return sum(kernel.duration for kernel in self.kernels)
 
     @property
-    def device_time_total(self) -> float:  # type: ignore[override]
+    def device_time_total(self) -> float:
         """Time of the kernels launched in this event and in nested events."""
         total, pending = 0.0, [self]
         while pending:
@@ -215,7 +238,7 @@ class FunctionEvent(_Times):
         Returns:
             Bytes.
         """
-        usage = self.memory if (self.device in _HOST_MEMORY_DEVICES) == host and self.device else 0
+        usage = self.memory if (self.device in HOST_DEVICES) == host and self.device else 0
         nested = sum(child.memory_usage(host, False) for child in self.cpu_children)
         return usage - nested if self_only and usage else 0 if self_only else usage or nested
 
@@ -252,7 +275,7 @@ class FunctionEventAvg(_Times):
     count: int = 0
     is_kernel: bool = False
     is_user_annotation: bool = False
-    input_shapes: tuple[Any, ...] = ()
+    input_shapes: Shapes = ()
     stack: tuple[str, ...] = ()
     cpu_time_total: float = 0.0
     self_cpu_time_total: float = 0.0
@@ -263,13 +286,27 @@ class FunctionEventAvg(_Times):
     device_memory_usage: int = 0
     self_device_memory_usage: int = 0
 
-    def add(self, event: FunctionEvent) -> None:
-        """Add one event's times and memory.
+    def memory_usage(self, host: bool, self_only: bool) -> int:
+        """Return by how many bytes memory in use grew.
 
         Args:
-            event: The event.
+            host: Count devices that use host memory; else all other devices.
+            self_only: Leave out nested events.
+
+        Returns:
+            Bytes.
         """
-        self.count += 1
+        prefix, memory_kind = "self_" if self_only else "", "cpu" if host else "device"
+        usage: int = getattr(self, f"{prefix}{memory_kind}_memory_usage")
+        return usage
+
+    def add(self, event: FunctionEvent | FunctionEventAvg) -> None:
+        """Add the calls, times and memory of one event, or of another sum.
+
+        Args:
+            event: The event or the sum.
+        """
+        self.count += event.count
         for name in ("cpu_time_total", "self_cpu_time_total", "device_time_total", "self_device_time_total"):
             setattr(self, name, getattr(self, name) + getattr(event, name))
         for host, memory_kind in ((True, "cpu"), (False, "device")):
@@ -278,7 +315,7 @@ class FunctionEventAvg(_Times):
                 setattr(self, name, getattr(self, name) + event.memory_usage(host, self_only))
 
 
-def events_from_recording(recording: Recording, launches: Iterable[Launch], origin: int) -> EventList:
+def events_from_recording(recording: Recording, launches: Iterable[Launch], origin: int) -> EventList[FunctionEvent]:
     """Return the events of a recording: host events by start time, nested per thread; then kernels.
 
     Args:
@@ -311,9 +348,9 @@ def events_from_recording(recording: Recording, launches: Iterable[Launch], orig
                                kernels=[Kernel(launch.name, launch.device, duration)])  # fmt: skip
         host.append(launch_event)
     host.sort(key=lambda e: (e.time_range.start, -e.time_range.end))
-    open_: dict[int, list[FunctionEvent]] = {}
+    open_events: dict[int, list[FunctionEvent]] = {}
     for event in host:
-        stack = open_.setdefault(event.thread, [])
+        stack = open_events.setdefault(event.thread, [])
         while stack and stack[-1].time_range.end < event.time_range.end:
             stack.pop()
         if stack:
@@ -328,7 +365,10 @@ def events_from_recording(recording: Recording, launches: Iterable[Launch], orig
     return EventList([*host, *kernels])
 
 
-class EventList(list[Any]):
+_Event = TypeVar("_Event", FunctionEvent, FunctionEventAvg)
+
+
+class EventList(list[_Event]):
     """A list of events (`FunctionEvent`) or of sums of events (`FunctionEventAvg`).
 
     Args:
@@ -347,7 +387,9 @@ class EventList(list[Any]):
         """Host time of all events, in microseconds."""
         return sum(event.self_cpu_time_total for event in self)
 
-    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0
+    ) -> EventList[FunctionEventAvg]:
         """Sum the events that have the same name and, optionally, the same input shapes or innermost frames.
 
         Args:
@@ -357,7 +399,7 @@ class EventList(list[Any]):
         Returns:
             `EventList` of `FunctionEventAvg`.
         """
-        averages: dict[Any, FunctionEventAvg] = {}
+        averages: dict[tuple[object, ...], FunctionEventAvg] = {}
         for event in self:
             shapes = event.input_shapes if group_by_input_shape else ()
             stack = event.stack[:group_by_stack_n]
@@ -401,12 +443,14 @@ class EventList(list[Any]):
         Raises:
             ArgumentError: `sort_by` or `time_unit` is unknown.
         """
-        rows = self if all(isinstance(e, FunctionEventAvg) for e in self) else self._rows(top_level_events_only)
+        sums = [event for event in self if isinstance(event, FunctionEventAvg)]
+        rows = sums if len(sums) == len(self) else self._sums(top_level_events_only)
         return render(rows, sort_by, row_limit, max_name_column_width, max_shapes_column_width, max_src_column_width,
                       header, time_unit)  # fmt: skip
 
-    def _rows(self, top_level_only: bool) -> EventList:
-        return EventList([e for e in self if not top_level_only or e.cpu_parent is None]).key_averages()
+    def _sums(self, top_level_only: bool) -> EventList[FunctionEventAvg]:
+        events = [e for e in self if isinstance(e, FunctionEvent) and not (top_level_only and e.cpu_parent is not None)]
+        return EventList(events).key_averages()
 
     def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
         """Write one line per stack with the microseconds spent in it, as flame graph scripts read it.

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import enum
+import json
 import os
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Self
+from typing import Self
 
 from ..runtime.device import open_drivers
 from ..runtime.errors import ArgumentError
 from ..runtime.launches import Launch, now
 from ..runtime.tracing import Recording, Span
 from . import chrome
-from .events import EventList, events_from_recording
+from .events import HOST_DEVICES, EventList, FunctionEvent, FunctionEventAvg, events_from_recording
 from .recording import CallRecorder
 
 __all__ = [
     "ProfilerAction", "ProfilerActivity", "profile", "schedule", "supported_activities", "tensorboard_trace_handler",
 ]  # fmt: skip
-
-_HOST_DEVICES = ("cpu", "interpreter")
 
 
 class ProfilerActivity(enum.Enum):
@@ -96,8 +95,8 @@ def schedule(
     """
     counts = {"wait": wait, "warmup": warmup, "active": active, "repeat": repeat, "skip_first": skip_first}
     if min(counts.values()) < 0 or not active:
-        words = ", ".join(f"{name}={value}" for name, value in counts.items())
-        raise ArgumentError(f"schedule: numbers of steps are 0 or more, and active 1 or more, not {words}")
+        count_list = ", ".join(f"{name}={value}" for name, value in counts.items())
+        raise ArgumentError(f"schedule: numbers of steps are 0 or more, and active 1 or more, not {count_list}")
 
     def action(step: int) -> ProfilerAction:
         if step < 0:
@@ -180,7 +179,7 @@ class profile:
     def __init__(
         self, *, activities: Iterable[ProfilerActivity] | None = None,
         schedule: Callable[[int], ProfilerAction] | None = None,
-        on_trace_ready: Callable[[profile], Any] | None = None, record_shapes: bool = False,
+        on_trace_ready: Callable[[profile], object] | None = None, record_shapes: bool = False,
         profile_memory: bool = False, with_stack: bool = False, with_flops: bool = False, with_modules: bool = False,
         acc_events: bool = False,
     ):  # fmt: skip
@@ -202,8 +201,8 @@ class profile:
         self._calls: CallRecorder | None = None
         self._begin = 0  # start time of the step
         self._recordings: list[Recording] = []
-        self._metadata: dict[str, Any] = {}
-        self._events: EventList | None = None
+        self._metadata: dict[str, object] = {}
+        self._events: EventList[FunctionEvent] | None = None
 
     def _action(self, step: int) -> ProfilerAction:
         return ProfilerAction.RECORD if self.schedule is None else self.schedule(step)
@@ -227,28 +226,26 @@ class profile:
         """Stop recording. An unfinished cycle is saved, and `on_trace_ready` called, as at its end."""
         if self._recording is None:
             return
-        recording = self.current_action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
-        if self.schedule is not None and recording and now() > self._begin:
-            self._end_of_step()
-        self._end(keep=recording)
-        if recording and self.on_trace_ready is not None:
+        is_recording = self.current_action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+        if self.schedule is not None and is_recording and now() > self._begin:
+            self._end_of_step(self._recording)
+        self._end(keep=is_recording)
+        if is_recording and self.on_trace_ready is not None:
             self.on_trace_ready(self)
 
     def step(self) -> None:
         """Begin the next step."""
         if self.schedule is not None and self._recording is not None:
-            self._end_of_step()
+            self._end_of_step(self._recording)
         previous = self.current_action
         self.step_num += 1
         self.current_action = self._action(self.step_num)
         self._change(previous, self.current_action)
         self._begin = now()
 
-    def _end_of_step(self) -> None:
+    def _end_of_step(self, recording: Recording) -> None:
         name = f"ProfilerStep#{self.step_num}"
-        self._recording.spans.append(  # type: ignore[union-attr]
-            Span(name, "annotation", threading.get_ident(), self._begin, now())
-        )
+        recording.spans.append(Span(name, "annotation", threading.get_ident(), self._begin, now()))
 
     def _change(self, previous: ProfilerAction, current: ProfilerAction) -> None:
         """Start and stop recordings for the change from one step's action to the next."""
@@ -284,7 +281,7 @@ class profile:
 
     # results
 
-    def events(self) -> EventList:
+    def events(self) -> EventList[FunctionEvent]:
         """Return the host events by start time, then the kernels. Times are in microseconds since the start.
 
         Returns:
@@ -311,9 +308,11 @@ class profile:
             ProfilerActivity.CPU in self.activities,
             self.activities - {ProfilerActivity.CPU},
         )
-        return [e for e in recording.launches if (includes_host if e.device in _HOST_DEVICES else includes_devices)]
+        return [e for e in recording.launches if (includes_host if e.device in HOST_DEVICES else includes_devices)]
 
-    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0
+    ) -> EventList[FunctionEventAvg]:
         """Return sums of events by name (`EventList.key_averages`). Print them with `.table(...)`.
 
         Args:
@@ -370,8 +369,6 @@ class profile:
         Raises:
             ArgumentError: If `value` is not valid JSON.
         """
-        import json
-
         try:
             self._metadata[key] = json.loads(value)
         except ValueError as error:

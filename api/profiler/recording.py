@@ -6,8 +6,10 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
+from ..optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from ..runtime import tracing
 from ..runtime.context import State, state
 from ..runtime.launches import now
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["CallRecorder", "record_function"]
 
 _OWN_PREFIX = __name__.partition(".")[0] + "."
-_F = TypeVar("_F", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class record_function:
@@ -57,13 +60,13 @@ class record_function:
             shapes = None if self.args is None else (self.args,)
             entry[0].spans.append(Span(self.name, "annotation", threading.get_ident(), entry[1], now(), shapes))
 
-    def __call__(self, function: _F) -> _F:
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         @functools.wraps(function)
-        def ranged(*args: Any, **kwargs: Any) -> Any:
+        def ranged(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             with record_function(self.name, self.args):
                 return function(*args, **kwargs)
 
-        return ranged  # type: ignore[return-value]
+        return ranged
 
 
 class CallRecorder(Mode):
@@ -80,13 +83,11 @@ class CallRecorder(Mode):
         self.shapes, self.stack, self.memory = shapes, stack, memory
         self.thread = threading.get_ident()
         self._state: State | None = None
-        self._hooks: list[Any] = []
+        self._hook_removers: list[Callable[[], None]] = []
         self._steps: list[tuple[int, int]] = []  # (id, start time) of optimizers whose step is running
 
     def start(self) -> None:
         """Add this mode at the bottom of the thread's mode stack."""
-        from ..optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-
         self._state = thread_state = state()
         if thread_state.mode is None:
             thread_state.mode = self
@@ -95,15 +96,15 @@ class CallRecorder(Mode):
             while top._below is not None:
                 top = top._below
             top._below = self
-        self._hooks = [
-            register_optimizer_step_pre_hook(self._begin_step),
-            register_optimizer_step_post_hook(self._end_step),
+        self._hook_removers = [
+            register_optimizer_step_pre_hook(self._begin_step).remove,
+            register_optimizer_step_post_hook(self._end_step).remove,
         ]
 
     def stop(self) -> None:
         """Remove this mode from the stack, wherever it is now."""
-        for hook in self._hooks:
-            hook.remove()
+        for remove in self._hook_removers:
+            remove()
         thread_state, self._state = self._state, None
         if thread_state is None:
             return
@@ -117,9 +118,21 @@ class CallRecorder(Mode):
             above._below = self._below
 
     def call(
-        self, record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], outs: Sequence[Tensor] | None,
-        in_place: bool,
-    ) -> Any:  # fmt: skip
+        self, record: OpRecord, operands: Sequence[object], statics: tuple[object, ...],
+        outs: Sequence[Tensor] | None, in_place: bool,
+    ) -> Tensor | tuple[Tensor, ...]:  # fmt: skip
+        """Pass a call on, and record its span.
+
+        Args:
+            record: The op.
+            operands: Tensors, numbers or None.
+            statics: The static arguments.
+            outs: The tensors to write; None for fresh results.
+            in_place: True for an in-place op, False for `out=`.
+
+        Returns:
+            The call's result.
+        """
         span = Span(record.name + "_" * in_place, "op", threading.get_ident(), 0, 0)
         if self.shapes:
             span.shapes = tuple(list(o.meta.shape) if isinstance(o, Tensor) else [] for o in operands)
@@ -130,7 +143,7 @@ class CallRecorder(Mode):
         level_before = self.recording.level(driver) if driver is not None else 0
         span.begin = now()
         try:
-            result = self.proceed(record, operands, statics, outs, in_place)
+            result: Tensor | tuple[Tensor, ...] = self.proceed(record, operands, statics, outs, in_place)
         finally:
             span.end = now()
             self.recording.spans.append(span)
@@ -141,10 +154,10 @@ class CallRecorder(Mode):
             span.memory = self.recording.level(device.driver) - level_before if driver is not None else 0
         return result
 
-    def _begin_step(self, optimizer: Optimizer, *_: Any) -> None:
+    def _begin_step(self, optimizer: Optimizer, *_: object) -> None:
         self._steps.append((id(optimizer), now()))
 
-    def _end_step(self, optimizer: Optimizer, *_: Any) -> None:
+    def _end_step(self, optimizer: Optimizer, *_: object) -> None:
         while self._steps:  # skip entries of steps that raised an exception
             optimizer_id, begin = self._steps.pop()
             if optimizer_id == id(optimizer):
@@ -156,7 +169,7 @@ class CallRecorder(Mode):
 def _stack() -> tuple[str, ...]:
     """Return the user's stack frames, the innermost first."""
     frames = []
-    frame: Any = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         code, module = frame.f_code, str(frame.f_globals.get("__name__"))
         if not module.startswith(_OWN_PREFIX) and not code.co_filename.startswith("<"):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..runtime.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from .events import FunctionEventAvg
 
 __all__ = ["SORTS", "format_time", "render", "total_times"]
 
@@ -18,8 +21,8 @@ _UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}
 
 
 def render(
-    rows: Sequence[Any], sort_by: str | None, limit: int, name_width: int, shapes_width: int, source_width: int,
-    header: str | None, unit: str | None,
+    rows: Sequence[FunctionEventAvg], sort_by: str | None, limit: int, name_width: int, shapes_width: int,
+    source_width: int, header: str | None, unit: str | None,
 ) -> str:  # fmt: skip
     """Return the table: headings, one line per row, and totals. Columns that are empty in every row are left out.
 
@@ -52,7 +55,7 @@ def render(
     def percentage(value: float, total: float) -> str:
         return f"{value / total:.2%}" if total else "--"
 
-    columns: list[tuple[str, Callable[[Any], str]]] = [
+    columns: list[tuple[str, Callable[[FunctionEventAvg], str]]] = [
         ("Name", lambda r: _cut(r.key, name_width)),
         ("Self CPU %", lambda r: percentage(r.self_cpu_time_total, host)),
         ("Self CPU", lambda r: time(r.self_cpu_time_total)),
@@ -100,7 +103,7 @@ def _cut(text: str, max_length: int, end: bool = False) -> str:
     return "..." + text[3 - max_length :] if end else text[: max_length - 3] + "..."
 
 
-def _memory(name: str) -> Callable[[Any], str]:
+def _memory(name: str) -> Callable[[FunctionEventAvg], str]:
     """Return a function that formats a row's attribute `name`, a number of bytes."""
     return lambda row: _bytes(getattr(row, name))
 
@@ -120,7 +123,7 @@ def format_time(microseconds: float) -> str:
     return f"{microseconds:.3f}us"
 
 
-def total_times(rows: Sequence[Any]) -> tuple[float, float]:
+def total_times(rows: Sequence[FunctionEventAvg]) -> tuple[float, float]:
     """Return the host and the device microseconds of all rows.
 
     Device time is summed over the rows of kernels: rows of ops contain the time of their kernels again.

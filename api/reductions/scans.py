@@ -1,4 +1,4 @@
-"""Cumulative sums, products, maxima and minima, differences, and integrals by the trapezoidal rule.
+"""Cumulative sums, products, maxima, minima and logarithms of sums of exponentials.
 
 `axis` is NumPy's name for `dim`, which PyTorch accepts as well. `METHODS` lists the functions that are also methods of
 Tensor.
@@ -7,31 +7,18 @@ Tensor.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from .._generated import ops
 from ..arguments.aliases import REQUIRED, resolve_axis_alias
-from ..arguments.out import copy_to_out
-from ..runtime import dtypes, layout, views
+from ..runtime import dtypes, layout
 from ..runtime.dispatch import call, call_into
 from ..runtime.dtypes import DTypeLike
-from ..runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, NotSupported, ShapeError
+from ..runtime.errors import ArgumentError, DTypeError, NotSupported
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
-from ..shape.joining import cat
-from ..tensor_methods.argument_checks import only_tensors, to_integer
+from ..tensor_methods.argument_checks import only_tensors
 
-__all__ = [
-    "cummax",
-    "cummin",
-    "cumprod",
-    "cumsum",
-    "cumulative_trapezoid",
-    "diff",
-    "logcumsumexp",
-    "trapezoid",
-    "trapz",
-]
+__all__ = ["cummax", "cummin", "cumprod", "cumsum", "logcumsumexp"]
 
 
 class CummaxResult(NamedTuple):
@@ -55,7 +42,7 @@ def cumsum(
     """Return the cumulative sum along `dim`, in the shape of `input`.
 
     Args:
-        input: Any tensor. Integers and bool are summed in int64; float16 and bfloat16 accumulate in float32.
+        input: Tensor of any dtype. Integers and bool are summed in int64; float16 and bfloat16 accumulate in float32.
         dim: The dimension to sum along.
         dtype: Dtype to convert `input` to first.
         out: Tensor to write the result to; its dtype is the dtype of the result.
@@ -200,7 +187,7 @@ def cummax(
     go to the elements at the indices.
 
     Args:
-        input: Any tensor.
+        input: Tensor of any dtype.
         dim: The dimension to scan.
         out: Two tensors to write values and indices to; the second is int64.
         axis: NumPy's name for `dim`.
@@ -244,7 +231,7 @@ def cummin(
 
 def _cumulative_extremum(
     where: str, input: Tensor, dim: int | None, out: Sequence[Tensor] | None, axis: int | None
-) -> Any:
+) -> tuple[Tensor, ...]:
     dim = _resolve_dim(where, input, dim, axis)
     if out is None:
         return call(registry[where], (input,), (dim,))
@@ -253,7 +240,9 @@ def _cumulative_extremum(
     only_tensors(where, *out)
     for target, expected_dtype in zip(out, (input.meta.dtype, dtypes.int64), strict=True):
         _check_dtype(where, target, expected_dtype)
-    return call_into(registry[where], (input,), (dim,), tuple(out), in_place=False)
+    targets = tuple(out)
+    call_into(registry[where], (input,), (dim,), targets, in_place=False)
+    return targets
 
 
 def _check_dtype(where: str, out: Tensor, expected: dtypes.DType) -> None:
@@ -298,174 +287,6 @@ def logcumsumexp(
     return call_into(registry["logcumsumexp"], (input,), (dim,), (out,), in_place=False)
 
 
-# Differences ----------------------------------------------------------------------------------------------------------
-
-
-def _narrow(tensor: Tensor, dim: int, start: int, length: int) -> Tensor:
-    return call(registry["narrow"], (tensor,), (dim, start, length))
-
-
-def diff(
-    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *,
-    out: Tensor | None = None, axis: int | None = None,
-) -> Tensor:  # fmt: skip
-    """Return the n-th difference of neighbouring elements along `dim`, with `n` elements fewer.
-
-    Args:
-        input: Tensor with at least one dimension. For bool, the difference is `logical_xor`.
-        n: Number of times to take the difference.
-        dim: The dimension.
-        prepend: Tensor to concatenate before `input` along `dim`.
-        append: Tensor to concatenate after `input` along `dim`.
-        out: Tensor to write the result to.
-        axis: NumPy's name for `dim`.
-
-    Returns:
-        Tensor with `n` elements fewer along `dim`.
-
-    Raises:
-        ShapeError: The input has no dimensions, `n` is negative, or shapes differ outside of `dim`.
-        ArgumentError: `n` is not an integer.
-
-    Example:
-        >>> wg.diff(wg.tensor([1, 4, 9]))
-        tensor([3, 5])
-    """
-    if axis is not None:
-        dim = resolve_axis_alias("diff", dim, -1, axis)
-    only_tensors("diff", input, *(t for t in (prepend, append) if t is not None))
-    input_layout = input.meta
-    if not input_layout.ndim:
-        raise ShapeError("diff: takes tensors of one dimension at least; reshape() it to (1,)")
-    dim = layout.normalize_dim(dim, input_layout.ndim, "diff")
-    if isinstance(n, int) and n < 0:
-        raise ShapeError(f"diff: the order n must not be negative, got {n}")
-    n = to_integer(n, "diff", "n")
-    for name, extra in (("prepend", prepend), ("append", append)):
-        if extra is not None:
-            _check_joinable(input_layout.shape, extra.meta.shape, dim, name)
-    if n and not (prepend is None and append is None):
-        input = cat([t for t in (prepend, input, append) if t is not None], dim)
-    output = _differences(input, n, dim)
-    return output if out is None else copy_to_out(output, out, "diff")
-
-
-def _check_joinable(shape: tuple[int, ...], extra_shape: tuple[int, ...], dim: int, name: str) -> None:
-    if len(extra_shape) != len(shape) or extra_shape[:dim] != shape[:dim] or extra_shape[dim + 1 :] != shape[dim + 1 :]:
-        raise ShapeError(
-            f"diff: {name} has shape {list(extra_shape)}, input {list(shape)}; they must be equal except in dimension "
-            f"{dim}"
-        )
-
-
-def _differences(input: Tensor, n: int, dim: int) -> Tensor:
-    if not n:
-        return input.clone()
-    for _ in range(min(n, input.meta.shape[dim])):
-        length = input.meta.shape[dim] - 1
-        pair = _narrow(input, dim, 1, length), _narrow(input, dim, 0, length)
-        input = ops.logical_xor(*pair) if input.meta.dtype.kind == "b" else ops.sub(*pair)
-    return input
-
-
-# Trapezoidal rule -----------------------------------------------------------------------------------------------------
-
-
-def trapezoid(
-    y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1, axis: int | None = None
-) -> Tensor:
-    """Integrate `y` along `dim` by the trapezoidal rule: the sum of (x[i] - x[i-1]) * (y[i] + y[i-1]) / 2.
-
-    Args:
-        y: Values at the points.
-        x: Positions of the points: a vector, or a shape that broadcasts with `y`.
-        dx: Distance between the points (default 1), if there is no `x`.
-        dim: The dimension to integrate along; the result does not have it.
-        axis: NumPy's name for `dim`.
-
-    Returns:
-        Tensor of the shape of `y` without `dim`.
-
-    Raises:
-        DTypeError: `y` or `x` is bool.
-        ShapeError: `x` has the wrong number of points.
-
-    Example:
-        >>> wg.trapezoid(wg.tensor([1.0, 2.0, 3.0]))
-        tensor(4.)
-    """
-    dim = _check_trapezoid_args("trapezoid", y, x, dx, dim, axis)
-    if not y.meta.shape[dim]:
-        return ops.sum(y, dim, dtype=y.meta.dtype)
-    if x is None:
-        ends = ops.add(*(call(registry["select"], (y,), (dim, i)) for i in (0, -1)))
-        return ops.mul(ops.sub(ops.sum(y, dim), ops.mul(ends, 0.5)), 1.0 if dx is None else dx)
-    return ops.mul(ops.sum(_double_strip_areas("trapezoid", y, x, dim), dim), 0.5)
-
-
-trapz = trapezoid
-
-
-def cumulative_trapezoid(
-    y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1, axis: int | None = None
-) -> Tensor:
-    """Return the integral up to each point but the first: one element fewer than `y` along `dim`. See `trapezoid`.
-
-    Args:
-        y: Values of the function.
-        x: Points at which the values lie; None: neighbours have the distance `dx`.
-        dx: Distance of the points; None: 1.
-        dim: The dimension; negative values count from the last.
-        axis: NumPy's name for `dim`.
-
-    Returns:
-        Tensor with one element fewer along `dim`.
-
-    Example:
-        >>> wg.cumulative_trapezoid(wg.tensor([1.0, 2.0, 3.0]))
-        tensor([1.5000, 4.0000])
-    """
-    dim = _check_trapezoid_args("cumulative_trapezoid", y, x, dx, dim, axis)
-    if x is not None:
-        return ops.mul(cumsum(_double_strip_areas("cumulative_trapezoid", y, x, dim), dim), 0.5)
-    return cumsum(ops.mul(_combine_neighbours(y, dim, ops.add), 0.5 if dx is None else dx / 2), dim)
-
-
-def _check_trapezoid_args(where: str, y: Tensor, x: Tensor | None, dx: float | None, dim: int, axis: int | None) -> int:
-    if axis is not None:
-        dim = resolve_axis_alias(where, dim, -1, axis)
-    only_tensors(where, y, *(() if x is None else (x,)))
-    if x is not None and dx is not None:
-        raise ArgumentError(f"{where}: x says how far points are apart, and so does dx; give one of them")
-    if not y.meta.ndim:
-        raise IndexOutOfRange(f"{where}: y has no dimensions, so none is {dim!r}")
-    for name, operand in (("y", y), ("x", x)):
-        if operand is not None and operand.meta.dtype.kind == "b":
-            raise DTypeError(f"{where}: {name} is bool; convert it with .float()")
-    return layout.normalize_dim(dim, y.meta.ndim, where)
-
-
-def _combine_neighbours(tensor: Tensor, dim: int, function: Any) -> Tensor:
-    length = max(tensor.meta.shape[dim] - 1, 0)
-    start = min(1, tensor.meta.shape[dim])
-    return function(_narrow(tensor, dim, start, length), _narrow(tensor, dim, 0, length))
-
-
-def _double_strip_areas(where: str, y: Tensor, x: Tensor, dim: int) -> Tensor:
-    """Return twice the area of each strip between neighbouring points."""
-    shape, x_shape = y.meta.shape, x.meta.shape
-    if len(x_shape) == 1:
-        if x_shape[0] != shape[dim]:
-            raise ShapeError(
-                f"{where}: y has {shape[dim]} points in dimension {dim}, x has {x_shape[0]}; make them equal"
-            )
-        x = views.reshape(x, tuple(x_shape[0] if d == dim else 1 for d in range(len(shape))))
-    elif len(x_shape) < len(shape):
-        x = views.reshape(x, (1,) * (len(shape) - len(x_shape)) + x_shape)
-    return ops.mul(_combine_neighbours(y, dim, ops.add), _combine_neighbours(x, dim, ops.sub))
-
-
 METHODS = {
-    name: globals()[name]
-    for name in ("cummax", "cummin", "cumprod", "cumprod_", "cumsum", "cumsum_", "diff", "logcumsumexp")
+    name: globals()[name] for name in ("cummax", "cummin", "cumprod", "cumprod_", "cumsum", "cumsum_", "logcumsumexp")
 }

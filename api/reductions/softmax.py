@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from .._generated import ops
 from ..arguments.aliases import accept_axis
@@ -64,11 +64,13 @@ def log_softmax(input: Tensor, dim: int, dtype: DTypeLike | None = None, *, out:
     return _softmax_in_dtype(ops.log_softmax, input, dim, dtype, out)
 
 
-def _softmax_in_dtype(function: Any, input: Tensor, dim: int, dtype: DTypeLike | None, out: Tensor | None) -> Tensor:
+def _softmax_in_dtype(
+    function: Callable[[Tensor, int], Tensor], input: Tensor, dim: int, dtype: DTypeLike | None, out: Tensor | None
+) -> Tensor:
     if dtype is not None:
         only_tensors(function.__name__, input)
         input = input.to(dtype=dtype)
-    output: Tensor = function(input, dim)
+    output = function(input, dim)
     return output if out is None else copy_to_out(output, out, function.__name__)
 
 

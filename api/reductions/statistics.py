@@ -1,14 +1,12 @@
-"""Reductions whose arguments need control flow: maximum and minimum, variance, logsumexp, norms.
+"""Reductions whose arguments need control flow: variance, standard deviation, logsumexp, norms.
 
 `axis` and `keepdims` are NumPy's names for `dim` and `keepdim`, which PyTorch accepts as well (`arguments.aliases`).
 """
 
 from __future__ import annotations
 
-import builtins
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, overload
 
 from .._generated import ops
 from ..arguments.aliases import REQUIRED, resolve_axis_aliases
@@ -20,195 +18,7 @@ from ..runtime.errors import ArgumentError, DTypeError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 
-__all__ = [
-    "MaxResult",
-    "MinResult",
-    "aminmax",
-    "logsumexp",
-    "max",
-    "min",
-    "norm",
-    "std",
-    "std_mean",
-    "var",
-    "var_mean",
-]
-
-
-class MaxResult(NamedTuple):
-    """The largest values and their int64 indices.
-
-    Args:
-        values: The largest values.
-        indices: Their int64 indices.
-
-    Example:
-        >>> wg.max(wg.tensor([1, 5, 3]), 0)
-        MaxResult(values=tensor(5), indices=tensor(1))
-    """
-
-    values: Tensor
-    indices: Tensor
-
-
-class MinResult(NamedTuple):
-    """The smallest values and their int64 indices.
-
-    Args:
-        values: The smallest values.
-        indices: Their int64 indices.
-
-    Example:
-        >>> wg.min(wg.tensor([1, 5, 3]), 0)
-        MinResult(values=tensor(1), indices=tensor(0))
-    """
-
-    values: Tensor
-    indices: Tensor
-
-
-class AminmaxResult(NamedTuple):
-    """The smallest and the largest values."""
-
-    min: Tensor
-    max: Tensor
-
-
-@overload
-def max(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
-@overload
-def max(input: Tensor, dim: Tensor, *, out: Tensor | None = None) -> Tensor: ...
-@overload
-def max(input: Tensor, *, other: Tensor, out: Tensor | None = None) -> Tensor: ...
-@overload
-def max(
-    input: Tensor, dim: int, keepdim: bool = False, *, out: Sequence[Tensor] | None = None, keepdims: bool | None = None
-) -> MaxResult: ...
-@overload
-def max(
-    input: Tensor, *, axis: int, keepdim: bool = False, out: Sequence[Tensor] | None = None,
-    keepdims: bool | None = None,
-) -> MaxResult: ...  # fmt: skip
-def max(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None, axis: Any = None,
-    keepdims: bool | None = None,
-) -> Tensor | MaxResult:  # fmt: skip
-    """Return the largest element, the maxima along a dimension, or the elementwise maximum of two tensors.
-
-    Args:
-        input: Any tensor.
-        dim: Dimension to reduce, or a second tensor; None reduces all elements.
-        keepdim: Whether to keep the dimension with size 1.
-        other: Second tensor, for the elementwise maximum.
-        out: Tensor to write the result to; two tensors for (values, indices).
-        axis: NumPy's name for `dim`.
-        keepdims: NumPy's name for `keepdim`.
-
-    Returns:
-        A tensor; with an int `dim`, `(values, indices)`.
-
-    Example:
-        >>> wg.max(wg.tensor([[1, 5], [3, 2]]))
-        tensor(5)
-        >>> wg.max(wg.tensor([[1, 5], [3, 2]]), 1).values
-        tensor([5, 3])
-    """
-    if axis is not None or keepdims is not None:
-        dim, keepdim = resolve_axis_aliases("max", dim, None, axis, keepdim, keepdims)
-    if other is None and isinstance(dim, Tensor):
-        other = dim
-    if other is not None:
-        return ops.maximum(input, other, out=out)
-    if dim is None:
-        return ops.amax(input, out=out)
-    return MaxResult(*_store_pair(ops.max_dim(input, dim, keepdim), out, "max"))
-
-
-@overload
-def min(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
-@overload
-def min(input: Tensor, dim: Tensor, *, out: Tensor | None = None) -> Tensor: ...
-@overload
-def min(input: Tensor, *, other: Tensor, out: Tensor | None = None) -> Tensor: ...
-@overload
-def min(
-    input: Tensor, dim: int, keepdim: bool = False, *, out: Sequence[Tensor] | None = None, keepdims: bool | None = None
-) -> MinResult: ...
-@overload
-def min(
-    input: Tensor, *, axis: int, keepdim: bool = False, out: Sequence[Tensor] | None = None,
-    keepdims: bool | None = None,
-) -> MinResult: ...  # fmt: skip
-def min(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None, axis: Any = None,
-    keepdims: bool | None = None,
-) -> Tensor | MinResult:  # fmt: skip
-    """Return the smallest element, the minima along a dimension, or the elementwise minimum of two tensors.
-
-    For the arguments and the result see `max`.
-
-    Args:
-        input: Tensor of any dtype.
-        dim: Dimension, or the other tensor; None: all elements.
-        keepdim: Whether reduced dimensions stay, with size 1.
-        other: The other tensor by name.
-        out: Tensor to write the result to.
-        axis: NumPy's name for `dim`.
-        keepdims: NumPy's name for `keepdim`.
-
-    Returns:
-        As in `max`.
-
-    Example:
-        >>> wg.min(wg.tensor([[1, 5], [3, 2]]))
-        tensor(1)
-        >>> wg.min(wg.tensor([[1, 5], [3, 2]]), 1).values
-        tensor([1, 2])
-    """
-    if axis is not None or keepdims is not None:
-        dim, keepdim = resolve_axis_aliases("min", dim, None, axis, keepdim, keepdims)
-    if other is None and isinstance(dim, Tensor):
-        other = dim
-    if other is not None:
-        return ops.minimum(input, other, out=out)
-    if dim is None:
-        return ops.amin(input, out=out)
-    return MinResult(*_store_pair(ops.min_dim(input, dim, keepdim), out, "min"))
-
-
-def _store_pair(results: Any, out: Any, where: str) -> Any:
-    """Return two results, or copy them to the two tensors of `out`."""
-    if out is None:
-        return results
-    if not isinstance(out, (tuple, list)) or len(out) != 2:
-        raise ArgumentError(f"{where}: has two results, so out takes two tensors, not {type(out).__name__}")
-    return [copy_to_out(result, target, where) for result, target in zip(results, out, strict=True)]
-
-
-def aminmax(
-    input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Sequence[Tensor] | None = None,
-    axis: int | None = None, keepdims: bool | None = None,
-) -> AminmaxResult:  # fmt: skip
-    """Return `(min, max)`: the smallest and the largest element, of the whole tensor or along `dim`.
-
-    Args:
-        input: Tensor of any dtype.
-        dim: The dimension; None: all elements.
-        keepdim: Whether reduced dimensions stay, with size 1.
-        out: Tensor to write the result to.
-        axis: NumPy's name for `dim`.
-        keepdims: NumPy's name for `keepdim`.
-
-    Returns:
-        A pair of `min` and `max`.
-
-    Example:
-        >>> wg.aminmax(wg.tensor([1, 5, 3]))
-        AminmaxResult(min=tensor(1), max=tensor(5))
-    """
-    if axis is not None or keepdims is not None:
-        dim, keepdim = resolve_axis_aliases("aminmax", dim, None, axis, keepdim, keepdims)
-    return AminmaxResult(*_store_pair((ops.amin(input, dim, keepdim), ops.amax(input, dim, keepdim)), out, "aminmax"))
+__all__ = ["logsumexp", "norm", "std", "std_mean", "var", "var_mean"]
 
 
 def var(
@@ -337,7 +147,7 @@ def _moments(
 
 
 def _root_moments(
-    input: Tensor, dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None, where: str
+    input: Tensor, dim: Dims, unbiased: bool | None, keepdim: bool, correction: float | None, where: str
 ) -> tuple[Tensor, Tensor]:
     """Return the standard deviation and the mean.
 
@@ -351,7 +161,7 @@ def _root_moments(
 
 
 def _deviation(
-    input: Tensor, dim: Any, unbiased: bool | None, correction: float | None, where: str
+    input: Tensor, dim: Dims, unbiased: bool | None, correction: float | None, where: str
 ) -> tuple[Tensor, Tensor, tuple[int, ...], float]:
     """Return the deviation from the mean, the mean with all dimensions, the reduced dimensions, and n - correction."""
     only_tensors(where, input)
@@ -366,7 +176,7 @@ def _deviation(
     for d in dims:
         count *= input.meta.shape[d]
     mean = ops.mean(input, dims, True)
-    return ops.sub(input, mean), mean, dims, float(builtins.max(count - correction, 0))
+    return ops.sub(input, mean), mean, dims, float(max(count - correction, 0))
 
 
 def logsumexp(
@@ -396,7 +206,7 @@ def logsumexp(
     return output if out is None else copy_to_out(output, out, "logsumexp")
 
 
-def _logsumexp(input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+def _logsumexp(input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     dims = layout.normalize_dims(dim, input.meta.ndim, "logsumexp")
     if input.meta.dtype.kind != "f":
         input = input.to(dtypes.default_dtype())
@@ -419,7 +229,7 @@ def norm(
 
     Args:
         input: Floating tensor.
-        p: Any number, inf, -inf, or "fro" (the same as 2).
+        p: A number, inf, -inf, or "fro" (the same as 2).
         dim: Dimension, or several; None: all.
         keepdim: Whether reduced dimensions stay, with size 1.
         out: Tensor to write the result to.
@@ -443,10 +253,12 @@ def norm(
     return output if out is None else copy_to_out(output, out, "norm")
 
 
-def _norm(input: Tensor, p: Any, dim: Any, keepdim: bool) -> Tensor:
-    if isinstance(p, str) and p != "fro":
-        raise ArgumentError(f"norm: p is a number or 'fro', not {p!r}")
-    if p in (2, 2.0, "fro", None):
+def _norm(input: Tensor, p: float | str | None, dim: Dims, keepdim: bool) -> Tensor:
+    if isinstance(p, str):
+        if p != "fro":
+            raise ArgumentError(f"norm: p is a number or 'fro', not {p!r}")
+        p = 2
+    if p is None or p == 2:
         return ops.euclidean_norm(input, dim, keepdim)
     magnitude = ops.abs(input)
     if p == math.inf:
@@ -469,9 +281,4 @@ def _power_of_positive(base: Tensor, exponent: float) -> Tensor:
     return ops.masked_fill(ops.pow(ops.masked_fill(base, is_zero, 1), exponent), is_zero, 0)
 
 
-METHODS = {
-    name: globals()[name]
-    for name in (
-        "aminmax", "logsumexp", "max", "min", "norm", "std", "var",
-    )
-}  # fmt: skip
+METHODS = {name: globals()[name] for name in ("logsumexp", "norm", "std", "var")}

@@ -1,4 +1,4 @@
 """Functions that change the shape of tensors, split, join, repeat and assemble them.
 
-`exports` collects them for the package's namespace and for Tensor.
+`weftgrad/__init__.py` imports them all. Each module's `METHODS` lists those that are also methods of Tensor.
 """

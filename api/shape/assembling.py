@@ -7,7 +7,7 @@ result's gradient, which is differentiable again, to any order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
@@ -30,7 +30,7 @@ __all__ = [
 ]  # fmt: skip
 
 # A chain of view ops, each applied to the result of the one before: (name of the op, static arguments).
-ViewPath = Sequence[tuple[str, tuple[Any, ...]]]
+ViewPath = Sequence[tuple[str, tuple[object, ...]]]
 
 
 def view_at(tensor: Tensor, path: ViewPath) -> Tensor:
@@ -80,7 +80,7 @@ def assemble(
     if base is not None:
         paths = [path for _, path in parts]
         functions.append(lambda grad: _zero_at(where, grad, paths))
-    functions += [lambda grad, path=path: view_at(grad, path) for _, path in parts]  # type: ignore[misc]
+    functions += [partial(view_at, path=path) for _, path in parts]
     return record_call(where, output, operands, functions)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial, reduce
 from math import prod
 from operator import attrgetter
-from typing import Any
 
 from ..arguments.aliases import resolve_axis_alias
 from ..arguments.out import copy_to_out
@@ -97,7 +96,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None, a
     return output if out is None else copy_to_out(output, out, "cat")
 
 
-def _check_tensors(tensors: Any, where: str) -> list[Tensor]:
+def _check_tensors(tensors: Iterable[Tensor], where: str) -> list[Tensor]:
     is_sequence = isinstance(tensors, (list, tuple))
     inputs = list(tensors) if is_sequence or (isinstance(tensors, Iterable) and not isinstance(tensors, Tensor)) else []
     if not inputs and is_sequence:
@@ -353,11 +352,12 @@ def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -
         tensor([[1, 2],
                 [1, 2]])
     """
-    is_listed = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
-    vectors: list[Any] = list(tensors[0] if is_listed else tensors)
+    first = tensors[0] if len(tensors) == 1 else None
+    inputs: Sequence[object] = first if isinstance(first, (list, tuple)) else tensors
     if indexing not in (None, "ij", "xy"):
         raise ShapeError(f"meshgrid: indexing must be 'ij' or 'xy', not {indexing!r}")
-    only_tensors("meshgrid", *vectors)
+    only_tensors("meshgrid", *inputs)
+    vectors = [x for x in inputs if isinstance(x, Tensor)]
     if not vectors:
         raise ShapeError("meshgrid: takes one vector or more")
     if any(t.meta.ndim > 1 for t in vectors):
@@ -372,6 +372,3 @@ def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -
         grid = call(registry["expand"], (line,), (shape,))
         grids.append(call(registry["transpose"], (grid,), (0, 1)) if indexing == "xy" and len(vectors) > 1 else grid)
     return tuple(grids)
-
-
-METHODS: dict[str, Any] = {}

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
+
+import numpy as np
 
 from .._generated import ops
 from ..arguments.aliases import resolve_axis_alias
 from ..arguments.types import Sizes
+from ..creation.sequences import arange
 from ..runtime import dtypes, host_data, layout, views
 from ..runtime.device import meta
 from ..runtime.dispatch import call, empty
-from ..runtime.errors import ArgumentError, DTypeError, ShapeError
+from ..runtime.errors import DTypeError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 from .assembling import assemble, record_call
 from .joining import meshgrid, stack
+from .size_arguments import to_ints
 
 __all__ = ["cartesian_prod", "combinations", "repeat_interleave", "roll", "rot90", "tile"]
-
-
-def _ints(args: tuple[Any, ...], where: str) -> tuple[int, ...]:
-    values = tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
-    if any(isinstance(n, (bool, float)) or not hasattr(n, "__index__") for n in values):
-        raise ArgumentError(f"{where}: takes ints, not {values!r}")
-    return tuple(int(n.__index__()) for n in values)
 
 
 def repeat(self: Tensor, *sizes: Sizes, repeats: Sequence[int] | None = None) -> Tensor:
@@ -46,7 +43,7 @@ def repeat(self: Tensor, *sizes: Sizes, repeats: Sequence[int] | None = None) ->
         tensor([[1, 2, 1, 2],
                 [1, 2, 1, 2]])
     """
-    times = _ints(sizes if repeats is None else (repeats,), "repeat")
+    times = to_ints(sizes if repeats is None else (repeats,), "repeat")
     added_dims = len(times) - self.meta.ndim
     if added_dims < 0 or any(n < 0 for n in times):
         raise ShapeError(
@@ -78,7 +75,7 @@ def tile(input: Tensor, *repeats: Sizes, dims: Sequence[int] | None = None) -> T
                 [3, 4, 3, 4]])
     """
     only_tensors("tile", input)
-    times = _ints(repeats if dims is None else (*repeats, dims), "tile")
+    times = to_ints(repeats if dims is None else (*repeats, dims), "tile")
     return repeat(input, (1,) * (input.meta.ndim - len(times)) + times)
 
 
@@ -123,7 +120,8 @@ def repeat_interleave(
         input = views.reshape(input, (1,))
     shape = input.meta.shape
     if isinstance(repeats, (tuple, list)):
-        repeats = host_data.from_host(_int64_array(repeats), dtypes.int64, input.meta.device)
+        counts_array = np.asarray(to_ints((repeats,), "repeat_interleave"), np.int64)
+        repeats = host_data.from_host(counts_array, dtypes.int64, input.meta.device)
     if isinstance(repeats, Tensor):
         if repeats.meta.ndim > 1 or (repeats.meta.numel != 1 and repeats.meta.numel != shape[axis_index]):
             raise ShapeError(
@@ -132,7 +130,7 @@ def repeat_interleave(
             )
         counts = call(registry["expand"], (views.reshape(repeats, (-1,)),), ((shape[axis_index],),))
         return call(registry["take_at"], (input, _repeated_positions(counts, output_size)), (axis_index, 1))
-    (times,) = _ints((repeats,), "repeat_interleave")
+    (times,) = to_ints((repeats,), "repeat_interleave")
     if times < 0:
         raise ShapeError(f"repeat_interleave: repeats must not be negative, got {times}")
     if output_size is not None and output_size != times * shape[axis_index]:
@@ -143,12 +141,6 @@ def repeat_interleave(
     expanded = call(registry["expand"], (expanded,), (shape[: axis_index + 1] + (times,) + shape[axis_index + 1 :],))
     output = views.reshape(expanded, shape[:axis_index] + (shape[axis_index] * times,) + shape[axis_index + 1 :])
     return ops.contiguous_copy(output) if output.storage is input.storage else output
-
-
-def _int64_array(repeats: Sequence[Any]) -> Any:
-    import numpy as np
-
-    return np.asarray(_ints((repeats,), "repeat_interleave"), np.int64)
 
 
 def _repeated_positions(counts: Tensor, output_size: int | None) -> Tensor:
@@ -167,7 +159,7 @@ def _repeated_positions(counts: Tensor, output_size: int | None) -> Tensor:
         if lowest < 0:
             raise ShapeError(f"repeat_interleave: repeats must not be negative, the least is {lowest}")
     else:
-        (size,) = _ints((output_size,), "repeat_interleave")
+        (size,) = to_ints((output_size,), "repeat_interleave")
     # Mark the start of each run with 1 (two runs may share a start): the running sum minus 1 is the index of the run.
     # Empty runs at the end would start after the last element, and are not written.
     ones = ops.contiguous_copy(call(registry["expand"], (_unit_vector(counts),), ((counts.meta.numel,),)))
@@ -189,7 +181,7 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
     """Shift elements along dimensions; elements shifted past the end re-enter at the start.
 
     Args:
-        input: Any tensor.
+        input: Tensor of any dtype.
         shifts: Number of positions, one for each of `dims`.
         dims: Dimensions to roll; None rolls the flattened tensor and restores its shape.
 
@@ -204,8 +196,8 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
         tensor([3, 1, 2])
     """
     only_tensors("roll", input)
-    amounts = _ints((shifts,), "roll")
-    axes = () if dims is None else _ints((dims,), "roll")
+    amounts = to_ints((shifts,), "roll")
+    axes = () if dims is None else to_ints((dims,), "roll")
     if not axes:
         if len(amounts) != 1:
             raise ShapeError(f"roll: {len(amounts)} shifts need as many dims")
@@ -260,7 +252,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
                 [1, 3]])
     """
     only_tensors("rot90", input)
-    axes = _ints((dims,), "rot90")
+    axes = to_ints((dims,), "rot90")
     if len(axes) != 2 or input.meta.ndim < 2:
         raise ShapeError(
             f"rot90: turns in the plane of two dimensions, not {list(axes)}, of a tensor with shape "
@@ -330,8 +322,6 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
                 [1, 3],
                 [2, 3]])
     """
-    from ..creation.sequences import arange
-
     only_tensors("combinations", input)
     if input.meta.ndim != 1:
         raise ShapeError(f"combinations: takes a vector, not a tensor of shape {list(input.meta.shape)}")

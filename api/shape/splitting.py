@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 from ..arguments.aliases import resolve_axis_alias
 from ..runtime import layout
@@ -13,6 +12,7 @@ from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
+from .size_arguments import to_int
 
 __all__ = [
     "chunk", "dsplit", "hsplit", "split", "split_with_sizes", "tensor_split", "unsafe_chunk", "unsafe_split",
@@ -39,17 +39,11 @@ def _narrow_pieces(tensor: Tensor, dim: int, sizes: Sequence[int]) -> Pieces:
     return tuple(pieces)
 
 
-def _to_int(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise ArgumentError(f"{where}: sizes are ints, not {value!r}")
-    return int(value.__index__())
-
-
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> Pieces:
     """Split `tensor` along `dim` into views.
 
     Args:
-        tensor: Any tensor with at least one dimension.
+        tensor: Tensor of any dtype, with at least one dimension.
         split_size_or_sections: Size of each piece (the last one may be shorter), or a list of sizes that add up to the
             dimension's size.
         dim: The dimension to split.
@@ -68,7 +62,7 @@ def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int 
     if isinstance(split_size_or_sections, (tuple, list)):
         return split_with_sizes(tensor, split_size_or_sections, dim)
     axis, length = _dimension(tensor, dim, "split")
-    size = _to_int(split_size_or_sections, "split")
+    size = to_int(split_size_or_sections, "split")
     if size < 0 or (size == 0 and length):
         raise ShapeError(f"split: the size of a piece must be positive, not {size}")
     sizes = [min(size, length - i) for i in range(0, length, size)] if length else [0]
@@ -94,7 +88,7 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
         (tensor([0, 1]), tensor([2, 3, 4]))
     """
     axis, length = _dimension(input, dim, "split_with_sizes")
-    sizes = [_to_int(n, "split_with_sizes") for n in split_sizes]
+    sizes = [to_int(n, "split_with_sizes") for n in split_sizes]
     if sum(sizes) != length or any(n < 0 for n in sizes):
         raise ShapeError(f"split: sizes {sizes} do not add up to {length}, the size of dimension {axis}")
     return _narrow_pieces(input, axis, sizes)
@@ -164,7 +158,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: int | None = None) 
     if axis is not None:
         dim = resolve_axis_alias("chunk", dim, 0, axis)
     axis_index, length = _dimension(input, dim, "chunk")
-    chunks = _to_int(chunks, "chunk")
+    chunks = to_int(chunks, "chunk")
     if chunks < 1:
         raise ShapeError(f"chunk: the number of chunks must be positive, not {chunks}")
     return split(input, -(-length // chunks), axis_index) if length else _narrow_pieces(input, axis_index, [0] * chunks)
@@ -204,7 +198,7 @@ def tensor_split(
     """Split `input` along `dim` into views: a number of nearly equal pieces, or pieces between positions.
 
     Args:
-        input: Any tensor with at least one dimension.
+        input: Tensor of any dtype, with at least one dimension.
         indices_or_sections: An int (number of pieces), a sequence of positions, or an int64 tensor with either (the
             host waits for its values).
         dim: The dimension to split.
@@ -239,9 +233,9 @@ def tensor_split(
             )
         split_spec = split_spec.tolist()
     if isinstance(split_spec, (tuple, list)):
-        bounds = [None, *(_to_int(n, "tensor_split") for n in split_spec), None]
+        bounds = [None, *(to_int(n, "tensor_split") for n in split_spec), None]
         return tuple(call(registry["slice"], (input,), (axis_index, a, b, 1)) for a, b in pairwise(bounds))
-    count = _to_int(split_spec, "tensor_split")
+    count = to_int(split_spec, "tensor_split")
     if count < 1:
         raise ShapeError(f"tensor_split: the number of pieces must be positive, not {count}")
     base, remainder = divmod(length, count)

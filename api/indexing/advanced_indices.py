@@ -1,0 +1,257 @@
+"""Advanced indices: combine the tensors, lists and masks of `x[items]` into one tensor of positions.
+
+`resolve_advanced` returns the view that the basic items give, in which the indexed dimensions are whole, and positions
+in these dimensions, flattened. See `subscripts`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from types import EllipsisType
+from typing import SupportsIndex, TypeAlias, TypeGuard, overload
+
+import numpy as np
+
+from ..runtime import dtypes, host_data, layout
+from ..runtime.device import Device
+from ..runtime.dispatch import call
+from ..runtime.dtypes import Array
+from ..runtime.errors import IndexKindError, IndexOutOfRange, IndexShapeError, ShapeError
+from ..runtime.records import registry
+from ..runtime.tensor import Tensor
+from .assignment import on_device, positions, upload
+from .bounds import check_bounds, check_range
+
+__all__ = [
+    "FULL_SLICE", "Static", "check_mask", "is_int", "is_mask", "mask_tensor", "resolve_advanced", "to_bound",
+    "without_negatives",
+]  # fmt: skip
+
+_Bounds: TypeAlias = tuple[int | None, int | None, int | None]
+Static: TypeAlias = int | _Bounds | None
+"""A static argument of `index_view`: an int, (start, stop, step) of a slice, or None for a new dimension."""
+_Mask: TypeAlias = Tensor | Array | np.bool_
+_PreparedItem: TypeAlias = int | slice | EllipsisType | Tensor | Array | None
+"""An item of an index after `_normalize_item`."""
+
+_index_view = registry["index_view"]
+FULL_SLICE: _Bounds = (None, None, None)
+
+
+def to_bound(value: SupportsIndex | None) -> int | None:
+    """Return the start, stop or step of a slice as an int or None."""
+    return None if value is None else value.__index__()
+
+
+def is_int(item: object) -> TypeGuard[SupportsIndex]:
+    """Return True for an int, a NumPy integer, or a 0-d integer tensor or array (the host waits for its value)."""
+    if isinstance(item, (bool, np.bool_)):
+        return False
+    if isinstance(item, Tensor):
+        return item.meta.ndim == 0 and item.meta.dtype.kind in "ui" and item.meta.dtype is not dtypes.uint8
+    if isinstance(item, np.ndarray):
+        return item.ndim == 0 and item.dtype.kind in "ui" and item.dtype != np.uint8
+    return isinstance(item, (int, np.integer)) or (hasattr(item, "__index__") and not isinstance(item, (list, tuple)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One advanced index: it covers `count` dimensions of the view from `dim` on, with `size` positions in total."""
+
+    dim: int
+    count: int
+    size: int
+    index: Array | Tensor
+
+
+def resolve_advanced(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, int, int, Tensor]:
+    """Return the view, its first advanced dimension, their number, and one tensor of positions in them."""
+    view, advanced = _split_items(tensor, items)
+    dims = [d for entry in advanced for d in range(entry.dim, entry.dim + entry.count)]
+    first = dims[0] if dims else advanced[0].dim
+    if any(b != a + 1 for a, b in pairwise(dims)):
+        other_dims = [d for d in range(view.meta.ndim) if d not in dims]
+        view = call(registry["permute"], (view,), ((*dims, *other_dims),))
+        first = 0
+    index = _combine_positions([(entry.index, entry.size) for entry in advanced], tensor.meta.device)
+    return view, first, len(dims), index
+
+
+def _split_items(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, list[_Item]]:
+    prepared: list[_PreparedItem] = [
+        item if item is None or isinstance(item, (slice, EllipsisType)) else _normalize_item(item) for item in items
+    ]
+    consumed_dims = sum(_consumed_dims(item) for item in prepared)
+    tensor_shape = tensor.meta.shape
+    if consumed_dims > len(tensor_shape):
+        raise IndexOutOfRange(f"too many indices: {consumed_dims} for a tensor of {len(tensor_shape)} dimensions")
+    if sum(item is Ellipsis for item in prepared) > 1:
+        raise IndexOutOfRange("an index has at most one '...'")
+    statics: list[Static] = []
+    advanced: list[_Item] = []
+    axis = view_axis = 0  # the next dimension of the tensor, and of the view
+    for item in prepared:
+        if item is None:
+            statics.append(None)
+            view_axis += 1
+        elif isinstance(item, EllipsisType):
+            statics += [FULL_SLICE] * (len(tensor_shape) - consumed_dims)
+            axis, view_axis = axis + len(tensor_shape) - consumed_dims, view_axis + len(tensor_shape) - consumed_dims
+        elif isinstance(item, slice):
+            statics.append((to_bound(item.start), to_bound(item.stop), to_bound(item.step)))
+            axis, view_axis = axis + 1, view_axis + 1
+        elif isinstance(item, int):
+            statics.append(item)
+            axis += 1
+        elif is_mask(item):
+            shape = _shape(item)
+            check_mask(shape, tensor_shape, axis)
+            if shape:
+                statics += [FULL_SLICE] * len(shape)
+                advanced.append(_Item(view_axis, len(shape), prod(shape), _true_positions(item)))
+            else:  # a single bool adds a dimension of size 1 or 0
+                statics.append(None)
+                advanced.append(_Item(view_axis, 1, 1, np.zeros(int(bool(item)), np.int64)))
+            axis, view_axis = axis + len(shape), view_axis + max(len(shape), 1)
+        else:
+            statics.append(FULL_SLICE)
+            advanced.append(_Item(view_axis, 1, tensor_shape[axis], without_negatives(item, tensor_shape[axis], axis)))
+            axis, view_axis = axis + 1, view_axis + 1
+    is_identity = all(s == FULL_SLICE for s in statics)
+    return (tensor if is_identity else call(_index_view, (tensor,), tuple(statics))), advanced
+
+
+def _consumed_dims(item: _PreparedItem) -> int:
+    """Return the number of dimensions of the tensor that an item consumes."""
+    if item is None or isinstance(item, EllipsisType):
+        return 0
+    return len(_shape(item)) if not isinstance(item, (int, slice)) and is_mask(item) else 1
+
+
+def _shape(index: _Mask) -> tuple[int, ...]:
+    return index.meta.shape if isinstance(index, Tensor) else index.shape
+
+
+def _normalize_item(item: object) -> int | Array | Tensor:
+    """Convert an index item to an int, or to an integer or bool array or tensor."""
+    if is_int(item):
+        return int(item.__index__())
+    if isinstance(item, Tensor):
+        if item.meta.dtype.kind == "f":
+            raise IndexKindError(
+                f"an index must hold integers or bools, not {item.meta.dtype.name}; convert it with .long()"
+            )
+        return _as_bool_tensor(item) if item.meta.dtype is dtypes.uint8 else item
+    if isinstance(item, np.ndarray) and item.dtype == np.uint8:
+        return _as_bool_array(item)
+    if isinstance(item, (list, tuple)) and any(isinstance(x, Tensor) for x in item):
+        item = [host_data.host_array(x) if isinstance(x, Tensor) else x for x in item]
+    if not isinstance(item, (bool, np.bool_, np.ndarray, list, tuple, range)):
+        raise IndexKindError(
+            "an index is made of ints, slices, None, '...', and integer and bool tensors, arrays and lists, not "
+            f"{type(item).__name__}"
+        )
+    try:
+        array = np.asarray(item)
+    except ValueError as error:
+        raise IndexKindError(f"an index cannot be made from {item!r}: {error}") from None
+    if not array.size and not isinstance(item, np.ndarray):
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "uib":
+        raise IndexKindError(f"an index must hold integers or bools, not {array.dtype}")
+    return array if array.dtype.kind == "b" else array.astype(np.int64)
+
+
+def is_mask(item: object) -> TypeGuard[_Mask]:
+    """Return True for a bool or uint8 tensor or array."""
+    if isinstance(item, Tensor):
+        return item.meta.dtype is dtypes.bool_ or item.meta.dtype is dtypes.uint8
+    return isinstance(item, (np.ndarray, np.bool_)) and item.dtype in (np.bool_, np.uint8)
+
+
+# A uint8 mask is true where it is not 0, as in PyTorch. (In NumPy, uint8 arrays are positions.)
+_UINT8_WARNING = "uint8 tensors as indices are masks, as in PyTorch; convert them with .bool()"
+
+
+def _as_bool_tensor(mask: Tensor) -> Tensor:
+    if mask.meta.dtype is dtypes.bool_:
+        return mask
+    warnings.warn(_UINT8_WARNING, stacklevel=5)
+    return call(registry["ne"], (mask, 0))
+
+
+def _as_bool_array(mask: Array | np.bool_) -> Array:
+    if mask.dtype == np.bool_:
+        return np.asarray(mask)
+    warnings.warn(_UINT8_WARNING, stacklevel=5)
+    return np.asarray(mask != 0)
+
+
+def check_mask(shape: tuple[int, ...], tensor_shape: tuple[int, ...], axis: int) -> None:
+    """Raise `IndexOutOfRange` unless a mask has the sizes of a tensor's dimensions from `axis` on."""
+    if tuple(shape) != tensor_shape[axis : axis + len(shape)]:
+        raise IndexOutOfRange(
+            f"a mask of shape {list(shape)} does not match dimensions {axis} to {axis + len(shape) - 1} of a tensor of "
+            f"shape {list(tensor_shape)}"
+        )
+
+
+def mask_tensor(mask: _Mask, like: Tensor) -> Tensor:
+    """Return a mask as a bool tensor. An array goes to the device of `like`."""
+    if isinstance(mask, Tensor):
+        return _as_bool_tensor(mask)
+    return host_data.from_host(_as_bool_array(mask), dtypes.bool_, like.meta.device)
+
+
+def _true_positions(mask: _Mask) -> Array | Tensor:
+    return positions(mask) if isinstance(mask, Tensor) else np.flatnonzero(mask)
+
+
+@overload
+def without_negatives(index: Tensor, size: int, dim: int) -> Tensor: ...
+@overload
+def without_negatives(index: Array, size: int, dim: int) -> Array: ...
+def without_negatives(index: Array | Tensor, size: int, dim: int) -> Array | Tensor:
+    """Return `index` with negative positions wrapped. Raises `IndexOutOfRange`."""
+    where = f"index of dimension {dim}"
+    if isinstance(index, Tensor):
+        if check_bounds(index, size, where, negative=True) < 0:
+            index = call(registry["wrap_index"], (index, size))
+        return index
+    if index.size:
+        lowest = int(index.min())
+        check_range(lowest, int(index.max()), size, where, -size)
+        if lowest < 0:
+            return np.where(index < 0, index + size, index)
+    return index
+
+
+def _combine_positions(items: Sequence[tuple[Array | Tensor, int]], device: Device) -> Tensor:
+    """Combine (index, dimension size) pairs into one tensor of flattened positions; the indices broadcast."""
+    combined, _ = items[0]
+    if len(items) == 1:
+        return _as_int64(combined, device)
+    try:
+        shape = layout.broadcast([_shape(i) for i, _ in items], "indices")
+    except ShapeError as error:
+        raise IndexShapeError(str(error)) from None
+    for index, size in items[1:]:
+        if isinstance(combined, np.ndarray) and isinstance(index, np.ndarray):
+            combined = combined * size + index
+        else:
+            combined = call(registry["linear_index"], (_as_int64(combined, device), _as_int64(index, device), size))
+    if isinstance(combined, np.ndarray):
+        return upload(np.broadcast_to(combined, shape), device)
+    return on_device(combined, device)
+
+
+def _as_int64(index: Array | Tensor, device: Device) -> Tensor:
+    """Convert `index` to int64 on `device`."""
+    if isinstance(index, Tensor):
+        index = on_device(index, device)
+        return index if index.meta.dtype is dtypes.int64 else call(registry["copy"], (index,), (dtypes.int64,))
+    return upload(index, device)

@@ -1,0 +1,111 @@
+"""Combine values that go to the same position: the reductions of `scatter_reduce` and `index_reduce`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .._generated import ops
+from ..runtime import dtypes, views
+from ..runtime.dispatch import call, call_into
+from ..runtime.dtypes import DType
+from ..runtime.errors import NotSupported
+from ..runtime.records import OpRecord, registry
+from ..runtime.tensor import Tensor
+from .assignment import tensor_value
+
+__all__ = ["check_reduce", "reduce_into"]
+
+# PyTorch's names of reductions, and the ops that compute them.
+_REDUCTION_OPS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
+
+
+def _lowest_value(dtype: DType) -> float:
+    return {"f": -np.inf, "b": False}[dtype.kind] if dtype.kind in "fb" else int(np.iinfo(dtype.numpy).min)
+
+
+def _highest_value(dtype: DType) -> float:
+    return {"f": np.inf, "b": True}[dtype.kind] if dtype.kind in "fb" else int(np.iinfo(dtype.numpy).max)
+
+
+# The neutral element of each reduction: it replaces the old values where they take no part.
+_NEUTRAL: dict[str, Callable[[DType], float]] = {
+    "sum": lambda dtype: 0, "mean": lambda dtype: 0, "prod": lambda dtype: 1, "amax": _lowest_value,
+    "amin": _highest_value,
+}  # fmt: skip
+
+
+def _reduction_op(action: str, indexes_slices: bool) -> OpRecord:
+    if action == "write":
+        return registry["put_at" if indexes_slices else "scatter"]
+    return registry[f"put_{action}_at" if indexes_slices else f"scatter_{action}"]
+
+
+def reduce_into(
+    target: Tensor,
+    index: Tensor,
+    source: Tensor,
+    statics: tuple[int, ...],
+    reduce: str,
+    include_self: bool,
+    in_place: bool,
+) -> Tensor:
+    """Reduce `source` into `target` at the positions in `index`.
+
+    Args:
+        target: Tensor of at least one dimension.
+        index: Positions.
+        source: Values to combine.
+        statics: Static arguments of the op: `(dim,)` if there is an index for each element, as in scatter ops;
+            `(dim, 1)` if there is one for each slice.
+        reduce: "sum", "prod", "mean", "amax" or "amin".
+        include_self: Whether the values of `target` take part.
+        in_place: Write to `target`, instead of to a copy.
+
+    Returns:
+        `target`, or the new tensor.
+    """
+    indexes_slices = len(statics) == 2
+
+    def step(record: OpRecord, operands: tuple[Tensor, ...], step_statics: tuple[int, ...]) -> None:
+        nonlocal target
+        if in_place:
+            call_into(record, (target, *operands), step_statics, (target,), in_place=True)
+        else:
+            target = call(record, (target, *operands), step_statics)
+
+    if not include_self:
+        neutral = tensor_value(_NEUTRAL[reduce](target.meta.dtype), target, source.meta.shape)
+        step(_reduction_op("write", indexes_slices), (index, neutral), statics)
+    step(_reduction_op(_REDUCTION_OPS[reduce], indexes_slices), (index, source), statics)
+    if reduce == "mean":
+        counts = _index_counts(target, index, statics, 1 if include_self else 0)
+        counts = counts if include_self else ops.clamp_min(counts, 1)
+        if target.meta.dtype.kind == "f":
+            step(registry["true_divide"], (counts,), ())
+        else:
+            step(registry["floor_divide"], (call(registry["copy"], (counts,), (target.meta.dtype,)),), ())
+    return target
+
+
+def _index_counts(target: Tensor, index: Tensor, statics: tuple[int, ...], initial: int) -> Tensor:
+    """Return `initial` plus the number of times that each position occurs in `index`; broadcasts with `target`."""
+    like = tensor_value(initial, index, ())
+    like = like if like.meta.dtype is dtypes.int64 else call(registry["copy"], (like,), (dtypes.int64,))
+    ones = tensor_value(1, like, index.meta.shape)
+    if len(statics) == 1:
+        base = call(registry["expand"], (like,), (target.meta.shape,))
+        return call(registry["scatter_add"], (base, index, ones), statics)
+    axis = statics[0]
+    base = call(registry["expand"], (like,), (target.meta.shape[axis : axis + 1],))
+    counts = call(registry["put_add_at"], (base, index, ones), (0, 1))
+    return views.reshape(counts, (*counts.meta.shape, *(1,) * (target.meta.ndim - axis - 1)))
+
+
+def check_reduce(reduce: str, supported: tuple[str, ...], input: Tensor, where: str) -> None:
+    """Raise `NotSupported` for the name of a reduction that is not `supported`, and for the mean of bools."""
+    if reduce not in supported:
+        raise NotSupported(f"{where}: reduce must be one of {', '.join(supported)}, not {reduce!r}")
+    if reduce == "mean" and input.meta.dtype is dtypes.bool_:
+        raise NotSupported(f"{where}: bool has no mean; convert it with .to()")
