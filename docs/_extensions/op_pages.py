@@ -1,8 +1,9 @@
 """Write the page of every op and function to docs/ops, and docs/spec-language.md, before Sphinx reads the sources.
 
-Neither is tracked. A page for each kind of op lists the ops of that kind, so that the site's sidebar has a dozen
-entries and not three hundred. The text of a page and its kernels come from the functions behind `weftgrad show`, so
-that site and command agree.
+Neither is tracked. The site's sidebar lists the kinds of ops. The page of a kind links to the pages of its ops, which
+are in no table of contents: Furo repeats all tables on every page, which took most of the build with 500 pages.
+
+The text of a page and its kernels come from the functions behind `weftgrad show`, so that site and command agree.
 """
 
 import inspect
@@ -35,6 +36,8 @@ CODE_FIELDS = ("formula", "example", "derivative", "saved", "spec")
 COMMAND_FIELDS = ("next",)  # rows for readers of a terminal, at the end
 KINDS_FIRST = ("pointwise", "reduction", "rowwise", "contraction", "scan", "window")
 DEVICES = (("cpu", "C, compiled by clang for `cpu`", "c"), ("cuda", "Triton, for `cuda:N`", "python"))
+
+ORPHAN = "---\norphan: true\n---\n\n"  # no warning that the page is in no table of contents
 
 INDEX = """# Ops
 
@@ -156,19 +159,19 @@ def write_pages(app: Any) -> None:
     for record in sorted(registry, key=lambda record: record.name):
         is_public = record.name in parts or any(hasattr(namespace, record.name) for namespace in PUBLIC)
         if is_public and record.name in generated.FUNCTIONS:
-            _write(folder / f"{record.name}.md", page(record, times))
+            _write(folder / f"{record.name}.md", ORPHAN + page(record, times))
             groups[record.kind].append(record)
     names = {record.name for records in groups.values() for record in records}
     kinds = sorted(groups, key=lambda kind: (kind not in KINDS_FIRST, (*KINDS_FIRST, kind).index(kind), kind))
     for kind in kinds:
         rows = [_summary_row(record.name, str(record.spec.get("doc", "")).strip()) for record in groups[kind]]
         about = f"{GROUPS.get(kind, '')}.".capitalize()
-        _write(folder / f"kind-{kind}.md", _list_page(kind, about, rows, [record.name for record in groups[kind]]))
+        _write(folder / f"kind-{kind}.md", _list_page(kind, about, rows))
     functions = {name: function for name, function in functions.items() if name.lower() not in names}
     for name, function in functions.items():
-        _write(folder / f"{name}.md", function_page(name, function, names))
+        _write(folder / f"{name}.md", ORPHAN + function_page(name, function, names))
     rows = [_summary_row(name, inspect.getdoc(function) or "") for name, function in functions.items()]
-    _write(folder / "kind-functions.md", _list_page("functions in Python", FUNCTIONS_ABOUT, rows, list(functions)))
+    _write(folder / "kind-functions.md", _list_page("functions in Python", FUNCTIONS_ABOUT, rows))
     links = [f"| [{kind}](kind-{kind}.md) | {len(groups[kind])} | {GROUPS.get(kind, '')} |" for kind in kinds]
     links.append(f"| [functions in Python](kind-functions.md) | {len(functions)} | functions that call ops |")
     index = [INDEX, "", "| kind | ops | what they compute |", "| --- | ---: | --- |", *links, "", "```{toctree}",
@@ -177,10 +180,9 @@ def write_pages(app: Any) -> None:
     _write(folder.parent / "spec-language.md", reference.language_reference() + EDITORS)
 
 
-def _list_page(title: str, about: str, rows: list[str], names: list[str]) -> str:
-    """Return a page that lists ops in a table. Its toctree is hidden: the sidebar unfolds it on these pages only."""
-    table = ["| | what it computes |", "| --- | --- |", *rows]
-    return "\n".join([f"# {title}", "", about, "", *table, "", "```{toctree}", ":hidden:", "", *names, "```", ""])
+def _list_page(title: str, about: str, rows: list[str]) -> str:
+    """Return a page that lists ops in a table."""
+    return "\n".join([f"# {title}", "", about, "", "| | what it computes |", "| --- | --- |", *rows, ""])
 
 
 def _summary_row(name: str, doc: str) -> str:
