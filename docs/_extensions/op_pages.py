@@ -14,7 +14,7 @@ from typing import Any
 
 from accuracy import accuracy_table
 from docstring_markdown import to_markdown
-from function_pages import function_page
+from function_pages import function_page, wrap_signature
 
 import weftgrad as wg
 import weftgrad.nn
@@ -93,7 +93,8 @@ def facts(record: OpRecord) -> list[str]:
         cell = text.replace("|", "\\|")
         content = f"`{cell}`" if label in CODE_FIELDS else cell
         table.append(f"| {label} | {content} |")
-    return ["```python", *lines[:1], *(line for line in lines[1:end] if line.startswith("    ")), "```", "", *table, ""]
+    signature = " ".join(line.strip() for line in lines[:end] if line is lines[0] or line.startswith("    "))
+    return ["```python", *wrap_signature(signature), "```", "", *table, ""]
 
 
 def page(record: OpRecord, times: dict[str, list[str]]) -> str:
