@@ -16,7 +16,10 @@ import pytest
 import weftgrad as wg
 
 ROOT = Path(os.environ.get("WEFTGRAD_CHECKOUT") or Path(__file__).resolve().parent.parent)
-PAGES = ("README.md", "docs/tutorial.md", "docs/training.md", "docs/memory-and-streams.md", "docs/your-own-op.md")
+PAGES = (
+    "README.md", "docs/index.md", "docs/tutorial.md", "docs/training.md", "docs/memory-and-streams.md",
+    "docs/your-own-op.md",
+)  # fmt: skip
 pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="needs the checkout: set WEFTGRAD_CHECKOUT")
 
 

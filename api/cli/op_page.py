@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import textwrap
 from collections import Counter
@@ -19,17 +18,17 @@ from ..runtime import dtypes
 from ..runtime.errors import WeftgradError
 from ..runtime.records import OpRecord, registry
 from .kernel_text import schedules_of
-from .python_functions import called_ops, public_functions
+from .python_functions import called_ops, public_functions, signature_text
 from .terminal import Style
 
 if TYPE_CHECKING:
     from ..codegen.model import Op
 
-__all__ = ["op_list", "op_page"]
+__all__ = ["GROUPS", "op_list", "op_page"]
 
 _WIDTH = 118
 _LABEL = 12
-_GROUPS = {
+GROUPS = {
     "pointwise": "each element of the result from the operands' elements at its index",
     "reduction": "one result from the elements along some dimensions",
     "rowwise": "rows along a dimension, with sums and extremes of each row",
@@ -57,13 +56,13 @@ def op_page(record: OpRecord, style: Style) -> Iterator[str]:
 
     spec = record.spec
     function: Any = generated.FUNCTIONS.get(record.name, (None,))[0]
-    head = f"{record.name}{inspect.signature(function)}" if function is not None else str(spec.get("op", record.name))
-    for line in textwrap.wrap(head.replace("'", ""), _WIDTH, subsequent_indent="    "):
+    head = signature_text(record.name, function) if function is not None else str(spec.get("op", record.name))
+    for line in textwrap.wrap(head, _WIDTH, subsequent_indent="    "):
         yield style("heading", line)
     yield from _wrapped("", (str(spec.get("doc", "")).strip().split("\n\n") or [""])[0])
     yield ""
     yield from _field(
-        style, "kind", f"{record.kind}: {_GROUPS.get(record.kind, 'registered from outside the package')}"
+        style, "kind", f"{record.kind}: {GROUPS.get(record.kind, 'registered from outside the package')}"
     )
     names = [alias for alias, name in generated.ALIASES.items() if name == record.name]
     names += [f"{record.name}_ (in place)"] if f"{record.name}_" in generated.INPLACE else []
@@ -252,7 +251,7 @@ def op_list(style: Style) -> Iterator[str]:
     from .._generated import ops as generated
 
     public = [name for name, (_, namespace, _) in generated.FUNCTIONS.items() if namespace != "hidden"]
-    for kind, about in _GROUPS.items():
+    for kind, about in GROUPS.items():
         records = [registry[name] for name in sorted(public) if name in registry and registry[name].kind == kind]
         if not records:
             continue

@@ -9,6 +9,7 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -18,10 +19,11 @@ from typing import Any
 from ..runtime.records import OpRecord, registry
 from .terminal import Style
 
-__all__ = ["called_ops", "function_page", "public_functions"]
+__all__ = ["called_ops", "function_page", "public_functions", "signature_text"]
 
 _ROOT = __package__.rpartition(".")[0]
 _WIDTH = 118  # columns of a page
+_QUOTED_ANNOTATION = r"(?<=: |> )'([^']*)'"
 _MAX_HINTS = 6  # ops for which a page ends with a `weftgrad show OP` line
 
 
@@ -152,6 +154,11 @@ def _local_imports(tree: ast.AST, function: Callable[..., Any]) -> dict[str, Any
     return names
 
 
+def signature_text(name: str, function: Callable[..., Any]) -> str:
+    """Return a function's signature, its annotations without the quotes that they have as strings."""
+    return name + re.sub(_QUOTED_ANNOTATION, r"\1", str(inspect.signature(function)))
+
+
 def function_page(name: str, function: Callable[..., Any], style: Style) -> Iterator[str]:
     """Yield the lines that `weftgrad show` prints for a Python function.
 
@@ -164,7 +171,7 @@ def function_page(name: str, function: Callable[..., Any], style: Style) -> Iter
     except OSError:  # the source file is not installed
         line_number = ""
     ops = called_ops(function)
-    head = f"{name}{inspect.signature(function)}".replace("'", "")  # annotations are strings: print them without quotes
+    head = signature_text(name, function)
     yield from (style("heading", line) for line in textwrap.wrap(head, _WIDTH, subsequent_indent="    "))
     yield (inspect.getdoc(function) or "").partition("\n")[0]
     yield ""

@@ -1,6 +1,7 @@
-"""Write the page of every op to docs/ops, and docs/spec-language.md, before Sphinx reads the sources.
+"""Write the page of every op and function to docs/ops, and docs/spec-language.md, before Sphinx reads the sources.
 
-Neither is tracked.
+Neither is tracked. The site's sidebar lists the kinds of ops. The page of a kind links to the pages of its ops, which
+are in no table of contents: Furo repeats all tables on every page, which took most of the build with 500 pages.
 
 The text of a page and its kernels come from the functions behind `weftgrad show`, so that site and command agree.
 """
@@ -11,7 +12,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from accuracy import accuracy_table
 from docstring_markdown import to_markdown
+from function_pages import function_page, wrap_signature
 
 import weftgrad as wg
 import weftgrad.nn
@@ -19,19 +22,29 @@ import weftgrad.special
 from weftgrad._generated import ops as generated
 from weftgrad.cli.described_devices import find_device
 from weftgrad.cli.kernel_text import SHAPE, distinct, kernel_text, planned_steps
-from weftgrad.cli.op_page import op_page
+from weftgrad.cli.op_page import GROUPS, op_page
+from weftgrad.cli.python_functions import called_ops, public_functions
 from weftgrad.cli.terminal import Style
 from weftgrad.codegen import reference
 from weftgrad.runtime import dtypes
 from weftgrad.runtime.errors import WeftgradError
 from weftgrad.runtime.records import OpRecord, registry
 
-PUBLIC = (wg, wg.Tensor, wg.nn.functional, wg.special)  # ops that none of these has are parts of others
+PUBLIC = (wg, wg.Tensor, wg.nn.functional, wg.special)  # an op that none of these has is a part of functions
 LABEL_WIDTH = 12  # of the fields of `weftgrad show`
 CODE_FIELDS = ("formula", "example", "derivative", "saved", "spec")
 COMMAND_FIELDS = ("next",)  # rows for readers of a terminal, at the end
 KINDS_FIRST = ("pointwise", "reduction", "rowwise", "contraction", "scan", "window")
 DEVICES = (("cpu", "C, compiled by clang for `cpu`", "c"), ("cuda", "Triton, for `cuda:N`", "python"))
+
+ORPHAN = "---\norphan: true\n---\n\n"  # no warning that the page is in no table of contents
+
+INDEX = """# Ops
+
+One page an op, made from its spec and from the kernels that a call compiles. Ops of one kind share their templates and
+planners: [Extending](../extending.md) tells how to add a kind."""
+
+FUNCTIONS_ABOUT = "Functions that resolve arguments, check shapes, and call one op or several."
 
 EDITORS = """
 ## In an editor
@@ -80,7 +93,8 @@ def facts(record: OpRecord) -> list[str]:
         cell = text.replace("|", "\\|")
         content = f"`{cell}`" if label in CODE_FIELDS else cell
         table.append(f"| {label} | {content} |")
-    return ["```python", *lines[:1], *(line for line in lines[1:end] if line.startswith("    ")), "```", "", *table, ""]
+    signature = " ".join(line.strip() for line in lines[:end] if line is lines[0] or line.startswith("    "))
+    return ["```python", *wrap_signature(signature), "```", "", *table, ""]
 
 
 def page(record: OpRecord, times: dict[str, list[str]]) -> str:
@@ -97,6 +111,7 @@ def page(record: OpRecord, times: dict[str, list[str]]) -> str:
             "| machine | call | weftgrad | torch / weftgrad |", "| --- | --- | ---: | ---: |",
             *times[record.name], "",
         ]  # fmt: skip
+    lines += accuracy_table(record)
     if record.texts:
         sentence = f"Of a call on float32 operands of {'x'.join(map(str, SHAPE))}."
         lines += ["## Kernels", "", f"{sentence} `float16` in C is a vector of 16 floats.", ""]
@@ -134,27 +149,50 @@ def measured_times(results: Path) -> dict[str, list[str]]:
 
 
 def write_pages(app: Any) -> None:
-    """Write docs/ops: a page for every op, and an index by kind."""
+    """Write docs/ops: a page for every op and every function that calls ops, a page for each kind, and an index."""
     folder = Path(app.srcdir) / "ops"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     times = measured_times(Path(app.srcdir).parent / "bench" / "results")
+    functions = {name: function for name, function in sorted(public_functions().items()) if called_ops(function)}
+    parts = {op for function in functions.values() for op in called_ops(function)}
     groups = defaultdict(list)
     for record in sorted(registry, key=lambda record: record.name):
-        if record.name not in generated.FUNCTIONS or not any(hasattr(place, record.name) for place in PUBLIC):
-            continue
-        (folder / f"{record.name}.md").write_text(page(record, times), encoding="utf-8")
-        groups[record.kind].append(record)
-    index = ["# Ops", "", "One page an op, made from its spec and from the kernels that a call compiles.", ""]
-    for kind in sorted(groups, key=lambda kind: (kind not in KINDS_FIRST, (*KINDS_FIRST, kind).index(kind), kind)):
-        records = groups[kind]
-        index += [f"## {kind}", "", "| op | what it computes |", "| --- | --- |"]
-        for record in records:
-            summary = str(record.spec.get("doc", "")).strip().split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
-            index.append(f"| [{record.name}]({record.name}.md) | {summary} |")
-        index += ["", "```{toctree}", ":hidden:", "", *(record.name for record in records), "```", ""]
-    (folder.parent / "spec-language.md").write_text(reference.language_reference() + EDITORS, encoding="utf-8")
-    (folder / "index.md").write_text("\n".join(index), encoding="utf-8")
+        is_public = record.name in parts or any(hasattr(namespace, record.name) for namespace in PUBLIC)
+        if is_public and record.name in generated.FUNCTIONS:
+            _write(folder / f"{record.name}.md", ORPHAN + page(record, times))
+            groups[record.kind].append(record)
+    names = {record.name for records in groups.values() for record in records}
+    kinds = sorted(groups, key=lambda kind: (kind not in KINDS_FIRST, (*KINDS_FIRST, kind).index(kind), kind))
+    for kind in kinds:
+        rows = [_summary_row(record.name, str(record.spec.get("doc", "")).strip()) for record in groups[kind]]
+        about = f"{GROUPS.get(kind, '')}.".capitalize()
+        _write(folder / f"kind-{kind}.md", _list_page(kind, about, rows))
+    functions = {name: function for name, function in functions.items() if name.lower() not in names}
+    for name, function in functions.items():
+        _write(folder / f"{name}.md", ORPHAN + function_page(name, function, names))
+    rows = [_summary_row(name, inspect.getdoc(function) or "") for name, function in functions.items()]
+    _write(folder / "kind-functions.md", _list_page("functions in Python", FUNCTIONS_ABOUT, rows))
+    links = [f"| [{kind}](kind-{kind}.md) | {len(groups[kind])} | {GROUPS.get(kind, '')} |" for kind in kinds]
+    links.append(f"| [functions in Python](kind-functions.md) | {len(functions)} | functions that call ops |")
+    index = [INDEX, "", "| kind | ops | what they compute |", "| --- | ---: | --- |", *links, "", "```{toctree}",
+             ":hidden:", "", *(f"kind-{kind}" for kind in (*kinds, "functions")), "```", ""]  # fmt: skip
+    _write(folder / "index.md", "\n".join(index))
+    _write(folder.parent / "spec-language.md", reference.language_reference() + EDITORS)
+
+
+def _list_page(title: str, about: str, rows: list[str]) -> str:
+    """Return a page that lists ops in a table."""
+    return "\n".join([f"# {title}", "", about, "", "| | what it computes |", "| --- | --- |", *rows, ""])
+
+
+def _summary_row(name: str, doc: str) -> str:
+    summary = doc.split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+    return f"| [{name}]({name}.md) | {summary} |"
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
 
 
 def setup(app: Any) -> dict[str, bool]:

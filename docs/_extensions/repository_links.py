@@ -1,14 +1,14 @@
 """Turn links from a page to files of the repository outside docs/ into text, since the site does not contain them.
 
 The pages are read on the site and in a checkout. There, a link such as `../ARCHITECTURE.md` leads to the file. On the
-site the link's text remains, with the file's path.
+site the link's text remains, with the file's path. Pictures stay: Sphinx copies them from anywhere.
 """
 
 import re
 from pathlib import Path
 from typing import Any
 
-_LINK = re.compile(r"\[([^\]]+)\]\((\.\./[^)\s]+)\)")
+_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((\.\./[^)\s]+)\)")
 
 
 def replace_links(app: Any, page: str, source: list[str]) -> None:
