@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TypeVar
 
 from .._generated import ops as _ops
 from ..arguments.types import IntOrInts
@@ -29,6 +29,8 @@ __all__ = [
     "conv_transpose3d",
     "convolution",
 ]
+
+_Numbers = TypeVar("_Numbers", bound=str | IntOrInts)
 
 
 def conv1d(
@@ -314,12 +316,14 @@ def _convolve_transposed(
     return _call_batched(rank, input, bias, "convolution_input", weight, _transposed_args(name, rank, *metas, *numbers))
 
 
-def _as_hashable(value: Any) -> Any:
+def _as_hashable(value: _Numbers) -> _Numbers | tuple[int, ...]:
     """Turn a list into a tuple, so that it can be a cache key."""
     return tuple(value) if isinstance(value, list) else value
 
 
-def _operand_layouts(name: str, input: Any, weight: Any, bias: Any) -> tuple[Meta, Meta, Meta | None]:
+def _operand_layouts(
+    name: str, input: Tensor, weight: Tensor, bias: Tensor | None
+) -> tuple[Meta, Meta, Meta | None]:
     """Return the operands' layouts. Raises `ArgumentError` for an operand that is not a tensor."""
     for argument, value in (("input", input), ("weight", weight), ("bias", bias)):
         if not isinstance(value, Tensor) and (argument != "bias" or value is not None):
@@ -334,7 +338,7 @@ def _operand_layouts(name: str, input: Any, weight: Any, bias: Any) -> tuple[Met
 def _convolution_args(
     name: str, rank: int, input: Meta, weight: Meta, bias: Meta | None, stride: IntOrInts,
     padding: str | IntOrInts, dilation: IntOrInts, groups: int,
-) -> tuple[Any, ...]:  # fmt: skip
+) -> tuple[object, ...]:  # fmt: skip
     """Check the arguments and return the static arguments of the op `convolution`."""
     _check(name, rank, input, weight, groups)
     strides, dilations = (
@@ -367,7 +371,7 @@ def _convolution_args(
 def _transposed_args(
     name: str, rank: int, input: Meta, weight: Meta, bias: Meta | None, stride: IntOrInts, padding: IntOrInts,
     output_padding: IntOrInts, groups: int, dilation: IntOrInts,
-) -> tuple[Any, ...]:  # fmt: skip
+) -> tuple[object, ...]:  # fmt: skip
     """Check the arguments and return the static arguments of the op `convolution_input`."""
     _check(name, rank, input, weight, groups)
     strides, dilations = (
@@ -401,7 +405,7 @@ def _transposed_args(
 
 
 def _call_batched(
-    rank: int, input: Tensor, bias: Tensor | None, op: str, weight: Tensor, statics: tuple[Any, ...]
+    rank: int, input: Tensor, bias: Tensor | None, op: str, weight: Tensor, statics: tuple[object, ...]
 ) -> Tensor:
     """Call the op for one image or a batch. Fuse the bias where the op accepts one, else add it."""
     is_unbatched = input.meta.ndim == rank + 1
@@ -416,7 +420,7 @@ def _call_batched(
     return _ops.squeeze(out, 0) if is_unbatched else out
 
 
-def _check(name: str, rank: int, input: Meta, weight: Meta, groups: Any) -> None:
+def _check(name: str, rank: int, input: Meta, weight: Meta, groups: object) -> None:
     """Raise unless the operands have the right number of dimensions, and `groups` is a positive number."""
     if isinstance(groups, bool) or not isinstance(groups, int):
         raise ArgumentError(f"{name}: groups must be an int, not {groups!r}")
@@ -450,7 +454,7 @@ def _shape(layout: Meta) -> list[int]:
     return list(layout.shape)
 
 
-def _spatial_numbers(name: str, argument: str, value: Any, rank: int, minimum: int) -> tuple[int, ...]:
+def _spatial_numbers(name: str, argument: str, value: object, rank: int, minimum: int) -> tuple[int, ...]:
     """Expand an int, or check a sequence, to one integer for each spatial dimension."""
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if any(isinstance(n, (bool, str)) or not hasattr(n, "__index__") for n in values):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol, TypeAlias, overload
 
 from .._generated import ops
 from ..runtime import views
@@ -29,14 +29,43 @@ from .recurrent_graph import layer
 __all__ = ["gru", "gru_cell", "lstm", "lstm_cell", "rnn_relu", "rnn_relu_cell", "rnn_tanh", "rnn_tanh_cell"]
 
 
+_Shifted: TypeAlias = Any
+"""A parameter that holds the argument before it if the call has the packed form, whose second argument is `batch_sizes`."""
+
+
+@overload
 def lstm(
     input: Tensor,
-    hx: tuple[Tensor, Tensor] | Tensor,
-    params: Any,
-    has_biases: Any,
-    num_layers: Any,
-    dropout: Any,
+    hx: Sequence[Tensor],
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
     train: bool,
+    bidirectional: bool,
+    batch_first: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def lstm(
+    data: Tensor,
+    batch_sizes: Tensor,
+    hx: Sequence[Tensor],
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    /,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def lstm(
+    input: Tensor,
+    hx: _Shifted,
+    params: _Shifted,
+    has_biases: _Shifted,
+    num_layers: _Shifted,
+    dropout: _Shifted,
+    train: _Shifted,
     bidirectional: bool,
     batch_first: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -74,29 +103,66 @@ def lstm(
         >>> output.shape, h.shape
         (weftgrad.Size([7, 2, 5]), weftgrad.Size([1, 2, 5]))
     """
-    out, h_n, c_n = _run_network(
+    out, states = _run_network(
         "lstm", input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first
     )
-    return out, h_n, c_n  # type: ignore[return-value]
+    h_n, c_n = states
+    return out, h_n, c_n
 
 
-def _single_state_network(name: str, kind: str) -> Callable[..., tuple[Tensor, Tensor]]:
+class _SingleStateNetwork(Protocol):
+    """A network without a cell state, in both forms of the call."""
+
+    __name__: str
+    __qualname__: str
+
+    @overload
+    def __call__(
+        self,
+        input: Tensor,
+        hx: Tensor,
+        params: Sequence[Tensor],
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool = False,
+    ) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def __call__(
+        self,
+        data: Tensor,
+        batch_sizes: Tensor,
+        hx: Tensor,
+        params: Sequence[Tensor],
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        /,
+    ) -> tuple[Tensor, Tensor]: ...
+
+
+def _single_state_network(name: str, kind: str) -> _SingleStateNetwork:
     """Return the public function of a network without a cell state. `kind` describes the network in its docstring."""
 
     def network(
         input: Tensor,
-        hx: Any,
-        params: Any,
-        has_biases: Any,
-        num_layers: Any,
-        dropout: Any,
-        train: bool,
+        hx: _Shifted,
+        params: _Shifted,
+        has_biases: _Shifted,
+        num_layers: _Shifted,
+        dropout: _Shifted,
+        train: _Shifted,
         bidirectional: bool,
         batch_first: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        return _run_network(
+        out, states = _run_network(
             name, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first
-        )[:2]
+        )
+        return out, states[0]
 
     network.__name__ = network.__qualname__ = name
     network.__doc__ = f"""Run {kind} over a batch of sequences.
@@ -126,8 +192,10 @@ rnn_tanh = _single_state_network("rnn_tanh", "an Elman network (Elman 1990) with
 rnn_relu = _single_state_network("rnn_relu", "an Elman network (Elman 1990) with ReLU")
 
 
-def _run_network(name: str, *arguments: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+def _run_network(name: str, *arguments: _Shifted) -> tuple[Tensor, list[Tensor]]:
     """Run a network from either of PyTorch's two signatures: with `batch_first`, or packed with `batch_sizes`.
+
+    Return the output and the final states: h_n, and c_n of an LSTM.
 
     The position of the list of parameters tells them apart.
     """
@@ -145,19 +213,19 @@ def _run_network(name: str, *arguments: Any) -> tuple[Tensor, Tensor, Tensor | N
     if not length:
         raise ShapeError(f"{name}: the sequence has no steps: the input has shape {list(input.meta.shape)}")
     rows = views.reshape(time_first, (length * batch, features))
-    out, h_n, c_n = _check_and_run(
+    out, final_states = _check_and_run(
         kind, rows, [batch] * length, hx, params, biases, layers, dropout, train, bidirectional
     )
     out = views.reshape(out, (length, batch, out.meta.shape[1]))
-    return ops.transpose(out, 0, 1) if batch_first else out, h_n, c_n
+    return ops.transpose(out, 0, 1) if batch_first else out, final_states
 
 
 def _check_and_run(
-    kind: CellKind, x: Tensor, sizes: list[int], hx: Any, params: list[Tensor], biases: bool, layers: int,
-    dropout: float, train: bool, bidirectional: bool,
-) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
+    kind: CellKind, x: Tensor, sizes: list[int], hx: Tensor | Sequence[Tensor], params: Sequence[Tensor], biases: bool,
+    layers: int, dropout: float, train: bool, bidirectional: bool,
+) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
     """Check the arguments, then run the network on x, `(rows, input_size)`; step t has `sizes[t]` of the rows."""
-    states = tuple(hx) if kind.cell else (hx,)
+    states = (hx,) if isinstance(hx, Tensor) and not kind.cell else tuple(hx)
     if len(states) != 1 + kind.cell:
         raise ArgumentError(f"{kind.name}: hx must be h_0{' and c_0' if kind.cell else ''}, not {len(states)} tensors")
     only_tensors(kind.name, x, *states)
@@ -170,12 +238,15 @@ def _check_and_run(
 def _run_layers(
     kind: CellKind, x: Tensor, sizes: list[int], states: tuple[Tensor, ...], grouped: list[Weights], layers: int,
     dropout: float, directions: int,
-) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
-    """Run all layers in order, with dropout between them. `grouped` has one `Weights` per layer and direction."""
+) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
+    """Run all layers in order, with dropout between them. `grouped` has one `Weights` per layer and direction.
+
+    Return the output and the final states: h_n, and c_n with a cell state.
+    """
     x, states, grouped = _cast_for_autocast(x, states, grouped)
     geometry = Geometry(sizes)
     _check(kind, x, geometry, states, grouped, directions)
-    layer_finals: list[Any] = []
+    layer_finals: list[list[Tensor]] = []
     for layer_index in range(layers):
         first = layer_index * directions  # index of the layer's first direction in states and weights
         initial = [s if layers == 1 else ops.narrow(s, 0, first, directions) for s in states]
@@ -187,12 +258,7 @@ def _run_layers(
         layer_finals.append(final_states)
         if dropout and layer_index < layers - 1:
             x = _apply_dropout(x, dropout)
-    finals = [  # h_n and c_n; without a cell state, a layer returns None for the latter
-        states_of_layers[0] if layers == 1 else cat(states_of_layers)
-        for states_of_layers in zip(*layer_finals, strict=True)
-        if states_of_layers[0] is not None
-    ]
-    return x, finals[0], finals[1] if kind.cell else None
+    return x, layer_finals[0] if layers == 1 else [cat(states) for states in zip(*layer_finals, strict=True)]
 
 
 def _apply_dropout(x: Tensor, p: float) -> Tensor:
@@ -427,6 +493,5 @@ def _cell(
     rows = ops.unsqueeze(input, 0) if is_unbatched else input
     hx = [views.reshape(s, (1, 1, *s.meta.shape) if is_unbatched else (1, *s.meta.shape)) for s in states]
     kind, weights = CELL_KINDS[name], [Weights(w_ih, w_hh, b_ih, b_hh)]
-    finals: list[Any]
-    _, *finals = _run_layers(kind, rows, [rows.meta.shape[0]], tuple(hx), weights, 1, 0.0, 1)
-    return [views.reshape(f, s.meta.shape) for f, s in zip(finals, states, strict=False)]
+    _, finals = _run_layers(kind, rows, [rows.meta.shape[0]], tuple(hx), weights, 1, 0.0, 1)
+    return [views.reshape(f, s.meta.shape) for f, s in zip(finals, states, strict=True)]

@@ -7,7 +7,6 @@ are saved before.
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 from .. import random as _random
 from .._generated import ops as _ops
@@ -33,7 +32,7 @@ __all__ = [
 relu_ = _ops.relu_
 
 
-def _call_activation(name: str, input: Tensor, numbers: tuple[Any, ...], inplace: bool) -> Tensor:
+def _call_activation(name: str, input: Tensor, numbers: tuple[object, ...], inplace: bool) -> Tensor:
     only_tensors(name, input)
     if inplace:
         return call_into(registry[name], (input, *numbers), (), (input,), in_place=True)

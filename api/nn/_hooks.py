@@ -10,7 +10,7 @@ import itertools
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from ..autograd import Function, is_grad_enabled
 from ..runtime.errors import ArgumentError, GradientError
@@ -18,7 +18,15 @@ from ..runtime.tensor import Tensor
 from ..tensor_methods.methods import Handle
 
 if TYPE_CHECKING:
-    from .module import Module
+    from ..autograd.function import FunctionCtx
+    from ..runtime.autograd.node import Node
+    from ..runtime.device import Meta
+    from ._types import Argument, Hook
+
+    class _TapContext(FunctionCtx):
+        """The context of `_GradientTap`, with the attribute that its forward sets."""
+
+        callback: GradientCallback
 
 __all__ = [
     "HookTable",
@@ -32,8 +40,11 @@ __all__ = [
 
 _ids = itertools.count()
 
+Grads: TypeAlias = "tuple[Tensor | None, ...]"
+GradientCallback: TypeAlias = Callable[[Grads], Grads]
 
-class HookTable(OrderedDict[int, Any]):
+
+class HookTable(OrderedDict[int, "Hook"]):
     """Hooks by id, in the order of their calls.
 
     Attributes:
@@ -41,13 +52,13 @@ class HookTable(OrderedDict[int, Any]):
         always: Ids of hooks that run even after an error.
     """
 
-    def __init__(self, *args: Any):
-        super().__init__(*args)
+    def __init__(self, hooks: Iterable[tuple[int, Hook]] = ()):
+        super().__init__(hooks)
         self.kwargs: set[int] = set()
         self.always: set[int] = set()
 
     def add(
-        self, hook: Callable[..., Any], prepend: bool = False, with_kwargs: bool = False, always: bool = False
+        self, hook: Hook, prepend: bool = False, with_kwargs: bool = False, always: bool = False
     ) -> Handle:
         """Register `hook` and return a handle that removes it. `prepend` puts it first."""
         if not callable(hook):
@@ -62,7 +73,7 @@ class HookTable(OrderedDict[int, Any]):
             self.always.add(key)
         return Handle(self, key)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (list(self.items()),), {"kwargs": set(self.kwargs), "always": set(self.always)}
 
 
@@ -73,7 +84,7 @@ _global_backward = HookTable()
 _global_tables = (_global_forward_pre, _global_forward, _global_backward_pre, _global_backward)
 
 
-def register_module_forward_pre_hook(hook: Callable[..., Any]) -> Handle:
+def register_module_forward_pre_hook(hook: Hook) -> Handle:
     """Call `hook(module, args)` before the `forward` of every module.
 
     Args:
@@ -97,7 +108,7 @@ def register_module_forward_pre_hook(hook: Callable[..., Any]) -> Handle:
 
 
 def register_module_forward_hook(
-    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+    hook: Hook, *, with_kwargs: bool = False, always_call: bool = False
 ) -> Handle:
     """Call `hook(module, args, output)` after the `forward` of every module, before the module's own hooks.
 
@@ -123,7 +134,7 @@ def register_module_forward_hook(
     return _global_forward.add(hook, False, with_kwargs, always_call)
 
 
-def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Handle:
+def register_module_full_backward_pre_hook(hook: Hook) -> Handle:
     """Call `hook(module, grad_output)` when the gradient of any module's output is computed.
 
     Args:
@@ -146,7 +157,7 @@ def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Handle:
     return _global_backward_pre.add(hook)
 
 
-def register_module_full_backward_hook(hook: Callable[..., Any]) -> Handle:
+def register_module_full_backward_hook(hook: Hook) -> Handle:
     """Call `hook(module, grad_input, grad_output)` when the gradient of any module's input is computed.
 
     Args:
@@ -197,7 +208,7 @@ class Hooks:
     _forward_pre_hooks: HookTable
     _backward_hooks: HookTable
     _backward_pre_hooks: HookTable
-    forward: Callable[..., Any]
+    forward: Callable[..., Argument]
 
     def __call__(
         self: _WithForward[_Parameters, _Output], *args: _Parameters.args, **kwargs: _Parameters.kwargs
@@ -216,7 +227,7 @@ class Hooks:
         return _call_with_hooks(self, args, kwargs)
 
     def register_forward_pre_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+        self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
     ) -> Handle:
         """Call `hook(module, args)` before `forward`.
 
@@ -241,7 +252,7 @@ class Hooks:
         return self._forward_pre_hooks.add(hook, prepend, with_kwargs)
 
     def register_forward_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+        self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
     ) -> Handle:
         """Call `hook(module, args, output)` after `forward`.
 
@@ -265,7 +276,7 @@ class Hooks:
         """
         return self._forward_hooks.add(hook, prepend, with_kwargs, always_call)
 
-    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
+    def register_full_backward_pre_hook(self, hook: Hook, prepend: bool = False) -> Handle:
         """Call `hook(module, grad_output)` in backward, before the module's own backward.
 
         Args:
@@ -288,7 +299,7 @@ class Hooks:
         """
         return self._backward_pre_hooks.add(hook, prepend)
 
-    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
+    def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> Handle:
         """Call `hook(module, grad_input, grad_output)` in backward.
 
         It is called when the gradients of the positional tensor arguments are computed.
@@ -314,7 +325,7 @@ class Hooks:
         """
         return self._backward_hooks.add(hook, prepend)
 
-    def register_backward_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_backward_hook(self, hook: Hook) -> Handle:
         """Deprecated alias of `register_full_backward_hook`.
 
         Args:
@@ -326,7 +337,9 @@ class Hooks:
         return self._backward_hooks.add(hook)
 
 
-def _call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call_with_hooks(
+    module: _WithForward[..., _Output], args: tuple[object, ...], kwargs: dict[str, object]
+) -> Argument:
     called_hooks: set[int] = set()
     try:
         return _call_inner(module, args, kwargs, called_hooks)
@@ -343,7 +356,9 @@ def _call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         raise
 
 
-def _call_inner(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], called_hooks: set[int]) -> Any:
+def _call_inner(
+    module: _WithForward[..., _Output], args: tuple[object, ...], kwargs: dict[str, object], called_hooks: set[int]
+) -> Argument:
     for table in (_global_forward_pre, module._forward_pre_hooks):
         for key, hook in list(table.items()):
             with_kwargs = key in table.kwargs
@@ -363,7 +378,7 @@ def _call_inner(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call
     if module._backward_hooks or module._backward_pre_hooks or _global_backward or _global_backward_pre:
         hook_call = _BackwardHookCall(module, len(args))
         args = hook_call.wrap_inputs(args)
-    output = module.forward(*args, **kwargs)
+    output: Argument = module.forward(*args, **kwargs)
     for table in (_global_forward, module._forward_hooks):
         for key in list(table):
             called_hooks.add(key)
@@ -373,8 +388,8 @@ def _call_inner(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call
 
 
 def _run_forward_hook(
-    table: HookTable, key: int, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
-) -> Any:
+    table: HookTable, key: int, module: object, args: tuple[object, ...], kwargs: dict[str, object], output: object
+) -> object:
     hook = table[key]
     return hook(module, args, kwargs, output) if key in table.kwargs else hook(module, args, output)
 
@@ -382,32 +397,28 @@ def _run_forward_hook(
 class _BackwardHookCall:
     """One call of a module with backward hooks. Identities around the call give the hooks its gradients."""
 
-    def __init__(self, module: Module, num_args: int):
+    def __init__(self, module: _WithForward[..., object], num_args: int):
         self.module = module
         self.num_args = num_args
         self.input_indices: list[int] = []  # positions of wrapped arguments; empty if none requires grad
         self.output_indices: list[int] = []
         self.num_outputs = 1
-        self.tapped_inputs: list[tuple[Tensor, Any]] = []
-        self.layouts: list[Any] = []
-        self.grad_output: tuple[Any, ...] | None = None
+        self.tapped_inputs: list[tuple[Tensor, Node | None]] = []
+        self.layouts: list[Meta] = []
+        self.grad_output: Grads | None = None
 
-    def wrap_inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def wrap_inputs(self, args: tuple[object, ...]) -> tuple[object, ...]:
         """Return the arguments with tensors passed through an identity that reports their gradients."""
-        input_indices = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
-        if not is_grad_enabled() or not any(args[i].requires_grad for i in input_indices):
+        inputs = {i: a for i, a in enumerate(args) if isinstance(a, Tensor)}
+        if not is_grad_enabled() or not any(tensor.requires_grad for tensor in inputs.values()):
             return args
-        self.input_indices = input_indices
-        self.layouts = [args[i].meta for i in input_indices]
-        identity_outputs = dict(
-            zip(
-                input_indices, _GradientTap.apply(self.grad_input_ready, *[args[i] for i in input_indices]), strict=True
-            )
-        )
-        self.tapped_inputs = [(t, t.node) for t in identity_outputs.values()]
-        return tuple(identity_outputs.get(i, a) for i, a in enumerate(args))
+        self.input_indices = list(inputs)
+        self.layouts = [tensor.meta for tensor in inputs.values()]
+        tapped_inputs = _tap_gradients(inputs, self.grad_input_ready)
+        self.tapped_inputs = [(t, t.node) for t in tapped_inputs.values()]
+        return tuple(tapped_inputs.get(i, a) for i, a in enumerate(args))
 
-    def wrap_outputs(self, result: Any) -> Any:
+    def wrap_outputs(self, result: object) -> object:
         """Return the output with tensors passed through an identity that reports their gradients."""
         name = type(self.module).__name__
         if any(tensor.node is not node for tensor, node in self.tapped_inputs):
@@ -416,31 +427,26 @@ class _BackwardHookCall:
                 "use inplace=False, or remove the hooks"
             )
         self.tapped_inputs = []
-        outputs = result if isinstance(result, tuple) else (result,)
-        output_indices = [i for i, r in enumerate(outputs) if isinstance(r, Tensor)]
-        if not output_indices:
+        results = result if isinstance(result, tuple) else (result,)
+        outputs = {i: r for i, r in enumerate(results) if isinstance(r, Tensor)}
+        if not outputs:
             warnings.warn(
                 f"{name}: backward hooks need a tensor or a tuple of tensors as output, not {type(result).__name__}; "
                 "they are not called",
                 stacklevel=4,
             )
             return result
-        if not is_grad_enabled() or not any(outputs[i].requires_grad for i in output_indices):
+        if not is_grad_enabled() or not any(tensor.requires_grad for tensor in outputs.values()):
             return result
-        self.output_indices, self.num_outputs = output_indices, len(outputs)
-        identity_outputs = dict(
-            zip(
-                output_indices,
-                _GradientTap.apply(self.grad_output_ready, *[outputs[i] for i in output_indices]),
-                strict=True,
-            )
-        )
+        self.output_indices, self.num_outputs = list(outputs), len(results)
+        tapped_outputs = _tap_gradients(outputs, self.grad_output_ready)
         if not isinstance(result, tuple):
-            return identity_outputs[0]
-        new_outputs = [identity_outputs.get(i, r) for i, r in enumerate(outputs)]
-        return type(result)(*new_outputs) if hasattr(result, "_fields") else type(result)(new_outputs)
+            return tapped_outputs[0]
+        new_results = [tapped_outputs.get(i, r) for i, r in enumerate(results)]
+        create: Callable[..., object] = type(result)
+        return create(*new_results) if hasattr(result, "_fields") else create(new_results)
 
-    def grad_output_ready(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+    def grad_output_ready(self, grads: Grads) -> Grads:
         """Call the backward pre-hooks, and the backward hooks too if no argument requires grad."""
         grad_by_index = dict(zip(self.output_indices, grads, strict=True))
         grad_output = tuple(grad_by_index.get(i) for i in range(self.num_outputs))
@@ -462,25 +468,25 @@ class _BackwardHookCall:
             self.grad_output = None
         return tuple(grad_output[i] for i in self.output_indices)
 
-    def grad_input_ready(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+    def grad_input_ready(self, grads: Grads) -> Grads:
         """Call the backward hooks and return the gradients of the arguments."""
         if self.grad_output is None:  # the gradient did not come through the output
             return grads
         filled = [_zeros(m) if g is None else g for g, m in zip(grads, self.layouts, strict=True)]
         grad_by_index = dict(zip(self.input_indices, filled, strict=True))
-        grad_input = tuple(grad_by_index.get(i) for i in range(self.num_args))
+        grad_input: Grads = tuple(grad_by_index.get(i) for i in range(self.num_args))
         for hook in self._hooks():
             replacement = hook(self.module, grad_input, self.grad_output)
             grad_input = self._check_replacement(replacement, grad_input, "hook", "grad_input")
         self.grad_output = None
         return tuple(grad_input[i] for i in self.input_indices)
 
-    def _hooks(self) -> Iterable[Callable[..., Any]]:
+    def _hooks(self) -> Iterable[Hook]:
         return (*_global_backward.values(), *self.module._backward_hooks.values())
 
     def _check_replacement(
-        self, replacement: Any, original: tuple[Any, ...], hook_kind: str, grads_name: str
-    ) -> tuple[Any, ...]:
+        self, replacement: Grads | Tensor | None, original: Grads, hook_kind: str, grads_name: str
+    ) -> Grads:
         if replacement is None:
             return original
         grads = replacement if isinstance(replacement, tuple) else (replacement,)
@@ -492,18 +498,23 @@ class _BackwardHookCall:
         return grads
 
 
-def _zeros(layout: Any) -> Tensor:
+def _zeros(layout: Meta) -> Tensor:
     """Return the zero gradient that hooks get for an argument without a gradient."""
     from ..creation.factories import zeros
 
     return zeros(layout.shape, dtype=layout.dtype, device=layout.device)
 
 
+def _tap_gradients(tensors: dict[int, Tensor], callback: GradientCallback) -> dict[int, Tensor]:
+    """Return the tensors through an identity whose backward passes their gradients through `callback`."""
+    return dict(zip(tensors, _GradientTap.apply(callback, *tensors.values()), strict=True))
+
+
 class _GradientTap(Function):
     """The identity; its backward passes the gradients through `callback`."""
 
     @staticmethod
-    def forward(ctx: Any, callback: Any, *tensors: Any) -> Any:
+    def forward(ctx: _TapContext, callback: GradientCallback, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.callback = callback
         ctx.set_materialize_grads(False)
         outputs = tuple(tensor.detach() for tensor in tensors)
@@ -513,5 +524,5 @@ class _GradientTap(Function):
         return outputs
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: _TapContext, *grads: Tensor | None) -> Grads:
         return (None, *ctx.callback(grads))

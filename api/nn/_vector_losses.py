@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from .._generated import ops as _ops
 from ..linear_algebra.distances import pairwise_distance
@@ -188,8 +187,8 @@ def triplet_margin_with_distance_loss(
 
 
 def _triplet_losses(
-    anchor: Tensor, positive: Tensor, negative: Tensor, distance: Any, margin: float, swap: bool, reduction: str,
-    caller: str,
+    anchor: Tensor, positive: Tensor, negative: Tensor, distance: Callable[[Tensor, Tensor], Tensor], margin: float,
+    swap: bool, reduction: str, caller: str,
 ) -> Tensor:  # fmt: skip
     anchor, positive, negative = autocast_operands(registry["soft_margin_error"], anchor, positive, negative)
     positive_distance, negative_distance = distance(anchor, positive), distance(anchor, negative)

@@ -11,7 +11,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import ParamSpec
 
 from ..autograd import no_grad
 from ..random import Generator
@@ -35,6 +35,8 @@ __all__ = [
     "xavier_uniform_",
     "zeros_",
 ]
+
+_Parameters = ParamSpec("_Parameters")
 
 
 class _InitSwitch(threading.local):
@@ -523,19 +525,20 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Gener
     return tensor
 
 
-def _deprecated_alias(function: Callable[..., Any]) -> Callable[..., Any]:
+def _deprecated_alias(function: Callable[_Parameters, Tensor]) -> Callable[_Parameters, Tensor]:
     """Return `function` under PyTorch's deprecated name, without the underscore at the end. Its calls warn."""
     old_name = function.__name__[:-1]
 
     @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Tensor:
+    def wrapper(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> Tensor:
         warnings.warn(f"nn.init.{old_name} is deprecated: use nn.init.{old_name}_", FutureWarning, stacklevel=2)
         return function(*args, **kwargs)
 
     return wrapper
 
 
-uniform, normal, constant, eye, dirac = (_deprecated_alias(f) for f in (uniform_, normal_, constant_, eye_, dirac_))
+uniform, normal, constant = _deprecated_alias(uniform_), _deprecated_alias(normal_), _deprecated_alias(constant_)
+eye, dirac = _deprecated_alias(eye_), _deprecated_alias(dirac_)
 xavier_uniform, xavier_normal = _deprecated_alias(xavier_uniform_), _deprecated_alias(xavier_normal_)
 kaiming_uniform, kaiming_normal = _deprecated_alias(kaiming_uniform_), _deprecated_alias(kaiming_normal_)
 orthogonal, sparse = _deprecated_alias(orthogonal_), _deprecated_alias(sparse_)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
 
 from ..arguments.types import IntOrInts
 from ..creation.factories import zeros
@@ -25,7 +26,10 @@ from .batch_normalization import (
 from .convolutions import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .layers import Linear
 from .module import Module
-from .parameter import UninitializedBuffer, UninitializedParameter, is_lazy
+from .parameter import Parameter, UninitializedBuffer, UninitializedParameter, is_lazy
+
+if TYPE_CHECKING:
+    from ._types import Argument
 
 __all__ = [
     "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConv1d", "LazyConv2d", "LazyConv3d",
@@ -57,21 +61,21 @@ class LazyModuleMixin(Module):
 
     cls_to_become: ClassVar[type | None] = None
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: Argument, **kwargs: Argument):
         super().__init__(*args, **kwargs)
         self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
         self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
 
-    def _lazy_load_hook(self, state_dict: Mapping[str, Any], prefix: str, *_: Any) -> None:
+    def _lazy_load_hook(self, state_dict: Mapping[str, object], prefix: str, *_: object) -> None:
         for name, tensor in self._own_tensors():
             value = state_dict.get(prefix + name)
-            if value is not None and is_lazy(tensor) and not is_lazy(value):
+            if isinstance(value, (Tensor, np.ndarray)) and is_lazy(tensor) and not is_lazy(value):
                 tensor.materialize(value.shape)
 
-    def _own_tensors(self) -> list[tuple[str, Any]]:
-        return [*itertools.chain(self._parameters.items(), self._buffers.items())]
+    def _own_tensors(self) -> list[tuple[str, Tensor | None]]:
+        return [*self._parameters.items(), *self._buffers.items()]
 
-    def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
+    def initialize_parameters(self, *args: Argument, **kwargs: Argument) -> None:
         """Set shapes and values of the parameters from the arguments of the first call.
 
         Args:
@@ -95,7 +99,9 @@ class LazyModuleMixin(Module):
         """
         return any(is_lazy(tensor) for _, tensor in self._own_tensors())
 
-    def _infer_parameters(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+    def _infer_parameters(
+        self, module: LazyModuleMixin, args: tuple[object, ...], kwargs: dict[str, object] | None = None
+    ) -> None:
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             raise DomainError(
@@ -152,7 +158,7 @@ class LazyLinear(LazyModuleMixin, Linear):
         """
         if self.has_uninitialized_params():
             self.in_features = input.meta.shape[-1]
-            _materialize(self, (self.out_features, self.in_features), self.out_features)
+            _materialize(self.weight, self.bias, (self.out_features, self.in_features), self.out_features)
             self.reset_parameters()
         elif not self.in_features:  # loaded before the first call
             self.in_features = self.weight.meta.shape[-1]
@@ -165,6 +171,8 @@ class _LazyConvolution(LazyModuleMixin):
     in_channels: int
     out_channels: int
     groups: int
+    weight: Parameter
+    bias: Parameter
 
     def _set_uninitialized(
         self, out_channels: int, bias: bool, device: DeviceLike | None, dtype: DTypeLike | None
@@ -178,7 +186,7 @@ class _LazyConvolution(LazyModuleMixin):
         if self.in_channels:
             super().reset_parameters()
 
-    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
+    def initialize_parameters(self, input: Tensor, *args: object, **kwargs: object) -> None:
         """Set `in_channels` from `input` of shape `(N, C, ...)` or `(C, ...)`.
 
         Args:
@@ -190,10 +198,9 @@ class _LazyConvolution(LazyModuleMixin):
             ShapeError: If `input` has another number of dimensions.
             ArgumentError: If `groups` does not divide the numbers of channels.
         """
-        weight: Any = self.weight
         if not self.has_uninitialized_params():
             if not self.in_channels:  # loaded before the first call
-                self.in_channels = weight.meta.shape[0 if self.transposed else 1] * (
+                self.in_channels = self.weight.meta.shape[0 if self.transposed else 1] * (
                     1 if self.transposed else self.groups
                 )
             return
@@ -209,7 +216,7 @@ class _LazyConvolution(LazyModuleMixin):
         leading_channels, trailing_channels = (
             (trailing_channels, leading_channels) if self.transposed else (leading_channels, trailing_channels)
         )
-        _materialize(self, (leading_channels, trailing_channels // self.groups, *self.kernel_size), self.out_channels)
+        _materialize(self.weight, self.bias, (leading_channels, trailing_channels // self.groups, *self.kernel_size), self.out_channels)
         self.reset_parameters()
 
 
@@ -436,10 +443,10 @@ class _LazyNorm(LazyModuleMixin, _ChannelNorm):
         """
         if self.has_uninitialized_params():
             self.num_features = input.meta.shape[1]
-            _materialize(self, (self.num_features,), self.num_features)
+            _materialize(self.weight, self.bias, (self.num_features,), self.num_features)
             for buffer in (self.running_mean, self.running_var):
                 if is_lazy(buffer):
-                    buffer.materialize((self.num_features,))  # type: ignore[union-attr]
+                    buffer.materialize((self.num_features,))
             self.reset_parameters()
         elif not self.num_features:  # loaded before the first call
             self.num_features = input.meta.shape[1]
@@ -565,7 +572,7 @@ class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
     cls_to_become = InstanceNorm3d
 
 
-def _materialize(module: Any, weight_shape: tuple[int, ...], bias_size: int) -> None:
-    for tensor, shape in ((module.weight, weight_shape), (module.bias, (bias_size,))):
+def _materialize(weight: Tensor | None, bias: Tensor | None, weight_shape: tuple[int, ...], bias_size: int) -> None:
+    for tensor, shape in ((weight, weight_shape), (bias, (bias_size,))):
         if is_lazy(tensor):
             tensor.materialize(shape)

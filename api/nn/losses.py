@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
@@ -16,6 +16,9 @@ from . import functional as F
 from ._reducing import resolve_reduction
 from .layers import PairwiseDistance
 from .module import Module
+
+if TYPE_CHECKING:
+    from ._types import Argument
 
 __all__ = [
     "BCELoss",
@@ -474,7 +477,7 @@ class NLLLoss2d(NLLLoss):
         tensor(2.)
     """
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: Argument, **kwargs: Argument):
         warnings.warn("NLLLoss2d is deprecated: NLLLoss does the same", FutureWarning, stacklevel=2)
         super().__init__(*args, **kwargs)
 

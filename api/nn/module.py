@@ -6,8 +6,8 @@ Hooks are in `_hooks`, saving and loading in `_state`, parameters in `parameter`
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator
-from typing import Any, Self, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Self, TypeVar, overload
 
 from ..arguments.types import MemoryFormat
 from ..autograd import no_grad
@@ -30,6 +30,9 @@ from ._hooks import (
 from ._state import IncompatibleKeys, State
 from .parameter import Buffer, Parameter, is_lazy
 
+if TYPE_CHECKING:
+    from ._types import Argument
+
 __all__ = [
     "IncompatibleKeys",
     "Module",
@@ -45,6 +48,7 @@ _HOOK_TABLES = (
     "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
 )  # fmt: skip
 _MEMBER_DICTS = ("_parameters", "_buffers", "_modules")
+_Tensor = TypeVar("_Tensor", bound=Tensor)
 
 
 class Module(Hooks, State):
@@ -80,13 +84,13 @@ class Module(Hooks, State):
         for table in _HOOK_TABLES:
             fields[table] = HookTable()
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         for table in _HOOK_TABLES:
             self.__dict__.setdefault(table, HookTable())
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: Argument, **kwargs: Argument) -> Argument:
         """Compute the module's output. Subclasses override this method.
 
         Args:
@@ -110,7 +114,7 @@ class Module(Hooks, State):
                 return members[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         fields = self.__dict__
         children = fields.get("_modules")
         if children is None:
@@ -236,7 +240,7 @@ class Module(Hooks, State):
 
     add_module = register_module
 
-    def _check_name(self, name: Any, kind: str, members: dict[str, Any] | None) -> None:
+    def _check_name(self, name: object, kind: str, members: Mapping[str, object] | None) -> None:
         if members is None:
             raise AttributeError(f"call super().__init__() before adding a {kind}")
         if not isinstance(name, str):
@@ -320,11 +324,11 @@ class Module(Hooks, State):
 
     def _named_members(
         self,
-        get_members_fn: Callable[[Any], Any],
+        get_members_fn: Callable[[Module], Iterable[tuple[str, _Tensor | None]]],
         prefix: str = "",
         recurse: bool = True,
         remove_duplicate: bool = True,
-    ) -> Iterator[tuple[str, Any]]:
+    ) -> Iterator[tuple[str, _Tensor]]:
         visited: set[int] = set()
         modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
         for path, module in modules:
@@ -418,7 +422,7 @@ class Module(Hooks, State):
             >>> wg.nn.Sequential(wg.nn.ReLU(), wg.nn.Sequential(wg.nn.Tanh())).get_submodule('1.0')
             Tanh()
         """
-        module: Any = self
+        module: Module = self
         for name in target.split(".") if target else ():
             child = getattr(module, name, None)
             if not isinstance(child, Module):
@@ -471,7 +475,11 @@ class Module(Hooks, State):
             >>> wg.nn.Sequential(wg.nn.Linear(2, 3)).get_parameter('0.weight').shape
             weftgrad.Size([3, 2])
         """
-        return self._get(target, "parameter")
+        owner, name = self._get_owner(target)
+        member = getattr(owner, name, None)
+        if not isinstance(member, Parameter):
+            raise NoSuchMember(f"{type(owner).__name__} has no parameter {name!r}")
+        return member
 
     def get_buffer(self, target: str) -> Tensor:
         """Return the buffer at a path.
@@ -489,19 +497,20 @@ class Module(Hooks, State):
             >>> wg.nn.Sequential(wg.nn.BatchNorm1d(2)).get_buffer('0.running_mean')
             tensor([0., 0.])
         """
-        return self._get(target, "buffer")
+        owner, name = self._get_owner(target)
+        buffer = owner._buffers.get(name)
+        if buffer is None:
+            raise NoSuchMember(f"{type(owner).__name__} has no buffer {name!r}")
+        return buffer
 
-    def _get(self, target: str, kind: str) -> Any:
+    def _get_owner(self, target: str) -> tuple[Module, str]:
+        """Return the module that the path of a tensor begins with, and the tensor's name in it."""
         path, _, name = target.rpartition(".")
-        owner = self.get_submodule(path)
-        member = getattr(owner, name, None)
-        if member is None or not (isinstance(member, Parameter) if kind == "parameter" else name in owner._buffers):
-            raise NoSuchMember(f"{type(owner).__name__} has no {kind} {name!r}")
-        return member
+        return self.get_submodule(path), name
 
     # all at once
 
-    def apply(self, fn: Callable[[Module], Any]) -> Self:
+    def apply(self, fn: Callable[[Module], object]) -> Self:
         """Call `fn` with every submodule, then with this module, and return the module.
 
         Args:
@@ -520,7 +529,7 @@ class Module(Hooks, State):
         fn(self)
         return self
 
-    def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Replace the data of parameters and gradients, and the buffers, by `fn` of them."""
         if recurse:
             for child in self.children():
@@ -554,7 +563,7 @@ class Module(Hooks, State):
     ) -> Self: ...  # fmt: skip
     @overload
     def to(self, tensor: Tensor, non_blocking: bool = False, *, memory_format: MemoryFormat | None = None) -> Self: ...
-    def to(self, *args: Any, **kwargs: Any) -> Self:
+    def to(self, *args: object, **kwargs: object) -> Self:
         """Move parameters and buffers to a device and cast floating-point ones to a dtype, in place.
 
         `to(device=None, dtype=None, non_blocking=False)`, `to(dtype, non_blocking=False)` or
@@ -759,7 +768,7 @@ class Module(Hooks, State):
             param.requires_grad_(requires_grad)
         return self
 
-    def compile(self, *args: Any, **kwargs: Any) -> None:
+    def compile(self, *args: object, **kwargs: object) -> None:
         """Do nothing, like `weftgrad.compile`: the module's ops are compiled kernels already.
 
         Args:
@@ -811,12 +820,12 @@ class Module(Hooks, State):
         return f"{self._get_name()}(\n  " + "\n  ".join([*lines, *children]) + "\n)"
 
 
-def _require_none(value: Any, member: str, remedy: str) -> None:
+def _require_none(value: object, member: str, remedy: str) -> None:
     if value is not None:
         raise ArgumentError(f"cannot assign {value.__class__.__name__} as {member}; {remedy}, or assign None")
 
 
-def _parse_to_args(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Device | None, DType | None]:
+def _parse_to_args(args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[Device | None, DType | None]:
     """Return the device and dtype from the arguments of `Module.to`, None for those not passed."""
     if "tensor" in kwargs:
         args = (kwargs.pop("tensor"), *args)

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..arguments.types import IntOrInts
 from ..layer_functions.adaptive_pooling import AdaptiveSize
+from ..layer_functions.spatial_arguments import repeat_number
 from ..runtime.tensor import Tensor
 from . import functional as F
 from .module import Module
@@ -29,10 +29,6 @@ class _Pool(Module):
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={getattr(self, name)}" for name in self.repr_fields)
-
-
-def _as_tuple(value: Any, rank: int) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
 
 
 class _MaxPool(_Pool):
@@ -135,9 +131,9 @@ class AvgPool1d(_Pool):
         ceil_mode: bool = False, count_include_pad: bool = True,
     ):  # fmt: skip
         super().__init__()
-        self.kernel_size = _as_tuple(kernel_size, 1)
-        self.stride = _as_tuple(kernel_size if stride is None else stride, 1)
-        self.padding = _as_tuple(padding, 1)
+        self.kernel_size = repeat_number(kernel_size, 1)
+        self.stride = repeat_number(kernel_size if stride is None else stride, 1)
+        self.padding = repeat_number(padding, 1)
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
@@ -278,9 +274,9 @@ class _MaxUnpool(_Pool):
 
     def __init__(self, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0):
         super().__init__()
-        self.kernel_size = _as_tuple(kernel_size, self.rank)
-        self.stride = _as_tuple(kernel_size if stride is None else stride, self.rank)
-        self.padding = _as_tuple(padding, self.rank)
+        self.kernel_size = repeat_number(kernel_size, self.rank)
+        self.stride = repeat_number(kernel_size if stride is None else stride, self.rank)
+        self.padding = repeat_number(padding, self.rank)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         return getattr(F, self.function)(input, indices, self.kernel_size, self.stride, self.padding, output_size)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..._generated import ops
 from ...creation.factories import empty_like, full
@@ -22,6 +22,9 @@ from ...runtime.errors import ArgumentError, IndexOutOfRange, ShapeError
 from ...runtime.tensor import Tensor
 from ...shape.assembling import assemble
 from ...tensor_methods.argument_checks import only_tensors
+
+if TYPE_CHECKING:
+    from .._types import Argument
 
 __all__ = [
     "PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence",
@@ -78,7 +81,7 @@ class PackedSequence(_Fields):
             unsorted_indices = invert_permutation(sorted_indices)
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
-    def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
+    def to(self, *args: Argument, **kwargs: Argument) -> PackedSequence:
         """Convert data to another dtype or device, with the indices; return itself if nothing changes.
 
         Args:
@@ -95,7 +98,7 @@ class PackedSequence(_Fields):
         order, inverse = (None if i is None else i.to(device) for i in (self.sorted_indices, self.unsorted_indices))
         return type(self)(data, self.batch_sizes, order, inverse)
 
-    def cuda(self, device: DeviceLike | None = None, **_: Any) -> PackedSequence:
+    def cuda(self, device: DeviceLike | None = None, **_: object) -> PackedSequence:
         """Move to a CUDA device, by default the first.
 
         Args:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..._generated import ops
 from ...autograd import no_grad
@@ -15,6 +15,9 @@ from ...runtime.tensor import Tensor
 from ..functional import normalize
 from ..module import Module
 from ..parameter import Parameter, is_lazy
+
+if TYPE_CHECKING:
+    from .._types import StateDict
 
 __all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
 
@@ -66,14 +69,16 @@ class SpectralNorm:
             delattr(module, self.name + suffix)
         module.register_parameter(self.name, Parameter(weight.detach()))
 
-    def __call__(self, module: Module, inputs: Any) -> None:
+    def __call__(self, module: Module, inputs: object) -> None:
         setattr(module, self.name, self.compute_weight(module, do_power_iteration=module.training))
 
     def save_version(
-        self, module: Module, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any]
+        self, module: Module, state_dict: StateDict, prefix: str, local_metadata: dict[str, object]
     ) -> None:
         """Add the version to the metadata of a state dict. This is a state dict hook."""
-        local_metadata.setdefault("spectral_norm", {})[self.name + ".version"] = self._version
+        versions = local_metadata.setdefault("spectral_norm", {})
+        assert isinstance(versions, dict)
+        versions[self.name + ".version"] = self._version
 
     @staticmethod
     def apply(module: Module, name: str, n_power_iterations: int, dim: int, eps: float) -> SpectralNorm:
