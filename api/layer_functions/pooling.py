@@ -22,7 +22,7 @@ from .._generated import ops
 from ..arguments.types import IntOrInts
 from ..runtime import dtypes
 from ..runtime.dispatch import call
-from ..runtime.errors import ArgumentError, ShapeError, UnsupportedDType
+from ..runtime.errors import ShapeError, UnsupportedDType
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors

@@ -7,7 +7,7 @@ weight_ih, weight_hh; with biases also bias_ih, bias_hh; with a projection also 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Protocol, TypeAlias, overload
 
@@ -30,7 +30,7 @@ __all__ = ["gru", "gru_cell", "lstm", "lstm_cell", "rnn_relu", "rnn_relu_cell", 
 
 
 _Shifted: TypeAlias = Any
-"""A parameter that holds the argument before it if the call has the packed form, whose second argument is `batch_sizes`."""
+"""A parameter that holds the argument before it in packed calls, whose second argument is `batch_sizes`."""
 
 
 @overload

@@ -1,4 +1,4 @@
-"""Arguments of pooling, folding and resizing that have one number for each spatial dimension, or one for all of them."""
+"""Arguments of pooling, folding and resizing that are one number per spatial dimension, or one number for all."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class State:
         A class with extra state overrides this.
 
         Returns:
-            Any object that the format of the saved file can store.
+            An object that the format of the saved file can store.
 
         Raises:
             StateDictError: If the class overrides `set_extra_state` but not this method.

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 __all__ = ["Argument", "Hook", "StateDict"]
 
 Argument: TypeAlias = Any
-"""An argument or result that a subclass decides on, such as those of `Module.forward`; or one that is passed on unchanged.
+"""An argument or result that a subclass decides on, as of `Module.forward`, or that is passed on unchanged.
 
 Type checkers accept every signature as an override of `(*args: Any, **kwargs: Any)`.
 """

@@ -96,8 +96,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def reset_parameters(self) -> None:
         """Draw all weights, as `Linear` does."""
         self.head.reset_parameters()
-        for cluster in self.tail:
-            for layer in cluster:  # type: ignore[attr-defined]
+        for layer in self.tail.modules():
+            if isinstance(layer, Linear):
                 layer.reset_parameters()
 
     def forward(self, input_: Tensor, target_: Tensor) -> _ASMoutput:

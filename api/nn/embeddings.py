@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from ..creation.factories import empty
 from ..runtime.device import DeviceLike
 from ..runtime.dtypes import DTypeLike

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-
 from ..arguments.types import FloatOrFloats, IntOrInts
 from ..layer_functions.fractional_pooling import fractional_max_pool2d, fractional_max_pool3d
 from ..layer_functions.spatial_arguments import repeat_number

@@ -212,11 +212,9 @@ class _LazyConvolution(LazyModuleMixin):
             raise ArgumentError(
                 f"{name}: {self.in_channels} and {self.out_channels} channels do not fall into {self.groups} groups"
             )
-        leading_channels, trailing_channels = self.out_channels, self.in_channels
-        leading_channels, trailing_channels = (
-            (trailing_channels, leading_channels) if self.transposed else (leading_channels, trailing_channels)
-        )
-        _materialize(self.weight, self.bias, (leading_channels, trailing_channels // self.groups, *self.kernel_size), self.out_channels)
+        channels = (self.in_channels, self.out_channels) if self.transposed else (self.out_channels, self.in_channels)
+        weight_shape = (channels[0], channels[1] // self.groups, *self.kernel_size)
+        _materialize(self.weight, self.bias, weight_shape, self.out_channels)
         self.reset_parameters()
 
 

@@ -6,7 +6,6 @@ input is `(N, C, ...)` or `(C, ...)`; see `functional.pad`.
 
 from __future__ import annotations
 
-
 from ..arguments.types import IntOrInts
 from ..layer_functions.padding import pad
 from ..layer_functions.spatial_arguments import repeat_number

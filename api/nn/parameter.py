@@ -217,7 +217,7 @@ def is_lazy(tensor: object) -> TypeGuard[_Uninitialized]:
     """Return whether the tensor's shape is still unknown.
 
     Args:
-        tensor: Any object.
+        tensor: An object of any type.
 
     Returns:
         Python bool.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, TypeAlias, overload
 
 from ..creation.factories import empty, zeros
 from ..layer_functions import recurrent
@@ -22,10 +22,17 @@ from .parameter import Parameter
 from .recurrent_cells import init_uniform_by_size
 from .utils.rnn import PackedSequence
 
+if TYPE_CHECKING:
+    from ._types import Argument
+
+    Hidden: TypeAlias = Argument  # a tensor; of an LSTM an `LSTMState`
+    Input: TypeAlias = Tensor | PackedSequence
+
 __all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
-LSTMState = tuple[Tensor, Tensor]  # (h, c)
+LSTMState: TypeAlias = tuple[Tensor, Tensor]
+"""(h, c)."""
 _FUNCTIONS: dict[str, Callable[..., tuple[Tensor, ...]]] = {
     "LSTM": recurrent.lstm, "GRU": recurrent.gru, "RNN_TANH": recurrent.rnn_tanh, "RNN_RELU": recurrent.rnn_relu,
 }  # fmt: skip
@@ -212,7 +219,7 @@ class RNNBase(Module):
         if hx.meta.shape != tuple(expected_hidden_size):
             raise ShapeError(f"{self._get_name()}: " + msg.format(tuple(expected_hidden_size), list(hx.meta.shape)))
 
-    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
+    def check_forward_args(self, input: Tensor, hidden: Hidden, batch_sizes: Tensor | None) -> None:
         """Check the input and the initial states.
 
         Args:
@@ -227,7 +234,7 @@ class RNNBase(Module):
         self.check_input(input, batch_sizes)
         self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
 
-    def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
+    def permute_hidden(self, hx: Hidden, permutation: Tensor | None) -> Hidden:
         """Return the states with their batch permuted; unchanged for None.
 
         Args:
@@ -241,7 +248,7 @@ class RNNBase(Module):
 
     # forward
 
-    def _initial_states(self, input: Tensor, hx: Any, is_single: bool) -> list[Tensor]:
+    def _initial_states(self, hx: Hidden, is_single: bool) -> list[Tensor]:
         """Return the passed initial states as a list, with a batch dimension."""
         only_tensors(self._get_name(), hx)
         return [self._add_batch_dim(hx, is_single, "hx")]
@@ -259,11 +266,13 @@ class RNNBase(Module):
         """Return the number of features of each state."""
         return [self.hidden_size]
 
-    def _as_hidden(self, states: list[Tensor]) -> Tensor:
+    def _as_hidden(self, states: list[Tensor]) -> Hidden:
         """Return the states as `forward` takes and returns them: one tensor, or a tuple for an LSTM."""
         return states[0]
 
-    def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
+    def forward(
+        self, input: Tensor | PackedSequence, hx: Hidden | None = None
+    ) -> tuple[Tensor | PackedSequence, Hidden]:
         """Run the network.
 
         Args:
@@ -299,7 +308,7 @@ class RNNBase(Module):
             shapes = [self._states_size(x, batch_sizes, width) for width in self._state_sizes()]
             states = [zeros(*shape, dtype=x.meta.dtype, device=x.meta.device) for shape in shapes]
         else:
-            initial_states = self._as_hidden(self._initial_states(x, hx, is_single))
+            initial_states = self._as_hidden(self._initial_states(hx, is_single))
             initial_states = self.permute_hidden(initial_states, sort_order)
             self.check_forward_args(x, initial_states, batch_sizes)
             states = list(initial_states) if isinstance(initial_states, tuple) else [initial_states]
@@ -316,7 +325,7 @@ class RNNBase(Module):
         return output, self._as_hidden(final_states)
 
 
-def _check_positive_int(name: str, value: Any) -> None:
+def _check_positive_int(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ArgumentError(f"{name} must be an int, not {type(value).__name__}")
     if value <= 0:
@@ -327,7 +336,8 @@ def _requires_equal_dtypes() -> bool:
     """Return whether input and weights must have one dtype. Under autocast they are cast."""
     from ..runtime.context import state
 
-    return state().autocast is None or not state().autocast.enabled  # type: ignore[union-attr]
+    region = state().autocast
+    return region is None or not region.enabled
 
 
 class RNN(RNNBase):
@@ -363,7 +373,9 @@ class RNN(RNNBase):
         def __call__(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
         @overload
         def __call__(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...
-        def __call__(self, input: Any, hx: Any = None) -> tuple[Any, Any]: ...
+        @overload
+        def __call__(self, input: Input, hx: Tensor | None = None) -> tuple[Input, Tensor]: ...
+        def __call__(self, input: Input, hx: Tensor | None = None) -> tuple[Input, Tensor]: ...
 
     def __init__(
         self,
@@ -377,7 +389,7 @@ class RNN(RNNBase):
         bidirectional: bool = False,
         device: DeviceLike | None = None,
         dtype: DTypeLike | None = None,
-        **extra_options: Any,
+        **extra_options: object,
     ):
         _reject_extra_options("RNN", extra_options)
         if nonlinearity not in ("tanh", "relu"):
@@ -389,7 +401,7 @@ class RNN(RNNBase):
         self.nonlinearity = nonlinearity
 
 
-def _reject_extra_options(name: str, extra_options: dict[str, Any]) -> None:
+def _reject_extra_options(name: str, extra_options: dict[str, object]) -> None:
     if "proj_size" in extra_options:
         raise ArgumentError(f"{name}: takes no proj_size; only LSTM has projections")
     if extra_options:
@@ -436,7 +448,9 @@ class GRU(RNNBase):
         def __call__(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
         @overload
         def __call__(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...
-        def __call__(self, input: Any, hx: Any = None) -> tuple[Any, Any]: ...
+        @overload
+        def __call__(self, input: Input, hx: Tensor | None = None) -> tuple[Input, Tensor]: ...
+        def __call__(self, input: Input, hx: Tensor | None = None) -> tuple[Input, Tensor]: ...
 
     def __init__(
         self,
@@ -449,7 +463,7 @@ class GRU(RNNBase):
         bidirectional: bool = False,
         device: DeviceLike | None = None,
         dtype: DTypeLike | None = None,
-        **extra_options: Any,
+        **extra_options: object,
     ):
         _reject_extra_options("GRU", extra_options)
         super().__init__(
@@ -497,7 +511,9 @@ class LSTM(RNNBase):
         def __call__(self, input: Tensor, hx: LSTMState | None = None) -> tuple[Tensor, LSTMState]: ...
         @overload
         def __call__(self, input: PackedSequence, hx: LSTMState | None = None) -> tuple[PackedSequence, LSTMState]: ...
-        def __call__(self, input: Any, hx: Any = None) -> tuple[Any, Any]: ...
+        @overload
+        def __call__(self, input: Input, hx: LSTMState | None = None) -> tuple[Input, LSTMState]: ...
+        def __call__(self, input: Input, hx: LSTMState | None = None) -> tuple[Input, LSTMState]: ...
 
     def __init__(
         self,
@@ -529,17 +545,17 @@ class LSTM(RNNBase):
         """
         return self._states_size(input, batch_sizes, self.hidden_size)
 
-    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
+    def check_forward_args(self, input: Tensor, hidden: LSTMState, batch_sizes: Tensor | None) -> None:
         self.check_input(input, batch_sizes)
         expected = self.get_expected_hidden_size(input, batch_sizes)
         self.check_hidden_size(hidden[0], expected, "Expected hidden[0] size {}, got {}")
         expected = self.get_expected_cell_size(input, batch_sizes)
         self.check_hidden_size(hidden[1], expected, "Expected hidden[1] size {}, got {}")
 
-    def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
-        return hx if permutation is None else tuple(s.index_select(1, permutation) for s in hx)
+    def permute_hidden(self, hx: LSTMState, permutation: Tensor | None) -> LSTMState:
+        return hx if permutation is None else (hx[0].index_select(1, permutation), hx[1].index_select(1, permutation))
 
-    def _initial_states(self, input: Tensor, hx: Any, is_single: bool) -> list[Tensor]:
+    def _initial_states(self, hx: LSTMState, is_single: bool) -> list[Tensor]:
         state_pair = hx if isinstance(hx, (tuple, list)) else (hx,)
         only_tensors("LSTM", *state_pair)
         if len(state_pair) != 2 or isinstance(hx, Tensor):
@@ -549,5 +565,6 @@ class LSTM(RNNBase):
     def _state_sizes(self) -> list[int]:
         return [self.proj_size or self.hidden_size, self.hidden_size]
 
-    def _as_hidden(self, states: list[Tensor]) -> Any:
-        return tuple(states)
+    def _as_hidden(self, states: list[Tensor]) -> LSTMState:
+        h, c = states
+        return h, c
