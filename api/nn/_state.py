@@ -21,12 +21,12 @@ from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.methods import Handle
 from ._errors import StateDictError
-from ._hooks import HookTable
+from ._hook_tables import HookTable
+from ._members import Members
 from .parameter import Parameter, is_lazy
 
 if TYPE_CHECKING:
     from ._types import Argument, Hook, StateDict
-    from .module import Module
 
 __all__ = ["IncompatibleKeys", "State"]
 
@@ -65,14 +65,10 @@ class _PendingCopies(threading.local):
 _pending = _PendingCopies()
 
 
-class State:
+class State(Members):
     """Base class of `Module`: saves and loads its state."""
 
     _version = 1
-    _parameters: dict[str, Parameter | None]
-    _buffers: dict[str, Tensor | None]
-    _modules: dict[str, Module | None]
-    _non_persistent_buffers_set: set[str]
     _state_dict_hooks: HookTable
     _state_dict_pre_hooks: HookTable
     _load_state_dict_pre_hooks: HookTable
