@@ -23,7 +23,7 @@ from ..layer_functions.unpooling import __all__ as _unpooling_names
 from ..linear_algebra.distances import cosine_similarity, pairwise_distance, pdist
 from ..linear_algebra.products import linear
 from ..linear_algebra.special_products import bilinear
-from . import _activations, _class_losses, _ctc, _dropout, _losses, _vector_losses
+from . import _activations, _class_losses, _ctc, _dropout, _losses, _rectified_units, _softmax, _vector_losses
 from ._activations import *  # noqa: F403
 from ._class_losses import *  # noqa: F403
 from ._ctc import *  # noqa: F403
@@ -39,6 +39,8 @@ from ._normalization import (
     normalize,
     rms_norm,
 )
+from ._rectified_units import *  # noqa: F403
+from ._softmax import *  # noqa: F403
 from ._vector_losses import *  # noqa: F403
 from .attention import scaled_dot_product_attention
 
@@ -80,5 +82,5 @@ __all__ = [
     "upsample_nearest",
 ]
 __all__ += _pooling_names + _adaptive_names + _unpooling_names + _fractional_names
-for _part in (_activations, _class_losses, _ctc, _dropout, _losses, _vector_losses):
+for _part in (_activations, _rectified_units, _softmax, _class_losses, _ctc, _dropout, _losses, _vector_losses):
     __all__ += _part.__all__

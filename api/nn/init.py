@@ -15,8 +15,9 @@ from typing import ParamSpec
 
 from ..autograd import no_grad
 from ..random import Generator
-from ..runtime.errors import ArgumentError, ShapeError
+from ..runtime.errors import ShapeError
 from ..runtime.tensor import Tensor
+from ._fans import calculate_gain, fan, fan_in_and_fan_out
 
 __all__ = [
     "calculate_gain",
@@ -58,76 +59,7 @@ def skip_initialization() -> Iterator[None]:
         _init_switch.is_skipped = was_skipped
 
 
-def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """Return the factor that weights need so that the variance is the same before a layer and after its nonlinearity.
-
-    Args:
-        nonlinearity: `linear`, `sigmoid`, `conv1d` and other convolutions (gain 1), `tanh` (5/3), `relu` (sqrt(2)),
-            `leaky_relu` (sqrt(2 / (1 + param**2))) or `selu` (3/4).
-        param: Negative slope of `leaky_relu`; None means 0.01.
-
-    Returns:
-        Python float.
-
-    Raises:
-        ArgumentError: For another nonlinearity.
-
-    Example:
-        >>> wg.nn.init.calculate_gain('leaky_relu', 0.0) == 2 ** 0.5
-        True
-    """
-    if nonlinearity in (
-        "linear",
-        "sigmoid",
-        "conv1d",
-        "conv2d",
-        "conv3d",
-        "conv_transpose1d",
-        "conv_transpose2d",
-        "conv_transpose3d",
-    ):
-        return 1.0
-    if nonlinearity == "leaky_relu":
-        if param is not None and (isinstance(param, bool) or not isinstance(param, (int, float))):
-            raise ArgumentError(f"calculate_gain: the slope of leaky_relu is a number, not {param!r}")
-        return math.sqrt(2.0 / (1 + (0.01 if param is None else param) ** 2))
-    gains = {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 0.75}
-    if nonlinearity not in gains:
-        raise ArgumentError(f"calculate_gain: unknown nonlinearity {nonlinearity!r}")
-    return gains[nonlinearity]
-
-
-def fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
-    """Return (inputs per output, outputs per input) of a weight of shape `(out, in, *kernel)`.
-
-    Args:
-        tensor: Weight of shape `(out, in, *kernel)`.
-
-    Returns:
-        Two ints.
-
-    Raises:
-        ShapeError: If the weight has fewer than 2 dimensions.
-
-    Example:
-        >>> wg.nn.init.fan_in_and_fan_out(wg.empty(8, 3, 5, 5))
-        (75, 200)
-    """
-    shape = tensor.meta.shape
-    if len(shape) < 2:
-        raise ShapeError(f"fan in and fan out need at least 2 dimensions, not shape {list(shape)}")
-    receptive_field = math.prod(shape[2:])
-    return shape[1] * receptive_field, shape[0] * receptive_field
-
-
 _calculate_fan_in_and_fan_out = fan_in_and_fan_out  # PyTorch's private name, which user code calls
-
-
-def _fan(tensor: Tensor, mode: str) -> int:
-    """Return the fan that `mode` names."""
-    if mode not in ("fan_in", "fan_out"):
-        raise ArgumentError(f"mode is 'fan_in' or 'fan_out', not {mode!r}")
-    return fan_in_and_fan_out(tensor)[mode == "fan_out"]
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
@@ -370,7 +302,7 @@ def kaiming_uniform_(
     """
     if _warn_if_empty(tensor):
         return tensor
-    bound = calculate_gain(nonlinearity, a) * math.sqrt(3.0 / _fan(tensor, mode))
+    bound = calculate_gain(nonlinearity, a) * math.sqrt(3.0 / fan(tensor, mode))
     return uniform_(tensor, -bound, bound, generator)
 
 
@@ -403,7 +335,7 @@ def kaiming_normal_(
     """
     if _warn_if_empty(tensor):
         return tensor
-    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
+    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(fan(tensor, mode)), generator)
 
 
 def trunc_normal_(

@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # `__getattr__` finds these at run time
     from ..activations import *
     from ..adaptive import *
     from ..batch_normalization import *
+    from ..classification_losses import *
     from ..containers import *
     from ..convolutions import *
     from ..dropouts import *
@@ -18,14 +19,19 @@ if TYPE_CHECKING:  # `__getattr__` finds these at run time
     from ..fractional import *
     from ..layers import *
     from ..lazy import *
+    from ..lazy_convolutions import *
+    from ..lazy_normalization import *
     from ..losses import *
+    from ..multihead_attention import *
     from ..normalization import *
     from ..padding import *
     from ..parameter_containers import *
     from ..pooling_layers import *
+    from ..rectified_units import *
     from ..recurrent import *
     from ..recurrent_cells import *
     from ..shuffling import *
+    from ..transformer_layers import *
     from ..transformers import *
     from ..upsampling import *
     from . import (  # noqa: F401
