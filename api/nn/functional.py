@@ -14,6 +14,8 @@ from ..layer_functions.fold import fold, unfold
 from ..layer_functions.fractional_pooling import *  # noqa: F403
 from ..layer_functions.fractional_pooling import __all__ as _fractional_names
 from ..layer_functions.grid_sampling import affine_grid, grid_sample
+from ..layer_functions.max_pooling import *  # noqa: F403
+from ..layer_functions.max_pooling import __all__ as _max_pooling_names
 from ..layer_functions.padding import pad
 from ..layer_functions.pooling import *  # noqa: F403
 from ..layer_functions.pooling import __all__ as _pooling_names
@@ -81,6 +83,6 @@ __all__ = [
     "upsample_bilinear",
     "upsample_nearest",
 ]
-__all__ += _pooling_names + _adaptive_names + _unpooling_names + _fractional_names
+__all__ += _pooling_names + _max_pooling_names + _adaptive_names + _unpooling_names + _fractional_names
 for _part in (_activations, _rectified_units, _softmax, _class_losses, _ctc, _dropout, _losses, _vector_losses):
     __all__ += _part.__all__

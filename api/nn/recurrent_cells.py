@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ..creation.factories import empty, zeros
-from ..layer_functions import recurrent
+from ..layer_functions import recurrent_cells as cells
 from ..runtime.device import DeviceLike
 from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, ShapeError
@@ -145,7 +145,7 @@ class RNNCell(RNNCellBase):
         """
         if self.nonlinearity not in ("tanh", "relu"):
             raise ShapeError(f"RNNCell: nonlinearity is 'tanh' or 'relu', not {self.nonlinearity!r}")
-        function = recurrent.rnn_tanh_cell if self.nonlinearity == "tanh" else recurrent.rnn_relu_cell
+        function = cells.rnn_tanh_cell if self.nonlinearity == "tanh" else cells.rnn_relu_cell
         (state,) = self._initial_states(input, hx, 1)
         return function(input, state, *self._weights())
 
@@ -186,7 +186,7 @@ class LSTMCell(RNNCellBase):
             ShapeError: If a shape does not fit.
             ArgumentError: If `hx` is not two tensors.
         """
-        return recurrent.lstm_cell(input, self._initial_states(input, hx, 2), *self._weights())
+        return cells.lstm_cell(input, self._initial_states(input, hx, 2), *self._weights())
 
 
 class GRUCell(RNNCellBase):
@@ -224,4 +224,4 @@ class GRUCell(RNNCellBase):
             ShapeError: If a shape does not fit.
         """
         (state,) = self._initial_states(input, hx, 1)
-        return recurrent.gru_cell(input, state, *self._weights())
+        return cells.gru_cell(input, state, *self._weights())

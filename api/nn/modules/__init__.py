@@ -10,12 +10,14 @@ from . import module
 if TYPE_CHECKING:  # `__getattr__` finds these at run time
     from ..activations import *
     from ..adaptive import *
+    from ..adaptive_pooling_layers import *
     from ..batch_normalization import *
     from ..classification_losses import *
     from ..containers import *
     from ..convolutions import *
     from ..dropouts import *
     from ..embeddings import *
+    from ..folding import *
     from ..fractional import *
     from ..layers import *
     from ..lazy import *
