@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..creation.factories import full
 from ..runtime.dispatch import call
 from ..runtime.errors import ArgumentError, NotSupported, ShapeError
 from ..runtime.records import registry
@@ -104,8 +105,6 @@ def _fill_value(
     input: Tensor, pad_before: tuple[int, ...], pad_after: tuple[int, ...], value: float | None
 ) -> Tensor | None:
     """Return the fill value as a tensor of one element, or None for zeros and where nothing is filled."""
-    from ..creation.factories import full
-
     if not value or max((*pad_before, *pad_after), default=0) <= 0:
         return None
     dtype = input.meta.dtype

@@ -8,6 +8,7 @@ from typing import Self, overload
 
 from ..arguments.types import MemoryFormat
 from ..autograd import no_grad
+from ..creation.factories import empty
 from ..runtime import dtypes
 from ..runtime.device import Device, DeviceLike
 from ..runtime.dtypes import DType, DTypeLike
@@ -99,8 +100,6 @@ class Conversion(NamedTensors):
             >>> wg.nn.Linear(2, 3).to_empty(device='cpu').weight.shape
             weftgrad.Size([3, 2])
         """
-        from ..creation.factories import empty
-
         def change(tensor: Tensor) -> Tensor:
             return empty(*tensor.meta.shape, dtype=tensor.meta.dtype, device=device)
 
@@ -205,7 +204,7 @@ class Conversion(NamedTensors):
             >>> wg.nn.Linear(2, 3).share_memory().weight.is_shared()
             True
         """
-        from ..multiprocessing.sharing import share_tensors
+        from ..multiprocessing.sharing import share_tensors  # lazy: start-up
 
         share_tensors(t for t in (*self.parameters(), *self.buffers()) if not is_lazy(t))  # one shared segment for all
         return self._apply(lambda tensor: tensor.share_memory_())

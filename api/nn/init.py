@@ -13,8 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec
 
+from .. import random
 from ..autograd import no_grad
+from ..creation.factories import eye as identity_matrix
+from ..creation.from_data import tensor as make_tensor
 from ..random import Generator
+from ..runtime import dtypes
 from ..runtime.errors import ShapeError
 from ..runtime.tensor import Tensor
 from ._fans import calculate_gain, fan, fan_in_and_fan_out
@@ -175,14 +179,12 @@ def eye_(tensor: Tensor) -> Tensor:
         tensor([[1., 0.],
                 [0., 1.]])
     """
-    from ..creation.factories import eye
-
     if tensor.meta.ndim != 2:
         raise ShapeError(f"eye_: takes a matrix, not shape {list(tensor.meta.shape)}")
     if _init_switch.is_skipped:
         return tensor
     with no_grad():
-        return tensor.copy_(eye(*tensor.meta.shape, dtype=tensor.meta.dtype, device=tensor.meta.device))
+        return tensor.copy_(identity_matrix(*tensor.meta.shape, dtype=tensor.meta.dtype, device=tensor.meta.device))
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
@@ -204,8 +206,6 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
         tensor([[[0., 1., 0.]]])
     """
     import numpy as np
-
-    from ..creation.from_data import tensor as make_tensor
 
     shape = tensor.meta.shape
     if len(shape) not in (3, 4, 5) or shape[0] % groups:
@@ -403,10 +403,6 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
     """
     import numpy as np
 
-    from .. import random
-    from ..creation.from_data import tensor as make_tensor
-    from ..runtime import dtypes
-
     if tensor.meta.ndim < 2:
         raise ShapeError(f"orthogonal_: takes at least 2 dimensions, not shape {list(tensor.meta.shape)}")
     if _init_switch.is_skipped or not tensor.meta.numel:
@@ -442,8 +438,6 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Gener
         >>> (wg.nn.init.sparse_(wg.empty(10, 2), 0.5) == 0).sum(0)
         tensor([5, 5])
     """
-    from .. import random
-
     if tensor.meta.ndim != 2:
         raise ShapeError(f"sparse_: takes a matrix, not shape {list(tensor.meta.shape)}")
     if _init_switch.is_skipped:

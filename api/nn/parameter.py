@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Self, TypeGuard
 
+from ..creation.factories import empty
 from ..runtime import dtypes
 from ..runtime.device import Device, DeviceLike, Meta
 from ..runtime.device import device as to_device
@@ -34,8 +35,6 @@ class Parameter(Tensor):
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True):
         if data is None:
-            from ..creation.factories import empty
-
             data = empty(0)
         only_tensors("Parameter", data)
         Tensor.__init__(self, data.storage, data.meta, data.start)
@@ -64,8 +63,6 @@ class Buffer(Tensor):
 
     def __init__(self, data: Tensor | None = None, *, persistent: bool = True):
         if data is None:
-            from ..creation.factories import empty
-
             data = empty(0)
         only_tensors("Buffer", data)
         Tensor.__init__(self, data.storage, data.meta, data.start)
@@ -81,8 +78,6 @@ class _Uninitialized(Tensor):
         self._set_placeholder(dtype, device, requires_grad)
 
     def _set_placeholder(self, dtype: DTypeLike | None, device: DeviceLike | None, requires_grad: bool) -> None:
-        from ..creation.factories import empty
-
         placeholder = empty(0, dtype=dtype, device=device)
         self._placeholder = placeholder
         Tensor.__init__(self, placeholder.storage, placeholder.meta, placeholder.start, requires_grad)
@@ -129,8 +124,6 @@ class _Uninitialized(Tensor):
             >>> type(weight).__name__, weight.shape
             ('Parameter', weftgrad.Size([2, 3]))
         """
-        from ..creation.factories import empty
-
         tensor = empty(
             tuple(shape),
             dtype=self.dtype if dtype is None else dtype,
