@@ -14,7 +14,7 @@ from ..runtime.errors import ArgumentError, DomainError, DTypeError, ShapeError
 from ..runtime.records import OpRecord, registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from ._reducing import broadcast_class_weights, check_tensors_of_equal_shape, reduce_losses, resolve_reduction
+from ._loss_reduction import broadcast_class_weights, check_tensors_of_equal_shape, reduce_losses, resolve_reduction
 
 __all__ = ["cross_entropy", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss"]
 

@@ -19,7 +19,7 @@ from ..runtime.errors import ArgumentError, DTypeError, ShapeError, UnsupportedD
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from ._reducing import check_reduction, reduce_losses
+from ._loss_reduction import check_reduction, reduce_losses
 
 __all__ = ["ctc_loss"]
 

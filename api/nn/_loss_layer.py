@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..runtime.tensor import Tensor
-from ._reducing import resolve_reduction
+from ._loss_reduction import resolve_reduction
 from .module import Module
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ..runtime.layout import broadcast
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from ._reducing import check_reduction, reduce_losses, resolve_reduction
+from ._loss_reduction import check_reduction, reduce_losses, resolve_reduction
 
 __all__ = [
     "cosine_embedding_loss", "margin_ranking_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss",

@@ -27,10 +27,10 @@ from ..linear_algebra.products import linear
 from ..linear_algebra.special_products import bilinear
 from . import _activations, _class_losses, _ctc, _dropout, _losses, _rectified_units, _softmax, _vector_losses
 from ._activations import *  # noqa: F403
+from ._attention_heads import multi_head_attention_forward
 from ._class_losses import *  # noqa: F403
 from ._ctc import *  # noqa: F403
 from ._dropout import *  # noqa: F403
-from ._heads import multi_head_attention_forward
 from ._losses import *  # noqa: F403
 from ._normalization import (
     batch_norm,

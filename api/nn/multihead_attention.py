@@ -1,4 +1,4 @@
-"""Multi-head attention as a layer (Vaswani et al. 2017, arXiv 1706.03762). `_heads` has the computation."""
+"""Multi-head attention as a layer (Vaswani et al. 2017, arXiv 1706.03762). `_attention_heads` has the computation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, AttentionShapeError
 from ..runtime.tensor import Tensor
 from . import init
-from ._heads import Heads, attend_heads
+from ._attention_heads import Heads, attend_heads
 from .layers import Linear
 from .module import Module
 from .parameter import Parameter

@@ -17,7 +17,7 @@ from ..runtime.errors import ShapeError
 from ..runtime.tensor import Tensor
 from . import functional as F
 from . import init
-from ._heads import additive_mask
+from ._attention_heads import additive_mask
 from .activations import GELU
 from .containers import ModuleList
 from .module import Module
