@@ -157,6 +157,7 @@ def _single_state_network(name: str, kind: str) -> _SingleStateNetwork:
         )
         return out, states[0]
 
+    rows = 5 * CELL_KINDS[name].gates  # of the example's weights
     network.__name__ = network.__qualname__ = name
     network.__doc__ = f"""Run {kind} over a batch of sequences.
 
@@ -168,6 +169,12 @@ def _single_state_network(name: str, kind: str) -> _SingleStateNetwork:
         hx: Initial states, `(layers * directions, N, hidden)`.
         params: Flat list of parameters, by layer and then direction: weight_ih, weight_hh, with biases also bias_ih,
             bias_hh.
+        has_biases: Whether `params` has biases.
+        num_layers: Number of layers.
+        dropout: Probability of dropout between layers, used if `train` is true.
+        train: Whether the network is being trained.
+        bidirectional: Whether each layer also runs backwards in time.
+        batch_first: Whether the batch is the first dimension of input and output.
 
     Returns:
         `(output, h_n)`: output `(T, N, directions * hidden)`, states shaped like `hx`.
@@ -176,6 +183,12 @@ def _single_state_network(name: str, kind: str) -> _SingleStateNetwork:
         ShapeError: Shapes do not fit together.
         DTypeError: Dtypes differ or are not floating.
         DeviceError: Operands are on different devices.
+
+    Example:
+        >>> weights = [wg.ones({rows}, 3), wg.ones({rows}, 5)]
+        >>> output, h = wg.{name}(wg.ones(7, 2, 3), wg.zeros(1, 2, 5), weights, False, 1, 0.0, False, False)
+        >>> output.shape, h.shape
+        (weftgrad.Size([7, 2, 5]), weftgrad.Size([1, 2, 5]))
     """
     return network
 

@@ -167,6 +167,12 @@ class Hooks:
 
         Returns:
             Handle, whose `remove()` unregisters the hook.
+
+        Example:
+            >>> layer = wg.nn.ReLU()
+            >>> handle = layer.register_backward_hook(lambda module, grad_input, grad_output: print(grad_output))
+            >>> layer(wg.ones(2, requires_grad=True)).sum().backward()
+            (tensor([1., 1.]),)
         """
         return self._backward_hooks.add(hook)
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..runtime.tensor import Tensor
 from ._loss_reduction import resolve_reduction
 from .module import Module
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Loss", "WeightedLoss"]
 

@@ -87,6 +87,12 @@ class State(Members):
 
         Raises:
             ArgumentError: If `hook` is not callable.
+
+        Example:
+            >>> layer = wg.nn.ReLU()
+            >>> handle = layer.register_state_dict_pre_hook(lambda module, prefix, keep_vars: print(module, keep_vars))
+            >>> state = layer.state_dict()
+            ReLU() False
         """
         return self._state_dict_pre_hooks.add(hook)
 
@@ -103,6 +109,15 @@ class State(Members):
 
         Raises:
             ArgumentError: If `hook` is not callable.
+
+        Example:
+            >>> layer = wg.nn.Linear(2, 3)
+            >>> def drop_bias(module, state_dict, prefix, local_metadata):
+            ...     del state_dict[prefix + 'bias']
+            ...
+            >>> handle = layer.register_state_dict_post_hook(drop_bias)
+            >>> list(layer.state_dict())
+            ['weight']
         """
         return self._state_dict_hooks.add(hook, always=True)
 
@@ -124,6 +139,15 @@ class State(Members):
 
         Raises:
             ArgumentError: If `hook` is not callable.
+
+        Example:
+            >>> layer = wg.nn.Linear(1, 1)
+            >>> def rename(module, state_dict, prefix, *_):
+            ...     state_dict[prefix + 'weight'] = state_dict.pop(prefix + 'w')
+            ...
+            >>> handle = layer.register_load_state_dict_pre_hook(rename)
+            >>> layer.load_state_dict({'w': wg.tensor([[2.0]]), 'bias': wg.tensor([1.0])})
+            <All keys matched successfully>
         """
         return self._load_state_dict_pre_hooks.add(hook, with_kwargs=True)
 
@@ -144,6 +168,12 @@ class State(Members):
 
         Raises:
             ArgumentError: If `hook` is not callable.
+
+        Example:
+            >>> layer = wg.nn.ReLU()
+            >>> handle = layer.register_load_state_dict_post_hook(lambda module, keys: print(keys.unexpected_keys))
+            >>> result = layer.load_state_dict({'bias': wg.ones(1)}, strict=False)
+            ['bias']
         """
         return self._load_state_dict_post_hooks.add(hook)
 
@@ -159,6 +189,17 @@ class State(Members):
 
         Raises:
             StateDictError: If the class overrides `set_extra_state` but not this method.
+
+        Example:
+            >>> class Counter(wg.nn.Module):
+            ...     count = 3
+            ...     def get_extra_state(self):
+            ...         return self.count
+            ...     def set_extra_state(self, state):
+            ...         self.count = state
+            ...
+            >>> Counter().state_dict()['_extra_state']
+            3
         """
         raise StateDictError(f"{type(self).__name__} defines set_extra_state(...) but no get_extra_state()")
 
@@ -170,6 +211,20 @@ class State(Members):
 
         Raises:
             StateDictError: If the class overrides `get_extra_state` but not this method.
+
+        Example:
+            >>> class Counter(wg.nn.Module):
+            ...     count = 3
+            ...     def get_extra_state(self):
+            ...         return self.count
+            ...     def set_extra_state(self, state):
+            ...         self.count = state
+            ...
+            >>> counter = Counter()
+            >>> counter.load_state_dict({'_extra_state': 5})
+            <All keys matched successfully>
+            >>> counter.count
+            5
         """
         raise StateDictError(f"{type(self).__name__} defines get_extra_state() but no set_extra_state(...)")
 

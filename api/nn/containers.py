@@ -416,7 +416,14 @@ class ModuleDict(Module):
         return self._modules.pop(key)
 
     def clear(self) -> None:
-        """Remove all modules."""
+        """Remove all modules.
+
+        Example:
+            >>> layers = wg.nn.ModuleDict({'act': wg.nn.ReLU()})
+            >>> layers.clear()
+            >>> len(layers)
+            0
+        """
         self._modules.clear()
 
     def forward(self, *args: Argument, **kwargs: Argument) -> Argument:

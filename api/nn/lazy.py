@@ -141,6 +141,12 @@ class LazyLinear(LazyModuleMixin, Linear):
 
         Args:
             input: First input, of shape `(*, in_features)`.
+
+        Example:
+            >>> layer = wg.nn.LazyLinear(2)
+            >>> layer.initialize_parameters(wg.ones(5, 4))
+            >>> layer.weight.shape
+            weftgrad.Size([2, 4])
         """
         if self.has_uninitialized_params():
             self.in_features = input.meta.shape[-1]

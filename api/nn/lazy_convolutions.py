@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..arguments.types import IntOrInts
 from ..runtime.device import DeviceLike
 from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
 from .convolutions import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from .parameter import Parameter, UninitializedParameter
-
-if TYPE_CHECKING:
-    pass
 from .lazy import LazyModuleMixin, materialize
+from .parameter import Parameter, UninitializedParameter
 
 __all__ = [
     "LazyConv1d", "LazyConv2d", "LazyConv3d", "LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d",

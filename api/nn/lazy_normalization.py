@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..creation.factories import zeros
 from ..runtime import dtypes
 from ..runtime.device import DeviceLike
@@ -18,11 +16,8 @@ from .batch_normalization import (
     InstanceNorm3d,
     _ChannelNorm,
 )
-from .parameter import UninitializedBuffer, UninitializedParameter, is_lazy
-
-if TYPE_CHECKING:
-    pass
 from .lazy import LazyModuleMixin, materialize
+from .parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 
 __all__ = [
     "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d",

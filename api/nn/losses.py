@@ -7,16 +7,12 @@ The functions of `nn.functional` have the formulas, shapes and errors. `reductio
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from . import functional as F
 from ._loss_layer import Flag, Loss
 from .layers import PairwiseDistance
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "CosineEmbeddingLoss",

@@ -429,6 +429,10 @@ class Module(Hooks, Conversion, State):
         Args:
             *args: Ignored.
             **kwargs: Ignored.
+
+        Example:
+            >>> layer = wg.nn.ReLU()
+            >>> layer.compile()
         """
 
     # showing

@@ -179,6 +179,11 @@ class ParameterDict(Module):
 
         Returns:
             `ParameterDict` with the same parameter objects.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> list(weights.copy().keys())
+            ['left']
         """
         return ParameterDict(OrderedDict(self.items()))
 
@@ -191,13 +196,25 @@ class ParameterDict(Module):
 
         Returns:
             The value.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> weights.setdefault('right', wg.ones(2)).tolist()
+            [1.0, 1.0]
         """
         if key not in self._keys:
             self[key] = default
         return self[key]
 
     def clear(self) -> None:
-        """Remove all entries."""
+        """Remove all entries.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> weights.clear()
+            >>> len(weights)
+            0
+        """
         for key in list(self._keys):
             del self[key]
 
@@ -212,6 +229,11 @@ class ParameterDict(Module):
 
         Raises:
             NoSuchMember: If there is no such name. It is also a `KeyError`.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> weights.pop('left').tolist(), len(weights)
+            ([0.0, 0.0], 0)
         """
         value = self[key]
         del self[key]
@@ -225,6 +247,11 @@ class ParameterDict(Module):
 
         Raises:
             NoSuchMember: If the dict is empty.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> weights.popitem()[0]
+            'left'
         """
         key = next(reversed(self._keys), None)
         if key is None:
@@ -240,6 +267,11 @@ class ParameterDict(Module):
 
         Returns:
             The value.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> weights.get('right', 'nothing')
+            'nothing'
         """
         return self[key] if key in self._keys else default
 
@@ -252,6 +284,11 @@ class ParameterDict(Module):
 
         Returns:
             `ParameterDict`.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> list(weights.fromkeys(['a', 'b'], wg.ones(1)))
+            ['a', 'b']
         """
         return ParameterDict([(key, default) for key in keys])
 
@@ -260,6 +297,11 @@ class ParameterDict(Module):
 
         Returns:
             View of the names.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> list(weights.keys())
+            ['left']
         """
         return self._keys.keys()
 
@@ -268,6 +310,11 @@ class ParameterDict(Module):
 
         Returns:
             List of pairs.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> [(name, value.tolist()) for name, value in weights.items()]
+            [('left', [0.0, 0.0])]
         """
         return [(key, self[key]) for key in self._keys]
 
@@ -276,6 +323,11 @@ class ParameterDict(Module):
 
         Returns:
             List of values.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> [value.tolist() for value in weights.values()]
+            [[0.0, 0.0]]
         """
         return [self[key] for key in self._keys]
 
@@ -288,6 +340,12 @@ class ParameterDict(Module):
         Raises:
             ArgumentError: If `parameters` is neither a mapping nor pairs.
             NameConflict: If a name in a list of pairs is not a string.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> weights.update({'right': wg.ones(2)})
+            >>> list(weights)
+            ['left', 'right']
         """
         entries = named_entries(parameters, "ParameterDict.update")
         if isinstance(parameters, dict) and not isinstance(parameters, OrderedDict):

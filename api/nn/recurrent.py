@@ -226,6 +226,10 @@ class LSTM(RNNBase):
 
         Returns:
             Three ints.
+
+        Example:
+            >>> wg.nn.LSTM(3, 5, proj_size=2).get_expected_cell_size(wg.ones(7, 2, 3), None)
+            (1, 2, 5)
         """
         return self._states_size(input, batch_sizes, self.hidden_size)
 

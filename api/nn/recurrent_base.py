@@ -160,6 +160,10 @@ class RNNBase(Module):
         Raises:
             ArgumentError: If its dtype differs from the weights'. It is also a `ValueError`.
             ShapeError: If its shape does not fit.
+
+        Example:
+            >>> layer = wg.nn.GRU(3, 5, batch_first=True)
+            >>> layer.check_input(wg.ones(2, 7, 3), None)
         """
         layout = input.meta
         weight_dtype = self._flat_weights[0].meta.dtype
@@ -195,6 +199,11 @@ class RNNBase(Module):
 
         Returns:
             Three ints.
+
+        Example:
+            >>> layer = wg.nn.GRU(3, 5, batch_first=True)
+            >>> layer.get_expected_hidden_size(wg.ones(2, 7, 3), None)
+            (1, 2, 5)
         """
         return self._states_size(input, batch_sizes, self.proj_size or self.hidden_size)
 
@@ -210,6 +219,10 @@ class RNNBase(Module):
 
         Raises:
             ShapeError: If the shapes differ. It is also a `RuntimeError`.
+
+        Example:
+            >>> layer = wg.nn.GRU(3, 5, batch_first=True)
+            >>> layer.check_hidden_size(wg.zeros(1, 2, 5), (1, 2, 5))
         """
         if hx.meta.shape != tuple(expected_hidden_size):
             raise ShapeError(f"{self._get_name()}: " + msg.format(tuple(expected_hidden_size), list(hx.meta.shape)))
@@ -225,6 +238,10 @@ class RNNBase(Module):
         Raises:
             ShapeError: If a shape does not fit.
             ArgumentError: If the input's dtype differs from the weights'.
+
+        Example:
+            >>> layer = wg.nn.GRU(3, 5, batch_first=True)
+            >>> layer.check_forward_args(wg.ones(2, 7, 3), wg.zeros(1, 2, 5), None)
         """
         self.check_input(input, batch_sizes)
         self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
@@ -238,6 +255,11 @@ class RNNBase(Module):
 
         Returns:
             States of the same shape.
+
+        Example:
+            >>> layer = wg.nn.GRU(3, 5, batch_first=True)
+            >>> layer.permute_hidden(wg.tensor([[[1.0], [2.0]]]), wg.tensor([1, 0])).tolist()
+            [[[2.0], [1.0]]]
         """
         return hx if permutation is None else hx.index_select(1, permutation)
 
@@ -283,6 +305,12 @@ class RNNBase(Module):
         Raises:
             ShapeError: If a shape does not fit.
             ArgumentError: If a dtype does not fit.
+
+        Example:
+            >>> layer = wg.nn.GRU(3, 5, batch_first=True)
+            >>> output, state = layer(wg.ones(2, 7, 3))
+            >>> output.shape, state.shape
+            (weftgrad.Size([2, 7, 5]), weftgrad.Size([1, 2, 5]))
         """
         is_packed = isinstance(input, PackedSequence)
         sort_order = inverse_order = batch_sizes = None

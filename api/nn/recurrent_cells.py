@@ -142,6 +142,10 @@ class RNNCell(RNNCellBase):
 
         Raises:
             ShapeError: If a shape does not fit, or `nonlinearity` is unknown.
+
+        Example:
+            >>> wg.nn.RNNCell(3, 5)(wg.ones(3)).shape
+            weftgrad.Size([5])
         """
         if self.nonlinearity not in ("tanh", "relu"):
             raise ShapeError(f"RNNCell: nonlinearity is 'tanh' or 'relu', not {self.nonlinearity!r}")
@@ -185,6 +189,11 @@ class LSTMCell(RNNCellBase):
         Raises:
             ShapeError: If a shape does not fit.
             ArgumentError: If `hx` is not two tensors.
+
+        Example:
+            >>> state, cell = wg.nn.LSTMCell(3, 5)(wg.ones(3))
+            >>> state.shape, cell.shape
+            (weftgrad.Size([5]), weftgrad.Size([5]))
         """
         return cells.lstm_cell(input, self._initial_states(input, hx, 2), *self._weights())
 
@@ -222,6 +231,10 @@ class GRUCell(RNNCellBase):
 
         Raises:
             ShapeError: If a shape does not fit.
+
+        Example:
+            >>> wg.nn.GRUCell(3, 5)(wg.ones(3)).shape
+            weftgrad.Size([5])
         """
         (state,) = self._initial_states(input, hx, 1)
         return cells.gru_cell(input, state, *self._weights())

@@ -134,6 +134,13 @@ class ParametrizationList(ModuleList):
         Raises:
             DomainError: If a function has no `right_inverse`.
             ArgumentError: If a `right_inverse` returns another number of tensors, or another dtype or device.
+
+        Example:
+            >>> from weftgrad.nn.utils import parametrizations
+            >>> layer = parametrizations.weight_norm(wg.nn.Linear(2, 1))
+            >>> layer.parametrizations.weight.right_inverse(wg.tensor([[3.0, 4.0]]))
+            >>> layer.parametrizations.weight.original0.tolist()
+            [[5.0]]
         """
         with no_grad():
             inverted: object = value
@@ -153,6 +160,11 @@ class ParametrizationList(ModuleList):
 
         Returns:
             The tensor.
+
+        Example:
+            >>> from weftgrad.nn.utils.parametrize import ParametrizationList
+            >>> ParametrizationList([wg.nn.ReLU()], wg.nn.Parameter(wg.tensor([-1.0, 2.0])))().tolist()
+            [0.0, 2.0]
         """
         functions = list(self)
         output = functions[0](*self._originals())

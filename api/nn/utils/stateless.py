@@ -43,6 +43,15 @@ def functional_call(
 
     Returns:
         The output of the module.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter('ignore')
+        ...     weights = {'weight': wg.tensor([[2.0]]), 'bias': wg.tensor([1.0])}
+        ...     wg.nn.utils.stateless.functional_call(wg.nn.Linear(1, 1), weights, wg.tensor([3.0]))
+        ...
+        tensor([7.])
     """
     warnings.warn("nn.utils.stateless is deprecated: use func.functional_call", FutureWarning, stacklevel=2)
     return call_with_tensors(module, parameters_and_buffers, args, kwargs, tie_weights, strict)
