@@ -16,7 +16,7 @@ from ._hook_tables import HookTable, global_backward, global_backward_pre, globa
 
 if TYPE_CHECKING:
     from ..tensor_methods.methods import Handle
-    from ._types import Argument, Hook
+    from ._types import Hook, Output
 
 __all__ = ["Hooks", "WithForward"]
 
@@ -42,7 +42,7 @@ class Hooks:
     _forward_pre_hooks: HookTable
     _backward_hooks: HookTable
     _backward_pre_hooks: HookTable
-    forward: Callable[..., Argument]
+    forward: Callable[..., Output]
 
     def __call__(
         self: WithForward[_Parameters, _Output], *args: _Parameters.args, **kwargs: _Parameters.kwargs
@@ -179,7 +179,7 @@ class Hooks:
 
 def _call_with_hooks(
     module: WithForward[..., _Output], args: tuple[object, ...], kwargs: dict[str, object]
-) -> Argument:
+) -> Output:
     called_hooks: set[int] = set()
     try:
         return _call_inner(module, args, kwargs, called_hooks)
@@ -198,7 +198,7 @@ def _call_with_hooks(
 
 def _call_inner(
     module: WithForward[..., _Output], args: tuple[object, ...], kwargs: dict[str, object], called_hooks: set[int]
-) -> Argument:
+) -> Output:
     for table in (global_forward_pre, module._forward_pre_hooks):
         for key, hook in list(table.items()):
             with_kwargs = key in table.kwargs
@@ -218,7 +218,7 @@ def _call_inner(
     if module._backward_hooks or module._backward_pre_hooks or global_backward or global_backward_pre:
         hook_call = BackwardHookCall(module, len(args))
         args = hook_call.wrap_inputs(args)
-    output: Argument = module.forward(*args, **kwargs)
+    output: Output = module.forward(*args, **kwargs)
     for table in (global_forward, module._forward_hooks):
         for key in list(table):
             called_hooks.add(key)

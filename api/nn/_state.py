@@ -179,7 +179,7 @@ class State(Members):
 
     # extra state
 
-    def get_extra_state(self) -> Argument:
+    def get_extra_state(self) -> object:
         """Return further state, which `state_dict` stores under `_extra_state`.
 
         A class with extra state overrides this.

@@ -16,7 +16,7 @@ from ._errors import NameConflict
 from .module import Module
 
 if TYPE_CHECKING:
-    from ._types import Argument
+    from ._types import Argument, Output
 
 _Value = TypeVar("_Value")
 _CovariantValue = TypeVar("_CovariantValue", covariant=True)
@@ -290,7 +290,7 @@ class ModuleList(_ModuleSequence):
     def __add__(self, other: Iterable[Module]) -> ModuleList:
         return ModuleList([*self, *other])
 
-    def forward(self, *args: Argument, **kwargs: Argument) -> Argument:
+    def forward(self, *args: Argument, **kwargs: Argument) -> Output:
         """Raise `NotSupported`: a list does not define how its modules are applied."""
         raise _no_forward_error(self)
 
@@ -426,7 +426,7 @@ class ModuleDict(Module):
         """
         self._modules.clear()
 
-    def forward(self, *args: Argument, **kwargs: Argument) -> Argument:
+    def forward(self, *args: Argument, **kwargs: Argument) -> Output:
         """Raise `NotSupported`: a dict does not define how its modules are applied."""
         raise _no_forward_error(self)
 

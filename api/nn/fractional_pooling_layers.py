@@ -12,7 +12,7 @@ from ..runtime.tensor import Tensor
 from .module import Module
 
 if TYPE_CHECKING:
-    from ._types import Argument
+    from ._types import Output
 
 __all__ = ["FractionalMaxPool2d", "FractionalMaxPool3d"]
 
@@ -45,7 +45,7 @@ class _FractionalMaxPool(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         function = fractional_max_pool2d if self.rank == 2 else fractional_max_pool3d
-        pooled: Argument = function(
+        pooled: Output = function(
             input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
         )
         return pooled  # a pair with `return_indices`

@@ -26,7 +26,7 @@ from ._state import IncompatibleKeys, State
 from .parameter import Buffer, Parameter
 
 if TYPE_CHECKING:
-    from ._types import Argument
+    from ._types import Argument, Output
 
 __all__ = [
     "IncompatibleKeys",
@@ -82,7 +82,7 @@ class Module(Hooks, Conversion, State):
             self.__dict__.setdefault(table, HookTable())
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
 
-    def forward(self, *args: Argument, **kwargs: Argument) -> Argument:
+    def forward(self, *args: Argument, **kwargs: Argument) -> Output:
         """Compute the module's output. Subclasses override this method.
 
         Args:

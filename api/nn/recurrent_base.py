@@ -23,7 +23,7 @@ from .utils.rnn import PackedSequence
 if TYPE_CHECKING:
     from ._types import Argument
 
-    Hidden: TypeAlias = Argument  # a tensor; of an LSTM a pair (h, c)
+    Hidden: TypeAlias = Argument  # a tensor, or the pair (h, c) of an LSTM
 
 __all__ = ["RNNBase"]
 

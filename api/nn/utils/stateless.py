@@ -17,7 +17,7 @@ from .._errors import NoSuchMember, StateDictError
 from ..module import Module
 
 if TYPE_CHECKING:
-    from .._types import Argument
+    from .._types import Output
 
 __all__ = ["functional_call"]
 
@@ -30,7 +30,7 @@ def functional_call(
     *,
     tie_weights: bool = True,
     strict: bool = False,
-) -> Argument:
+) -> Output:
     """Deprecated alias of `func.functional_call`.
 
     Args:
@@ -64,7 +64,7 @@ def call_with_tensors(
     kwargs: Mapping[str, object] | None,
     tie_weights: bool,
     strict: bool,
-) -> Argument:
+) -> Output:
     """Return `module(*args, **kwargs)`, computed with `parameters_and_buffers`; see `func.functional_call`."""
     tensors = _merge_mappings(parameters_and_buffers)
     positional = () if args is None else args if isinstance(args, tuple) else (args,)
