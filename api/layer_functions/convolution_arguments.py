@@ -14,8 +14,6 @@ from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
 
 __all__ = ["as_hashable", "convolution_statics", "operand_layouts", "transposed_convolution_statics"]
-
-
 _Numbers = TypeVar("_Numbers", bound=str | IntOrInts)
 
 
@@ -24,9 +22,7 @@ def as_hashable(value: _Numbers) -> _Numbers | tuple[int, ...]:
     return tuple(value) if isinstance(value, list) else value
 
 
-def operand_layouts(
-    name: str, input: Tensor, weight: Tensor, bias: Tensor | None
-) -> tuple[Meta, Meta, Meta | None]:
+def operand_layouts(name: str, input: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Meta, Meta, Meta | None]:
     """Return the operands' layouts. Raises `ArgumentError` for an operand that is not a tensor."""
     for argument, value in (("input", input), ("weight", weight), ("bias", bias)):
         if not isinstance(value, Tensor) and (argument != "bias" or value is not None):

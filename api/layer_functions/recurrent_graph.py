@@ -26,6 +26,7 @@ from ..shape.joining import cat, stack
 
 __all__ = ["layer"]
 
+
 def layer(
     kind: CellKind, geometry: Geometry, x: Tensor, h0: Tensor, c0: Tensor | None, directions: Sequence[Weights]
 ) -> list[Tensor]:
@@ -241,9 +242,7 @@ def _step(kind: CellKind, weights: Weights, piece: Tensor, states: list[Tensor])
     if kind.cell:
         pieces.append(states[1])
     if kind.reset:
-        new_gate_bias = (
-            0.0 if separate_bias is None else ops.narrow(separate_bias, 0, 2 * hidden_size, hidden_size)
-        )
+        new_gate_bias = 0.0 if separate_bias is None else ops.narrow(separate_bias, 0, 2 * hidden_size, hidden_size)
         pieces += [new_gate_bias, states[0]]
     results = call(registry[kind.op], pieces)
     hidden = results[0] if weights.hr is None else linear(results[0], weights.hr)

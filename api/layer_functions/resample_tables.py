@@ -94,9 +94,7 @@ def _table_from_entries(rows: Array, columns: Array, weights: Array, n: int, inp
     return Table(first, dense_weights, input_size)
 
 
-def _scale(
-    input_size: int, n: int, factor: float | None, align_corners: bool, real: type[np.floating]
-) -> np.floating:
+def _scale(input_size: int, n: int, factor: float | None, align_corners: bool, real: type[np.floating]) -> np.floating:
     """Return the factor from output coordinates to input coordinates."""
     if align_corners:
         return real(input_size - 1) / real(n - 1) if n > 1 else real(0)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     class _Context(FunctionCtx):
         saved_tensors: tuple[Tensor]
 
+
 __all__ = ["max_unpool1d", "max_unpool2d", "max_unpool3d"]
 
 

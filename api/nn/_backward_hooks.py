@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
         callback: GradientCallback
 
+
 __all__ = ["BackwardHookCall"]
 
 

@@ -100,6 +100,7 @@ class Conversion(NamedTensors):
             >>> wg.nn.Linear(2, 3).to_empty(device='cpu').weight.shape
             weftgrad.Size([3, 2])
         """
+
         def change(tensor: Tensor) -> Tensor:
             return empty(*tensor.meta.shape, dtype=tensor.meta.dtype, device=device)
 

@@ -39,9 +39,7 @@ class HookTable(OrderedDict[int, "Hook"]):
         self.kwargs: set[int] = set()
         self.always: set[int] = set()
 
-    def add(
-        self, hook: Hook, prepend: bool = False, with_kwargs: bool = False, always: bool = False
-    ) -> Handle:
+    def add(self, hook: Hook, prepend: bool = False, with_kwargs: bool = False, always: bool = False) -> Handle:
         """Register `hook` and return a handle that removes it. `prepend` puts it first."""
         if not callable(hook):
             raise ArgumentError(f"a hook is a function, not {type(hook).__name__}")
@@ -60,17 +58,11 @@ class HookTable(OrderedDict[int, "Hook"]):
 
 
 global_forward_pre = HookTable()
-
-
 global_forward = HookTable()
 
 
 global_backward_pre = HookTable()
-
-
 global_backward = HookTable()
-
-
 
 
 def register_module_forward_pre_hook(hook: Hook) -> Handle:
@@ -96,9 +88,7 @@ def register_module_forward_pre_hook(hook: Hook) -> Handle:
     return global_forward_pre.add(hook)
 
 
-def register_module_forward_hook(
-    hook: Hook, *, with_kwargs: bool = False, always_call: bool = False
-) -> Handle:
+def register_module_forward_hook(hook: Hook, *, with_kwargs: bool = False, always_call: bool = False) -> Handle:
     """Call `hook(module, args, output)` after the `forward` of every module, before the module's own hooks.
 
     Args:

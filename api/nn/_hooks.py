@@ -60,9 +60,7 @@ class Hooks:
             return self.forward(*args, **kwargs)
         return _call_with_hooks(self, args, kwargs)
 
-    def register_forward_pre_hook(
-        self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
-    ) -> Handle:
+    def register_forward_pre_hook(self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False) -> Handle:
         """Call `hook(module, args)` before `forward`.
 
         Args:
@@ -177,9 +175,7 @@ class Hooks:
         return self._backward_hooks.add(hook)
 
 
-def _call_with_hooks(
-    module: WithForward[..., _Output], args: tuple[object, ...], kwargs: dict[str, object]
-) -> Output:
+def _call_with_hooks(module: WithForward[..., _Output], args: tuple[object, ...], kwargs: dict[str, object]) -> Output:
     called_hooks: set[int] = set()
     try:
         return _call_inner(module, args, kwargs, called_hooks)

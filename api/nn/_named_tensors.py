@@ -147,9 +147,7 @@ class NamedTensors(Members):
     ) -> Iterator[tuple[str, _Tensor]]:
         visited: set[int] = set()
         modules: Iterable[tuple[str, Members]] = (
-            self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
-            if recurse
-            else [(prefix, self)]
+            self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
         )
         for path, module in modules:
             for name, tensor in get_members_fn(module):

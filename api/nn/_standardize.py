@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     class _FixedContext(_Context):
         saved_tensors: tuple[Tensor, Tensor | None, Tensor, Tensor]
 
+
 __all__ = ["Layout", "Standardize", "StandardizeFixed"]
 
 

@@ -8,26 +8,16 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar, overload, runtime_checkable
+from typing import TYPE_CHECKING, Self, overload
 
 from ..runtime.errors import ArgumentError, NotSupported
 from ..runtime.tensor import Tensor
-from ._errors import NameConflict
+from ._named_entries import named_entries
 from .module import Module
 
 if TYPE_CHECKING:
     from ._types import Argument, Output
 
-_Value = TypeVar("_Value")
-_CovariantValue = TypeVar("_CovariantValue", covariant=True)
-
-
-@runtime_checkable
-class _Items(Protocol[_CovariantValue]):
-    """A mapping, or an object like one, such as a `ParameterDict`."""
-
-    def keys(self) -> Iterable[str]: ...
-    def items(self) -> Iterable[tuple[str, _CovariantValue]]: ...
 
 __all__ = ["ModuleDict", "ModuleList", "Sequential"]
 
@@ -435,27 +425,3 @@ def _no_forward_error(module: Module) -> NotSupported:
     return NotSupported(
         f"{module.__class__.__name__} defines no forward(...): call its modules in the forward of its parent module"
     )
-
-
-def named_entries(
-    entries: _Items[_Value] | Iterable[tuple[str, _Value]], caller: str
-) -> list[tuple[str, _Value]]:
-    """Return the entries of a mapping, or of an iterable of pairs, as a list.
-
-    Raises:
-        ArgumentError: If `entries` is neither. It is also a `TypeError` and a `ValueError`.
-    """
-    if isinstance(entries, _Items):
-        return list(entries.items())
-    if not isinstance(entries, Iterable):
-        raise ArgumentError(f"{caller}: takes a mapping or pairs of name and value, not {type(entries).__name__}")
-    checked = []
-    for i, pair in enumerate(entries):
-        try:
-            name, value = () if isinstance(pair, str) else pair  # the two letters of a text are no pair
-        except (TypeError, ValueError):
-            raise ArgumentError(f"{caller}: element {i} is {pair!r}, not a pair of name and value") from None
-        if not isinstance(name, str):
-            raise NameConflict(f"{caller}: a name is a string, not {name!r}")
-        checked.append((name, value))
-    return checked

@@ -258,9 +258,7 @@ class _Transposed(_Convolution):
         )
         self.output_padding = _as_int_tuple(type(self).__name__, "output_padding", output_padding, self.dimensions, 0)
 
-    def _convolve(
-        self, function: Callable[..., Tensor], input: Tensor, output_size: Sequence[int] | None
-    ) -> Tensor:
+    def _convolve(self, function: Callable[..., Tensor], input: Tensor, output_size: Sequence[int] | None) -> Tensor:
         output_padding = self.output_padding if output_size is None else self._output_padding_for(input, output_size)
         return function(
             input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Self, SupportsIndex, TypeAlias, overload
 from ..runtime.errors import ArgumentError, DomainError
 from ..runtime.tensor import Tensor
 from ._errors import NoSuchMember
-from .containers import named_entries
+from ._named_entries import named_entries
 from .module import Module
 from .parameter import Parameter
 

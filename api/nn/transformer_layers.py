@@ -18,8 +18,6 @@ from .multihead_attention import MultiheadAttention
 from .normalization import LayerNorm
 
 __all__ = ["Activation", "TransformerDecoderLayer", "TransformerEncoderLayer"]
-
-
 Activation = str | Callable[[Tensor], Tensor]
 
 

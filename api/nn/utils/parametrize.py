@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     class _ParametrizedModule(Module):
         parametrizations: _ParametrizationDict
 
+
 __all__ = [
     "ParametrizationList",
     "cached",

@@ -120,9 +120,7 @@ def _swap_tensors(module: Module, tensors: dict[str, Tensor | None], tie_weights
         module_path, _, name = path.rpartition(".")
         owner = module.get_submodule(module_path)
         # During the call, `_parameters` may hold tensors that are no `Parameter`s.
-        members: dict[str, Tensor | None] = vars(owner)[
-            "_parameters" if name in owner._parameters else "_buffers"
-        ]
+        members: dict[str, Tensor | None] = vars(owner)["_parameters" if name in owner._parameters else "_buffers"]
         slots.append((members, name, path))
         # A module that is registered twice has two paths to one slot; its own tensor is the first that was there.
         originals.setdefault((id(members), name), members[name])
