@@ -14,6 +14,7 @@ from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
 
 __all__ = ["as_hashable", "convolution_statics", "operand_layouts", "transposed_convolution_statics"]
+
 _Numbers = TypeVar("_Numbers", bound=str | IntOrInts)
 
 

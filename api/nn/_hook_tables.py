@@ -22,7 +22,6 @@ __all__ = [
     "register_module_full_backward_pre_hook",
 ]
 
-
 _ids = itertools.count()
 
 
@@ -59,8 +58,6 @@ class HookTable(OrderedDict[int, "Hook"]):
 
 global_forward_pre = HookTable()
 global_forward = HookTable()
-
-
 global_backward_pre = HookTable()
 global_backward = HookTable()
 

@@ -7,6 +7,7 @@ from ._loss_reduction import resolve_reduction
 from .module import Module
 
 __all__ = ["Loss", "WeightedLoss"]
+
 Flag = bool | None
 
 

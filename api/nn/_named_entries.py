@@ -9,6 +9,7 @@ from ..runtime.errors import ArgumentError
 from ._errors import NameConflict
 
 __all__ = ["named_entries"]
+
 _Value = TypeVar("_Value")
 
 

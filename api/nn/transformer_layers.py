@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from .._generated import ops as _ops
 from ..arguments.types import TensorOptions
@@ -18,7 +19,8 @@ from .multihead_attention import MultiheadAttention
 from .normalization import LayerNorm
 
 __all__ = ["Activation", "TransformerDecoderLayer", "TransformerEncoderLayer"]
-Activation = str | Callable[[Tensor], Tensor]
+
+Activation: TypeAlias = str | Callable[[Tensor], Tensor]
 
 
 class _TransformerLayer(Module):

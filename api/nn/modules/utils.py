@@ -7,6 +7,7 @@ from itertools import repeat
 from typing import TypeVar
 
 __all__ = ["_ntuple", "_pair", "_quadruple", "_single", "_triple"]
+
 _Value = TypeVar("_Value")
 
 
