@@ -6,8 +6,8 @@ packed sequences. Start with `module.Module`.
 
 from . import functional, init, modules, utils
 from .activations import *  # noqa: F403
+from .adaptive import *  # noqa: F403
 from .adaptive_pooling_layers import *  # noqa: F403
-from .adaptive_softmax import *  # noqa: F403
 from .batch_normalization import *  # noqa: F403
 from .classification_losses import *  # noqa: F403
 from .containers import *  # noqa: F403
@@ -15,7 +15,7 @@ from .convolutions import *  # noqa: F403
 from .dropouts import *  # noqa: F403
 from .embeddings import *  # noqa: F403
 from .folding import *  # noqa: F403
-from .fractional_pooling_layers import *  # noqa: F403
+from .fractional import *  # noqa: F403
 from .layers import *  # noqa: F403
 from .lazy import *  # noqa: F403
 from .lazy_convolutions import *  # noqa: F403

@@ -12,6 +12,7 @@ from ..runtime.tensor import Tensor
 from . import functional as F
 from ._activation_layer import ActivationLayer
 from .module import Module
+from .rectified_units import *  # noqa: F403 (pickled modules of version 0.2 name this module)
 
 __all__ = [
     "GELU", "GLU", "Hardshrink", "Hardsigmoid", "Hardswish", "LogSigmoid", "LogSoftmax", "Mish", "SiLU", "Sigmoid",

@@ -7,8 +7,8 @@ from ..runtime.device import DeviceLike
 from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
+from ._lazy_module import LazyModuleMixin, materialize
 from .convolutions import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from .lazy import LazyModuleMixin, materialize
 from .parameter import Parameter, UninitializedParameter
 
 __all__ = [

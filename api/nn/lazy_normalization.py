@@ -7,6 +7,7 @@ from ..runtime import dtypes
 from ..runtime.device import DeviceLike
 from ..runtime.dtypes import DTypeLike
 from ..runtime.tensor import Tensor
+from ._lazy_module import LazyModuleMixin, materialize
 from .batch_normalization import (
     BatchNorm1d,
     BatchNorm2d,
@@ -16,7 +17,6 @@ from .batch_normalization import (
     InstanceNorm3d,
     _ChannelNorm,
 )
-from .lazy import LazyModuleMixin, materialize
 from .parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 
 __all__ = [

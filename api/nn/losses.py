@@ -12,6 +12,7 @@ from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from . import functional as F
 from ._loss_layer import Flag, Loss
+from .classification_losses import *  # noqa: F403 (pickled modules of version 0.2 name this module)
 from .layers import PairwiseDistance
 
 __all__ = [

@@ -12,6 +12,8 @@ from ..layer_functions.spatial_arguments import repeat_number
 from ..runtime.tensor import Tensor
 from . import functional as F
 from ._pooling_layer import PoolingLayer
+from .adaptive_pooling_layers import *  # noqa: F403 (pickled modules of version 0.2 name this module)
+from .folding import *  # noqa: F403 (pickled modules of version 0.2 name this module)
 
 __all__ = [
     "AvgPool1d", "AvgPool2d", "AvgPool3d", "LPPool1d", "LPPool2d", "LPPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d",

@@ -21,6 +21,7 @@ from ._attention_heads import additive_mask
 from .activations import GELU
 from .containers import ModuleList
 from .module import Module
+from .multihead_attention import MultiheadAttention, NonDynamicallyQuantizableLinear  # noqa: F401 (see `activations`)
 from .normalization import LayerNorm
 from .rectified_units import ReLU
 from .transformer_layers import Activation, TransformerDecoderLayer, TransformerEncoderLayer

@@ -9,8 +9,8 @@ from . import module
 
 if TYPE_CHECKING:  # `__getattr__` finds these at run time
     from ..activations import *
+    from ..adaptive import *
     from ..adaptive_pooling_layers import *
-    from ..adaptive_softmax import *
     from ..batch_normalization import *
     from ..classification_losses import *
     from ..containers import *
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # `__getattr__` finds these at run time
     from ..dropouts import *
     from ..embeddings import *
     from ..folding import *
-    from ..fractional_pooling_layers import *
+    from ..fractional import *
     from ..layers import *
     from ..lazy import *
     from ..lazy_convolutions import *

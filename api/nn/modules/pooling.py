@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import adaptive_pooling_layers, folding, pooling_layers
 from ..adaptive_pooling_layers import *
 from ..folding import *
-from ..fractional_pooling_layers import FractionalMaxPool2d, FractionalMaxPool3d
+from ..fractional import FractionalMaxPool2d, FractionalMaxPool3d
 from ..pooling_layers import *
 
 __all__ = [
