@@ -12,6 +12,8 @@ from ..runtime.errors import DomainError, ShapeError
 from ..runtime.layout import normalize_dim
 from ..runtime.tensor import Tensor
 from ._activation_calls import call_activation, require_floating, to_floating
+from ._rectified_units import *  # noqa: F403 (pickled modules of version 0.2 name this module: `activation=F.relu`)
+from ._softmax import *  # noqa: F403
 
 __all__ = [
     "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "logsigmoid", "mish", "sigmoid", "silu", "softplus",
