@@ -93,9 +93,10 @@ from .layer_functions.adaptive_pooling import adaptive_max_pool1d_with_indices a
 from .layer_functions.channel_shuffle import *
 from .layer_functions.convolutions import *
 from .layer_functions.pooling import avg_pool1d as avg_pool1d
-from .layer_functions.pooling import max_pool1d as max_pool1d, max_pool1d_with_indices as max_pool1d_with_indices
-from .layer_functions.pooling import max_pool2d as max_pool2d, max_pool3d as max_pool3d
+from .layer_functions.max_pooling import max_pool1d as max_pool1d, max_pool1d_with_indices as max_pool1d_with_indices
+from .layer_functions.max_pooling import max_pool2d as max_pool2d, max_pool3d as max_pool3d
 from .layer_functions.recurrent import *
+from .layer_functions.recurrent_cells import *
 from .linear_algebra.contractions import *
 from .linear_algebra.distances import *
 from .linear_algebra.products import *

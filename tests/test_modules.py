@@ -274,6 +274,24 @@ def test_invalid_names():
     assert not hasattr(layer, "plain")
 
 
+# Where version 0.2 defined classes and functions that lie in other modules of nn now; pickled modules name them so.
+FORMER_PLACES = [
+    ("activations", "ReLU"), ("activations", "PReLU"), ("losses", "CrossEntropyLoss"), ("pooling_layers", "Unfold"),
+    ("pooling_layers", "AdaptiveAvgPool2d"), ("transformers", "MultiheadAttention"), ("lazy", "LazyConv2d"),
+    ("transformers", "NonDynamicallyQuantizableLinear"), ("transformers", "TransformerEncoderLayer"),
+    ("lazy", "LazyBatchNorm1d"), ("lazy", "LazyModuleMixin"), ("recurrent", "RNNBase"), ("_hooks", "HookTable"),
+    ("utils.rnn", "PackedSequence"), ("adaptive", "AdaptiveLogSoftmaxWithLoss"), ("fractional", "FractionalMaxPool2d"),
+    ("_activations", "relu"), ("_activations", "softmax"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "name"), FORMER_PLACES)
+def test_pickles_of_version_0_2_find_their_classes(module, name):
+    unpickled = pickle.loads(f"cweftgrad.nn.{module}\n{name}\n.".encode())
+    assert unpickled.__name__ == name
+    assert unpickled is getattr(nn, name, getattr(nn.functional, name, unpickled))
+
+
 def test_shared_parts_are_shared_in_copies():
     net = nn.Module()
     net.a, net.b = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)

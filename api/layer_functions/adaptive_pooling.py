@@ -8,7 +8,7 @@ the kernels compute the bounds of every window by this formula.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 
 from .._generated import ops
 from ..autograd import Function
@@ -17,8 +17,16 @@ from ..runtime.dispatch import call, is_recorded
 from ..runtime.errors import ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
-from .pooling import Ints, spatial_sizes, to_size
 from .resample_tables import Resample, averages
+from .spatial_arguments import Ints, spatial_sizes, to_size
+
+if TYPE_CHECKING:
+    from ..autograd.function import FunctionCtx
+
+    class _Context(FunctionCtx):
+        shape: Ints
+        size: Ints
+
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
@@ -30,13 +38,12 @@ AdaptiveSize: TypeAlias = int | Sequence[int | None] | None
 """One size of the output for all spatial dimensions, or one for each; None stands for the input's size."""
 
 
-def _adaptive_size(where: str, rank: int, input: Tensor, output_size: Any, kinds: str = "uif") -> Ints:
+def _adaptive_size(where: str, rank: int, input: Tensor, output_size: object, kinds: str = "uif") -> Ints:
     """Return the spatial sizes of the output. None in `output_size` stands for the input's size."""
     input_sizes = spatial_sizes(input, rank, where, kinds)
-    is_sequence = isinstance(output_size, (tuple, list))
-    if is_sequence and len(output_size) != rank:
-        raise ShapeError(f"{where}: output_size is one integer or {rank} of them, not {tuple(output_size)!r}")
-    requested_sizes = output_size if is_sequence else (output_size,) * rank
+    requested_sizes = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * rank
+    if len(requested_sizes) != rank:
+        raise ShapeError(f"{where}: output_size is one integer or {rank} of them, not {tuple(requested_sizes)!r}")
     sizes = tuple(
         n if m is None else to_size(m, where, "output_size") for m, n in zip(requested_sizes, input_sizes, strict=True)
     )
@@ -66,7 +73,7 @@ def _adaptive_avg_pool(where: str, rank: int, input: Tensor, output_size: Adapti
     statics = (size, *_equal_windows(input, size), (0,) * rank, False, 0)
     needs_grad = is_recorded(input) and 0 not in (*input.meta.shape, *size)
     if needs_grad and input.meta.device.driver.capabilities.takes_runs:
-        return _AdaptiveAverage.apply(input, statics)
+        return _AdaptiveAverage.apply(input, size, statics)
     return call(registry["average_windows"], (input,), statics)
 
 
@@ -78,15 +85,15 @@ class _AdaptiveAverage(Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, input: Tensor, statics: tuple[Any, ...]) -> Tensor:
-        ctx.shape, ctx.size = input.meta.shape, statics[0]
+    def forward(ctx: _Context, input: Tensor, size: Ints, statics: tuple[object, ...]) -> Tensor:
+        ctx.shape, ctx.size = input.meta.shape, size
         return call(registry["average_windows"], (input,), statics)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: _Context, grad: Tensor) -> tuple[Tensor, None, None]:
         first_spatial = len(ctx.shape) - len(ctx.size)
         passes = ((dim, averages(ctx.shape[dim], n).transposed) for dim, n in enumerate(ctx.size, start=first_spatial))
-        return Resample.apply(grad, tuple(passes)), None
+        return Resample.apply(grad, tuple(passes)), None, None
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: AdaptiveSize) -> Tensor:

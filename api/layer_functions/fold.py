@@ -12,7 +12,7 @@ from ..runtime.errors import ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from .pooling import Ints, spatial_sizes, window_sizes
+from .spatial_arguments import Ints, spatial_sizes, window_sizes
 
 __all__ = ["fold", "unfold"]
 

@@ -6,7 +6,7 @@ It is composed of a gather and a maximum; the device computes the window positio
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 from .._generated import ops
 from ..arguments.types import FloatOrFloats, IntOrInts
@@ -16,6 +16,7 @@ from ..runtime import dtypes
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
 from ..shape.joining import cat
+from .spatial_arguments import repeat_number
 
 __all__ = [
     "fractional_max_pool2d", "fractional_max_pool2d_with_indices", "fractional_max_pool3d",
@@ -181,8 +182,8 @@ def fractional_max_pool3d(
 
 
 def _fractional_max_pool(
-    where: str, rank: int, input: Any, kernel_size: IntOrInts, output_size: IntOrInts | None,
-    output_ratio: FloatOrFloats | None, samples: Any,
+    where: str, rank: int, input: Tensor, kernel_size: IntOrInts, output_size: IntOrInts | None,
+    output_ratio: FloatOrFloats | None, samples: Tensor | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     shape = input.meta.shape
     if len(shape) not in (rank + 1, rank + 2) or input.meta.dtype.kind != "f":
@@ -194,8 +195,8 @@ def _fractional_max_pool(
     if (output_size is None) == (output_ratio is None):
         raise ArgumentError(f"{where}: pass either output_size or output_ratio")
     kernel = _int_sizes(where, "kernel_size", kernel_size, rank)
-    if output_size is None:
-        ratios = tuple(output_ratio) if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * rank
+    if output_ratio is not None:
+        ratios = repeat_number(output_ratio, rank)
         out_sizes: tuple[int, ...] = tuple(int(n * r) for n, r in zip(sizes, ratios, strict=True))
     else:
         out_sizes = _int_sizes(where, "output_size", output_size, rank)
@@ -212,7 +213,7 @@ def _fractional_max_pool(
         raise ShapeError(
             f"{where}: _random_samples must have shape {[batch, channels, rank]}, not {list(samples.meta.shape)}"
         )
-    index: Any = None
+    index: Tensor | None = None
     for d in range(rank):  # index grows to (N, C, *out_sizes, *kernel)
         axis_samples = samples[
             ..., rank - 1 - d if rank == 2 else d
@@ -222,6 +223,7 @@ def _fractional_max_pool(
         broadcast_shape[2 + d], broadcast_shape[2 + rank + d] = out_sizes[d], kernel[d]
         positions = positions.reshape(broadcast_shape)
         index = positions if index is None else ops.add(index * sizes[d], positions)
+    assert index is not None
     count = math.prod(kernel)
     index = index.reshape(batch, channels, -1)
     values = ops.gather(batched.reshape(batch, channels, -1), 2, index)
@@ -231,7 +233,7 @@ def _fractional_max_pool(
     return largest.reshape(output_shape), indices.reshape(output_shape)
 
 
-def _window_positions(samples: Any, size: int, kernel: int, count: int) -> Tensor:
+def _window_positions(samples: Tensor, size: int, kernel: int, count: int) -> Tensor:
     """Return the int64 positions `(N, C, count, kernel)` of the window elements along one dimension.
 
     Window i begins at trunc((i + u) * a) - trunc(u * a), with a = (size - kernel) / (count - 1) and the random sample
@@ -251,8 +253,9 @@ def _window_positions(samples: Any, size: int, kernel: int, count: int) -> Tenso
     return ops.add(starts.to(dtypes.int64).reshape(batch, channels, count, 1), offsets)
 
 
-def _int_sizes(where: str, name: str, value: Any, rank: int) -> tuple[int, ...]:
+def _int_sizes(where: str, name: str, value: object, rank: int) -> tuple[int, ...]:
     sizes = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
-    if len(sizes) != rank or any(isinstance(n, bool) or not isinstance(n, int) for n in sizes):
+    ints = tuple(n for n in sizes if isinstance(n, int) and not isinstance(n, bool))
+    if len(ints) != rank or len(sizes) != rank:
         raise ArgumentError(f"{where}: {name} must be {rank} ints, or one, not {value!r}")
-    return tuple(sizes)
+    return ints

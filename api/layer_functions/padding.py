@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from ..creation.factories import full
 from ..runtime.dispatch import call
 from ..runtime.errors import ArgumentError, NotSupported, ShapeError
 from ..runtime.records import registry
@@ -20,7 +20,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     """Pad `input`, or crop it with negative numbers. The result is a new tensor of the same dtype.
 
     Args:
-        input: Any tensor. All modes but "constant" pad the last 1, 2 or 3 dimensions of an input with one or two more.
+        input: The tensor. All modes but "constant" pad the last 1, 2 or 3 dimensions of an input with one or two more.
         pad: (before, after) for the last dimension, then for the second to last, and so on.
         mode: "constant" (fill with `value`), "reflect" (mirror at the edge elements without repeating them),
             "replicate" (repeat the edge elements) or "circular" (wrap around; cropping comes first).
@@ -61,7 +61,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     )
 
 
-def _pad_amounts(pad: Any, input: Tensor) -> list[tuple[int, int]]:
+def _pad_amounts(pad: object, input: Tensor) -> list[tuple[int, int]]:
     """Check `pad` and return (before, after) pairs, from the last dimension on."""
     if not isinstance(pad, (tuple, list)):
         raise ArgumentError(f"pad: the numbers of places must be a tuple of ints, not {type(pad).__name__}")
@@ -105,8 +105,6 @@ def _fill_value(
     input: Tensor, pad_before: tuple[int, ...], pad_after: tuple[int, ...], value: float | None
 ) -> Tensor | None:
     """Return the fill value as a tensor of one element, or None for zeros and where nothing is filled."""
-    from ..creation.factories import full
-
     if not value or max((*pad_before, *pad_after), default=0) <= 0:
         return None
     dtype = input.meta.dtype

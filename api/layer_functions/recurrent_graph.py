@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 from .._generated import ops
 from ..linear_algebra.products import linear
@@ -27,12 +26,10 @@ from ..shape.joining import cat, stack
 
 __all__ = ["layer"]
 
-Results = tuple[Tensor, Tensor, "Tensor | None"]
-
 
 def layer(
     kind: CellKind, geometry: Geometry, x: Tensor, h0: Tensor, c0: Tensor | None, directions: Sequence[Weights]
-) -> Results:
+) -> list[Tensor]:
     """Run all steps of one layer, and record it.
 
     Args:
@@ -44,9 +41,9 @@ def layer(
         directions: Weights of each direction, of the dtype of `x`.
 
     Returns:
-        `(out, h_n, c_n)`: out `(rows, directions * (hidden or projected))`, the states shaped like h0 and c0.
+        out `(rows, directions * (hidden or projected))`, h_n shaped like h0, and with a cell state c_n like c0.
     """
-    operands: list[Any] = [x, h0, c0, *(w for weights in directions for w in weights)]
+    operands = [x, h0, c0, *(w for weights in directions for w in weights)]
     thread_state = state()
     recorded = is_recorded(*operands)
     thread_state.grad, grad_was_enabled = False, thread_state.grad
@@ -56,7 +53,7 @@ def layer(
         thread_state.grad = grad_was_enabled
     if recorded:
         _record(kind, geometry, operands, outs, passes)
-    return outs[0], outs[1], outs[2] if len(outs) > 2 else None
+    return outs
 
 
 def _run(
@@ -100,7 +97,7 @@ def _select_view(tensor: Tensor, d: int) -> Tensor:
 def _record(
     kind: CellKind, geometry: Geometry, operands: list[Tensor | None], outs: list[Tensor], passes: list[Pass]
 ) -> None:
-    """Create the graph node. What backward needs is in `node.saved`, which is dropped when the node is released."""
+    """Create the graph node, whose function is a `_LayerBackward`."""
     layouts = [o.meta for o in outs]
     grad_indices = [i for i, o in enumerate(operands) if o is not None and o.needs]
     metas = [None if o is None else o.meta for o in operands]
@@ -108,33 +105,48 @@ def _record(
     recipe = Recipe(record, metas, layouts, [(i, Rule()) for i in grad_indices], [True] * len(outs))
     node = Node(recipe, operands, (), ())
     saved = [None if o is None else Saved(o, False) for o in operands]
-    node.saved = (kind, geometry, grad_indices, saved, passes)
-    node.function = _backward
+    node.function = _LayerBackward(kind, geometry, grad_indices, saved, passes)
     for i, out in enumerate(outs):
         out.node, out.output, out.needs = node, i, True
 
 
-def _backward(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-    if node.freed:
-        raise FreedGraphError(
-            f"backward of {node.name}: its saved tensors were freed by an earlier backward; "
-            "pass retain_graph=True to the first one to go through the graph twice"
-        )
-    saved_state: Any = node.saved
-    kind, geometry, grad_indices, saved, passes = saved_state
-    operands = [None if entry is None else entry.unpack(node.name) for entry in saved]
-    if state().grad:
-        gradients = _recorded_gradients(kind, geometry, operands, grad_indices, grads)
-    else:
-        gradients = _fused_gradients(operands, grad_indices, grads, passes)
-    return [None if g is None else cast_to(g, operands[i].meta) for i, g in zip(grad_indices, gradients, strict=True)]
+class _LayerBackward:
+    """The backward function of one layer's call. It holds the operands and the `Pass`es until `release`."""
+
+    def __init__(
+        self, kind: CellKind, geometry: Geometry, grad_indices: list[int], saved: list[Saved | None],
+        passes: list[Pass],
+    ):  # fmt: skip
+        self.kind, self.geometry, self.grad_indices = kind, geometry, grad_indices
+        self.saved, self.passes = saved, passes
+        self.is_released = False
+
+    def __call__(self, node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+        if self.is_released:
+            raise FreedGraphError(
+                f"backward of {node.name}: its saved tensors were freed by an earlier backward; "
+                "pass retain_graph=True to the first one to go through the graph twice"
+            )
+        operands = [None if entry is None else entry.unpack(node.name) for entry in self.saved]
+        if state().grad:
+            gradients = _recorded_gradients(self.kind, self.geometry, operands, self.grad_indices, grads)
+        else:
+            gradients = _fused_gradients(operands, self.grad_indices, grads, self.passes)
+        return [
+            None if gradient is None or operand is None else cast_to(gradient, operand.meta)
+            for operand, gradient in zip([operands[i] for i in self.grad_indices], gradients, strict=True)
+        ]
+
+    def release(self) -> None:
+        self.saved, self.passes, self.is_released = [], [], True
 
 
 def _fused_gradients(
-    operands: list[Any], grad_indices: list[int], grads: Sequence[Tensor | None], passes: list[Pass]
+    operands: list[Tensor | None], grad_indices: list[int], grads: Sequence[Tensor | None], passes: list[Pass]
 ) -> list[Tensor | None]:
     """Compute gradients with the kernels of `Pass`."""
     x = operands[0]
+    assert x is not None
     fields = Weights._fields
     gradients: dict[int, list[Tensor]] = {}
     for d, direction_pass in enumerate(passes):
@@ -161,11 +173,13 @@ def _recorded_gradients(
     grads: Sequence[Tensor | None],
 ) -> list[Tensor | None]:  # fmt: skip
     """Compute differentiable gradients: run the layer with recorded ops on aliases of the operands."""
-    aliases: list[Any] = [None if o is None else call(registry["alias"], (o,)) for o in operands]
-    fields = len(Weights._fields)
-    directions = [Weights(*aliases[i : i + fields]) for i in range(3, len(aliases), fields)]
-    outs = _layer_formula(kind, geometry, aliases[0], aliases[1], aliases[2], directions)
-    output_grads = [(o, g) for o, g in zip(outs, grads, strict=False) if o is not None and g is not None]
+    aliases = {i: ops.alias(operand) for i, operand in enumerate(operands) if operand is not None}
+    directions = [
+        Weights(aliases[i], aliases[i + 1], aliases.get(i + 2), aliases.get(i + 3), aliases.get(i + 4))
+        for i in range(3, len(operands), len(Weights._fields))
+    ]
+    outs = _layer_formula(kind, geometry, aliases[0], aliases[1], aliases.get(2), directions)
+    output_grads = [(o, g) for o, g in zip(outs, grads, strict=True) if g is not None]
     roots: list[Tensor] = [o for o, _ in output_grads]
     seeds: list[Tensor | None] = [g for _, g in output_grads]
     return engine.run(roots, seeds, retain=True, create=True, inputs=[aliases[i] for i in grad_indices])
@@ -173,24 +187,25 @@ def _recorded_gradients(
 
 def _layer_formula(
     kind: CellKind, geometry: Geometry, x: Tensor, h0: Tensor, c0: Tensor | None, directions: Sequence[Weights]
-) -> tuple[Any, Any, Any]:
+) -> list[Tensor]:
     """Compute the layer by its definition, with a few recorded ops for each step."""
     results = [
         _direction(kind, geometry, weights, d == 1, x, h0[d], None if c0 is None else c0[d])
         for d, weights in enumerate(directions)
     ]
-    outs, hiddens, cells = zip(*results, strict=True)
-    return cat(outs, 1), stack(hiddens), None if c0 is None else stack(cells)
+    outs, *final_states = zip(*results, strict=True)
+    return [cat(outs, 1), *(stack(states) for states in final_states)]
 
 
 def _direction(
     kind: CellKind, geometry: Geometry, weights: Weights, reverse: bool, x: Tensor, h0: Tensor, c0: Tensor | None
-) -> tuple[Any, Any, Any]:
+) -> list[Tensor]:
+    """Compute one direction. Return its output, h_n, and c_n with a cell state."""
     pieces = [ops.narrow(x, 0, a, b - a) for a, b in pairwise(geometry.offsets)]
     initial = (h0,) if c0 is None else (h0, c0)
     first = geometry.sizes[-1] if reverse else geometry.batch
     states = [ops.narrow(s, 0, 0, first) for s in initial]
-    finished_states: list[list[Any]] = [[] for _ in initial]  # last states of sequences that have ended already
+    finished_states: list[list[Tensor]] = [[] for _ in initial]  # last states of sequences that have ended already
     outs = []
     for piece in reversed(pieces) if reverse else pieces:
         n, active = piece.meta.shape[0], states[0].meta.shape[0]
@@ -203,20 +218,23 @@ def _direction(
         states = _step(kind, weights, piece, states)
         outs.append(states[0])
     last = [cat([s, *finished]) for s, finished in zip(states, finished_states, strict=True)]
-    return cat(outs[::-1] if reverse else outs), last[0], last[1] if len(last) > 1 else None
+    return [cat(outs[::-1] if reverse else outs), *last]
 
 
 def _step(kind: CellKind, weights: Weights, piece: Tensor, states: list[Tensor]) -> list[Tensor]:
     hidden_size = weights.hh.meta.shape[0] // kind.gates
-    bias: Any = weights.bias_hh
-    has_separate_bias = kind.reset and bias is not None
+    bias = weights.bias_hh
+    separate_bias = bias if kind.reset else None
     input_product = linear(piece, weights.ih, weights.bias_ih)
-    hidden_product = linear(states[0], weights.hh, None if has_separate_bias else bias)
-    if has_separate_bias:  # add the bias of the other gates to the input product
+    hidden_product = linear(states[0], weights.hh, None if kind.reset else bias)
+    if separate_bias is not None:  # add the bias of the other gates to the input product
         input_product = input_product + cat(
-            [ops.narrow(bias, 0, 0, 2 * hidden_size), ops.zero_like(ops.narrow(bias, 0, 0, hidden_size))]
+            [
+                ops.narrow(separate_bias, 0, 0, 2 * hidden_size),
+                ops.zero_like(ops.narrow(separate_bias, 0, 0, hidden_size)),
+            ]
         )
-    pieces: list[Any] = [
+    pieces: list[Tensor | float] = [
         ops.narrow(p, 1, k * hidden_size, hidden_size)
         for p in (input_product, hidden_product)
         for k in range(kind.gates)
@@ -224,7 +242,8 @@ def _step(kind: CellKind, weights: Weights, piece: Tensor, states: list[Tensor])
     if kind.cell:
         pieces.append(states[1])
     if kind.reset:
-        pieces += [0.0 if bias is None else ops.narrow(bias, 0, 2 * hidden_size, hidden_size), states[0]]
+        new_gate_bias = 0.0 if separate_bias is None else ops.narrow(separate_bias, 0, 2 * hidden_size, hidden_size)
+        pieces += [new_gate_bias, states[0]]
     results = call(registry[kind.op], pieces)
     hidden = results[0] if weights.hr is None else linear(results[0], weights.hr)
     return [hidden, results[2]] if kind.cell else [hidden]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,13 +19,17 @@ from ..runtime import dtypes, views
 from ..runtime.context import current_stream
 from ..runtime.device import Device, meta
 from ..runtime.dispatch import call, empty
-from ..runtime.dtypes import DType
+from ..runtime.dtypes import Array, DType
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 
 __all__ = ["Resample", "Table", "averages", "table"]
 
-_Array = Any
+if TYPE_CHECKING:
+    from ..autograd.function import FunctionCtx
+
+    class _Context(FunctionCtx):
+        passes: tuple[tuple[int, Table], ...]
 
 
 class Table:
@@ -40,7 +44,7 @@ class Table:
         transposed: The table of the transposed map, which is that of the gradient.
     """
 
-    def __init__(self, first: _Array, weights: _Array, input_size: int):
+    def __init__(self, first: Array, weights: Array, input_size: int):
         self.first, self.weights, self.input_size = first, weights, input_size
         self._transposed: Table | None = None
         self._tensors: dict[tuple[Device, DType], tuple[Tensor, Tensor]] = {}
@@ -72,13 +76,13 @@ class Table:
         return cached
 
 
-def _upload(device: Device, array: _Array, dtype: DType) -> Tensor:
+def _upload(device: Device, array: Array, dtype: DType) -> Tensor:
     output = empty(meta(dtype, array.shape, None, device))
     device.driver.write(output.storage, 0, np.ascontiguousarray(array), current_stream(device))
     return output
 
 
-def _table_from_entries(rows: _Array, columns: _Array, weights: _Array, n: int, input_size: int) -> Table:
+def _table_from_entries(rows: Array, columns: Array, weights: Array, n: int, input_size: int) -> Table:
     """Build a table from (output element, input element, weight) entries; weights of equal pairs are added."""
     low, high = np.full(n, input_size, np.int64), np.full(n, -1, np.int64)
     np.minimum.at(low, rows, columns)
@@ -90,40 +94,40 @@ def _table_from_entries(rows: _Array, columns: _Array, weights: _Array, n: int, 
     return Table(first, dense_weights, input_size)
 
 
-def _scale(input_size: int, n: int, factor: float | None, align_corners: bool, real: Any) -> Any:
+def _scale(input_size: int, n: int, factor: float | None, align_corners: bool, real: type[np.floating]) -> np.floating:
     """Return the factor from output coordinates to input coordinates."""
     if align_corners:
         return real(input_size - 1) / real(n - 1) if n > 1 else real(0)
     return real(1.0 / factor) if factor is not None and factor > 0 else real(input_size) / real(n)
 
 
-def _nearest_table(input_size: int, n: int, scale: Any, exact: bool, real: Any) -> Table:
+def _nearest_table(input_size: int, n: int, scale: np.floating, exact: bool, real: type[np.floating]) -> Table:
     positions = np.floor((np.arange(n, dtype=real) + real(0.5 if exact else 0)) * scale).astype(np.int64)
     return Table(np.minimum(positions, input_size - 1), np.ones((1, n), real), input_size)
 
 
-def _cubic(t: _Array, a: float) -> _Array:
+def _cubic(t: Array, a: float) -> Array:
     t = np.abs(t)
     near, far = ((a + 2) * t - (a + 3)) * t * t + 1, (((t - 5) * t + 8) * t - 4) * a
     return np.where(t < 1, near, np.where(t < 2, far, 0)).astype(t.dtype)
 
 
-def _linear(t: _Array) -> _Array:
+def _linear(t: Array) -> Array:
     return np.maximum(1 - np.abs(t), 0)
 
 
-def _lanczos(t: _Array) -> _Array:
+def _lanczos(t: Array) -> Array:
     return np.where(np.abs(t) < 3, np.sinc(t) * np.sinc(t / 3), 0).astype(t.dtype)
 
 
 # For each antialiased mode: the kernel and its radius.
-_ANTIALIAS_KERNELS: dict[str, tuple[Callable[[_Array], _Array], float]] = {
+_ANTIALIAS_KERNELS: dict[str, tuple[Callable[[Array], Array], float]] = {
     "linear": (_linear, 1), "cubic": (lambda t: _cubic(t, -0.5), 2), "lanczos": (_lanczos, 3),
 }  # fmt: skip
 
 
 def _antialiased_table(
-    input_size: int, n: int, scale: Any, kernel: Callable[[_Array], _Array], reach: float, real: Any
+    input_size: int, n: int, scale: np.floating, kernel: Callable[[Array], Array], reach: float, real: type[np.floating]
 ) -> Table:
     """Build the table of a kernel stretched to the wider of input and output elements; weights sum to 1."""
     stretch = max(scale, real(1))
@@ -154,7 +158,7 @@ def table(
         antialias: Whether to stretch the kernel when shrinking.
         kind: "float32" or "float64", the precision of the coordinates.
     """
-    real = np.dtype(kind).type
+    real: type[np.floating] = np.float64 if kind == "float64" else np.float32
     scale = _scale(input_size, n, factor, align_corners, real)
     if mode.startswith("nearest"):
         return _nearest_table(input_size, n, scale, mode == "nearest-exact", real)
@@ -194,7 +198,7 @@ class Resample(Function):
     """Apply tables in order: `apply(input, ((dim, table), ...))`. The gradient applies the transposed tables."""
 
     @staticmethod
-    def forward(ctx: Any, input: Tensor, passes: tuple[tuple[int, Table], ...]) -> Tensor:
+    def forward(ctx: _Context, input: Tensor, passes: tuple[tuple[int, Table], ...]) -> Tensor:
         ctx.passes = passes
         input_dtype = input.meta.dtype
         compute_dtype = input_dtype if input_dtype.itemsize > 2 else dtypes.float32
@@ -205,7 +209,7 @@ class Resample(Function):
         return x
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: _Context, grad: Tensor) -> tuple[Tensor, None]:
         return Resample.apply(
             grad, tuple((dim, resample_table.transposed) for dim, resample_table in reversed(ctx.passes))
         ), None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 from .adaptive_pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .resample_tables import Resample, Table, table
+from .spatial_arguments import repeat_number
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
@@ -121,19 +121,23 @@ def _sizes(
     where, count = "interpolate", len(spatial)
     if (size is None) == (scale_factor is None):
         raise ArgumentError(f"{where}: give either size or scale_factor")
-    argument = scale_factor if size is None else size
-    values: tuple[Any, ...] = tuple(argument) if isinstance(argument, (tuple, list)) else (argument,) * count
-    if len(values) != count:
-        raise ShapeError(
-            f"{where}: {'scale_factor' if size is None else 'size'} has {len(values)} numbers, the input {count} "
-            f"spatial dimensions: {list(spatial)}"
-        )
     if size is not None:
-        if any(not hasattr(n, "__index__") for n in values):
+        sizes = repeat_number(size, count)
+        _check_count("size", len(sizes), spatial)
+        if any(not hasattr(n, "__index__") for n in sizes):
             raise ArgumentError(f"{where}: size must be one integer or several, not {size!r}")
-        return tuple(n.__index__() for n in values), (None,) * count
-    factors = tuple(float(f) for f in values)
+        return tuple(n.__index__() for n in sizes), (None,) * count
+    assert scale_factor is not None
+    factors = tuple(float(f) for f in repeat_number(scale_factor, count))
+    _check_count("scale_factor", len(factors), spatial)
     return tuple(int(n * f) for n, f in zip(spatial, factors, strict=True)), factors
+
+
+def _check_count(argument: str, count: int, spatial: tuple[int, ...]) -> None:
+    if count != len(spatial):
+        raise ShapeError(
+            f"interpolate: {argument} has {count} numbers, the input {len(spatial)} spatial dimensions: {list(spatial)}"
+        )
 
 
 def upsample(

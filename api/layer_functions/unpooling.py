@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..arguments.types import IntOrInts
 from ..autograd import Function
@@ -19,7 +19,14 @@ from ..runtime.errors import DTypeError, IndexOutOfRange, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from .pooling import spatial_sizes, to_size, window_sizes
+from .spatial_arguments import spatial_sizes, to_size, window_sizes
+
+if TYPE_CHECKING:
+    from ..autograd.function import FunctionCtx
+
+    class _Context(FunctionCtx):
+        saved_tensors: tuple[Tensor]
+
 
 __all__ = ["max_unpool1d", "max_unpool2d", "max_unpool3d"]
 
@@ -32,15 +39,15 @@ class _Unpooled(Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, input: Tensor, indices: Tensor, length: int) -> Tensor:
+    def forward(ctx: _Context, input: Tensor, indices: Tensor, length: int) -> Tensor:
         ctx.save_for_backward(indices)
         output = zeros((*input.meta.shape[:-1], length), dtype=input.meta.dtype, device=input.meta.device)
         return call(registry["scatter"], (output, indices, input), (input.meta.ndim - 1,))
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
+    def backward(ctx: _Context, grad: Tensor) -> tuple[Tensor, None, None]:
         (indices,) = ctx.saved_tensors
-        return call(registry["gather"], (grads[0], indices), (grads[0].meta.ndim - 1,)), None, None
+        return call(registry["gather"], (grad, indices), (grad.meta.ndim - 1,)), None, None
 
 
 def _max_unpool(

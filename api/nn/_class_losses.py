@@ -14,7 +14,7 @@ from ..runtime.errors import ArgumentError, DomainError, DTypeError, ShapeError
 from ..runtime.records import OpRecord, registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from ._reducing import broadcast_class_weights, check_tensors_of_equal_shape, reduce_losses, resolve_reduction
+from ._loss_reduction import broadcast_class_weights, check_tensors_of_equal_shape, reduce_losses, resolve_reduction
 
 __all__ = ["cross_entropy", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss"]
 
@@ -62,27 +62,24 @@ def _check_weight(weight: Tensor, classes: int, caller: str) -> None:
 
 def _reduce_class_losses(
     losses: Tensor, target: Tensor, target_weights: Tensor | None, reduction: str, ignore_index: int, caller: str,
-    all_count: bool,
+    none_ignored: bool,
 ) -> Tensor:  # fmt: skip
-    """Reduce losses.
+    """Reduce losses: `mean` divides by the sum of the targets' weights, or by the number of targets not ignored.
 
-    `mean` divides by the sum of the targets' weights, or by the number of targets that are not ignored.
-
-    `all_count` states that no target is ignored.
+    `none_ignored` states that no target is ignored.
     """
-    if reduction != "mean" or (target_weights is None and all_count):
+    if reduction != "mean" or (target_weights is None and none_ignored):
         return reduce_losses(losses, reduction, caller)
     if target_weights is None:
         target_weights = _ops.ne(target, ignore_index)
     return _ops.true_divide(_ops.sum(losses), _ops.sum(target_weights))
 
 
-_GATHER_AUTOCAST = OpRecord(
-    "nll_loss", "composite", (), autocast=("float32", "float32")
-)  # `gather` itself keeps dtypes; under autocast, nll_loss runs in float32
+# `gather` itself keeps dtypes; under autocast, nll_loss runs in float32.
+_GATHER_AUTOCAST = OpRecord("nll_loss", "composite", (), autocast=("float32", "float32"))
 
 
-def _negated_target_elements(input: Tensor, target: Tensor, dim: int, ignore_index: int, all_count: bool) -> Tensor:
+def _negated_target_elements(input: Tensor, target: Tensor, dim: int, ignore_index: int, none_ignored: bool) -> Tensor:
     """Return minus the element of `input` at each target; 0 for ignored targets.
 
     `gather` reads 0 at an index outside the tensor and passes no gradient there. So the usual ignore_index needs no
@@ -91,7 +88,7 @@ def _negated_target_elements(input: Tensor, target: Tensor, dim: int, ignore_ind
     classes = input.meta.shape[dim]
     if not classes:  # then every target is ignored
         return _ops.sum(input, dim)
-    if not all_count and 0 <= ignore_index < classes:
+    if not none_ignored and 0 <= ignore_index < classes:
         target = call(registry["masked_fill"], (target, _ops.eq(target, ignore_index), -1))
     (input,) = autocast_operands(_GATHER_AUTOCAST, input)
     target_elements = call(registry["gather"], (input, target.unsqueeze(dim)), (dim,))
@@ -132,12 +129,12 @@ def nll_loss(
         tensor(2.)
     """
     reduction = resolve_reduction(size_average, reduce, reduction)
-    dim, target, all_count = _check_classes(input, target, weight, ignore_index, "nll_loss")
-    losses = _negated_target_elements(input, target, dim, ignore_index, all_count)
+    dim, target, none_ignored = _check_classes(input, target, weight, ignore_index, "nll_loss")
+    losses = _negated_target_elements(input, target, dim, ignore_index, none_ignored)
     weights = None if weight is None else _target_weights(weight, target, ignore_index)
     if weights is not None:
         losses = _ops.mul(losses, weights)
-    return _reduce_class_losses(losses, target, weights, reduction, ignore_index, "nll_loss", all_count)
+    return _reduce_class_losses(losses, target, weights, reduction, ignore_index, "nll_loss", none_ignored)
 
 
 def cross_entropy(
@@ -176,14 +173,14 @@ def cross_entropy(
         if ignore_index >= 0:
             raise DomainError("cross_entropy: ignore_index is for targets that are class indices, not probabilities")
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
-    dim, target, all_count = _check_classes(input, target, weight, ignore_index, "cross_entropy")
+    dim, target, none_ignored = _check_classes(input, target, weight, ignore_index, "cross_entropy")
     if weight is None:
         operands = (input, target, float(ignore_index), float(label_smoothing))
         losses = call(registry["cross_entropy_row"], operands, (dim,))
-        return _reduce_class_losses(losses, target, None, reduction, ignore_index, "cross_entropy", all_count)
+        return _reduce_class_losses(losses, target, None, reduction, ignore_index, "cross_entropy", none_ignored)
     log_probs = _ops.log_softmax(input, dim)
     weights = _target_weights(weight, target, ignore_index)
-    losses = _ops.mul(_negated_target_elements(log_probs, target, dim, ignore_index, all_count), weights)
+    losses = _ops.mul(_negated_target_elements(log_probs, target, dim, ignore_index, none_ignored), weights)
     if label_smoothing:
         classes = input.meta.shape[dim]
         smoothing_losses = _ops.neg(
@@ -191,7 +188,7 @@ def cross_entropy(
         )
         smoothing_losses = _ops.where(_ops.ne(target, ignore_index), smoothing_losses, 0.0)
         losses = losses * (1 - label_smoothing) + smoothing_losses * (label_smoothing / classes)
-    return _reduce_class_losses(losses, target, weights, reduction, ignore_index, "cross_entropy", all_count)
+    return _reduce_class_losses(losses, target, weights, reduction, ignore_index, "cross_entropy", none_ignored)
 
 
 def _soft_cross_entropy(

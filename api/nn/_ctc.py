@@ -6,7 +6,6 @@ The dynamic program over alignments is the op `ctc_alpha` (`runtime/kinds/ctc.py
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from ..runtime.errors import ArgumentError, DTypeError, ShapeError, UnsupportedD
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from ._reducing import check_reduction, reduce_losses
+from ._loss_reduction import check_reduction, reduce_losses
 
 __all__ = ["ctc_loss"]
 
@@ -119,7 +118,7 @@ def _as_length_array(
     return array
 
 
-def _label_starts(targets: Tensor, label_counts: Array, batch_size: int) -> Any:
+def _label_starts(targets: Tensor, label_counts: Array, batch_size: int) -> Array:
     """Return the position of each sample's first label."""
     if targets.meta.ndim == 1:
         if targets.meta.numel != label_counts.sum():

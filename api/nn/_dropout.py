@@ -11,7 +11,7 @@ from .._generated import ops as _ops
 from ..creation.factories import ones
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
-from ._activations import _call_random_op, _require_floating
+from ._activation_calls import call_random_op, require_floating
 
 __all__ = [
     "alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout", "feature_dropout",
@@ -48,19 +48,19 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     _check_probability(p, "dropout")
     if not training or p == 0:
         return input
-    return _call_random_op(
-        "dropout_draw", _require_floating(input, "dropout"), (float(p), 1.0 / (1.0 - p) if p < 1 else 0.0), inplace
+    return call_random_op(
+        "dropout_draw", require_floating(input, "dropout"), (float(p), 1.0 / (1.0 - p) if p < 1 else 0.0), inplace
     )
 
 
 def _draw_channel_mask(input: Tensor, p: float, scale: float, caller: str) -> Tensor:
     """Return `scale` with probability 1 - p, otherwise 0, for each element of the first two dimensions."""
-    _require_floating(input, caller)
+    require_floating(input, caller)
     if input.meta.ndim < 2:
         raise ShapeError(f"{caller}: needs at least 2 dimensions, not shape {list(input.meta.shape)}")
     shape = (*input.meta.shape[:2], *(1,) * (input.meta.ndim - 2))
     channel_ones = ones(shape, dtype=input.meta.dtype, device=input.meta.device)
-    return _call_random_op("dropout_draw", channel_ones, (float(p), scale), False)
+    return call_random_op("dropout_draw", channel_ones, (float(p), scale), False)
 
 
 def feature_dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -215,10 +215,10 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
     if p == 1:
         return dropout(input, 1.0, True, inplace)
     scale, shift, dropped_value = _alpha_dropout_constants(p)
-    input_ones = _ops.full_like_as(_require_floating(input, "alpha_dropout").detach(), 1, dtype=None)
+    input_ones = _ops.full_like_as(require_floating(input, "alpha_dropout").detach(), 1, dtype=None)
     return _apply_alpha_mask(
         input,
-        _call_random_op("dropout_draw", input_ones, (float(p), scale), False),
+        call_random_op("dropout_draw", input_ones, (float(p), scale), False),
         scale,
         shift,
         dropped_value,

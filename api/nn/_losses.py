@@ -18,7 +18,7 @@ from ..runtime.errors import ArgumentError, DomainError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from ._reducing import (
+from ._loss_reduction import (
     check_equal_shapes,
     check_reduction,
     check_tensors_of_equal_shape,

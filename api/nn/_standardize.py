@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .._generated import ops as _ops
 from ..autograd import Function
@@ -21,6 +21,25 @@ from ..runtime.dtypes import DType
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..runtime.views import reshape
+
+if TYPE_CHECKING:
+    from ..autograd.function import FunctionCtx
+
+    class _Context(FunctionCtx):
+        """What both functions store for backward."""
+
+        layout: Layout
+        eps: float
+        bias_param: Tensor | None
+
+    class _StandardizeContext(_Context):
+        saved_tensors: tuple[Tensor, Tensor | None]
+        mean: Tensor
+        rstd: Tensor
+
+    class _FixedContext(_Context):
+        saved_tensors: tuple[Tensor, Tensor | None, Tensor, Tensor]
+
 
 __all__ = ["Layout", "Standardize", "StandardizeFixed"]
 
@@ -54,7 +73,7 @@ class Standardize(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, input: Tensor, weight: Tensor | None, bias: Tensor | None, layout: Layout, eps: float,
+        ctx: _StandardizeContext, input: Tensor, weight: Tensor | None, bias: Tensor | None, layout: Layout, eps: float,
         running: tuple[Tensor, Tensor] | None, momentum: float,
     ) -> Tensor:  # fmt: skip
         x = _view_as(input, layout.shape)
@@ -71,22 +90,24 @@ class Standardize(Function):
         return output
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _StandardizeContext, grad: Tensor) -> tuple[Tensor | None, ...]:
         input, weight = ctx.saved_tensors
-        layout: Layout = ctx.layout
+        layout = ctx.layout
         x, upstream = _view_as(input, layout.shape), _view_as(grad, layout.shape)
         compute_grads = _grads_by_ops if _is_differentiated(input, grad, weight) else _grads_by_kernels
-        grad_input, *sums = compute_grads(ctx, upstream, x, _param_or_default(weight, layout, 1.0))
+        grad_input, slopes, shifts = compute_grads(ctx, upstream, x, _param_or_default(weight, layout, 1.0))
         grads: list[Tensor | None] = [None] * 7
         if grad_input is not None:
             grads[0] = _match_dtype(_view_as(grad_input, input.meta.shape), input)
-        _store_param_grads(ctx, grads, weight, *sums)
+        _store_param_grads(ctx, grads, weight, slopes, shifts)
         return tuple(grads)
 
 
-def _grads_by_kernels(ctx: Any, grad: Tensor, x: Tensor, weight: Any) -> tuple[Tensor | None, Tensor, Tensor]:
+def _grads_by_kernels(
+    ctx: _StandardizeContext, grad: Tensor, x: Tensor, weight: Tensor | float
+) -> tuple[Tensor | None, Tensor, Tensor]:
     """Return the input's gradient and the sums for weight and bias, computed by the fused kernels."""
-    layout: Layout = ctx.layout
+    layout = ctx.layout
     shared_axes = tuple(d for d in layout.axes if layout.param_shape[d] == 1)
     slopes, shifts = _ops.standardize_sums(grad, x, ctx.mean, ctx.rstd, shared_axes, True)
     if not ctx.needs_input_grad[0]:
@@ -100,7 +121,9 @@ def _grads_by_kernels(ctx: Any, grad: Tensor, x: Tensor, weight: Any) -> tuple[T
     return _ops.standardize_slope_inside(*operands, grad_sum, grad_x_sum, reciprocal_count), slopes, shifts
 
 
-def _grads_by_ops(ctx: Any, grad: Tensor, x: Tensor, weight: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _grads_by_ops(
+    ctx: _StandardizeContext, grad: Tensor, x: Tensor, weight: Tensor | float
+) -> tuple[Tensor | None, Tensor, Tensor]:
     """Return the same by differentiable ops, which recompute the statistics."""
     axes = ctx.layout.axes
     x, grad = (_ops.copy(t, dtype=_stats_dtype(t)) if _stats_dtype(t) else t for t in (x, grad))
@@ -153,7 +176,7 @@ def _match_dtype(tensor: Tensor, reference: Tensor) -> Tensor:
 
 
 def _store_param_grads(
-    ctx: Any, grads: list[Tensor | None], weight: Tensor | None, slopes: Tensor, shifts: Tensor
+    ctx: _Context, grads: list[Tensor | None], weight: Tensor | None, slopes: Tensor, shifts: Tensor
 ) -> None:
     """Reduce the partial sums to the shapes of weight and bias, and store them in `grads`."""
     for index, parameter, sums in ((1, weight, slopes), (2, ctx.bias_param, shifts)):
@@ -187,7 +210,7 @@ class StandardizeFixed(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor,
+        ctx: _FixedContext, input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor,
         layout: Layout, eps: float,
     ) -> Tensor:  # fmt: skip
         ctx.save_for_backward(input, weight, mean, variance)
@@ -197,9 +220,9 @@ class StandardizeFixed(Function):
         return _ops.standardize_fixed(input, mean_view, variance_view, scale, shift, eps)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _FixedContext, grad: Tensor) -> tuple[Tensor | None, ...]:
         input, weight, *statistics = ctx.saved_tensors
-        layout: Layout = ctx.layout
+        layout = ctx.layout
         mean, variance = (_view_as(statistic, layout.param_shape) for statistic in statistics)
         rstd, scale = _ops.rsqrt(_ops.add(variance, ctx.eps)), _param_or_default(weight, layout, 1.0)
         is_differentiated = _is_differentiated(input, grad, weight)

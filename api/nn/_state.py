@@ -10,7 +10,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,12 @@ from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.methods import Handle
 from ._errors import StateDictError
-from ._hooks import HookTable
+from ._hook_tables import HookTable
+from ._members import Members
 from .parameter import Parameter, is_lazy
+
+if TYPE_CHECKING:
+    from ._types import Argument, Hook, StateDict
 
 __all__ = ["IncompatibleKeys", "State"]
 
@@ -55,20 +59,16 @@ class IncompatibleKeys(NamedTuple):
 class _PendingCopies(threading.local):
     """Copies that `load_state_dict` runs after all entries were checked; None outside of it."""
 
-    copies: list[Callable[[], Any]] | None = None
+    copies: list[Callable[[], object]] | None = None
 
 
 _pending = _PendingCopies()
 
 
-class State:
+class State(Members):
     """Base class of `Module`: saves and loads its state."""
 
     _version = 1
-    _parameters: dict[str, Any]
-    _buffers: dict[str, Any]
-    _modules: dict[str, Any]
-    _non_persistent_buffers_set: set[str]
     _state_dict_hooks: HookTable
     _state_dict_pre_hooks: HookTable
     _load_state_dict_pre_hooks: HookTable
@@ -76,7 +76,7 @@ class State:
 
     # hooks
 
-    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_state_dict_pre_hook(self, hook: Hook) -> Handle:
         """Call `hook(module, prefix, keep_vars)` before `state_dict` collects this module's entries.
 
         Args:
@@ -87,10 +87,16 @@ class State:
 
         Raises:
             ArgumentError: If `hook` is not callable.
+
+        Example:
+            >>> layer = wg.nn.ReLU()
+            >>> handle = layer.register_state_dict_pre_hook(lambda module, prefix, keep_vars: print(module, keep_vars))
+            >>> state = layer.state_dict()
+            ReLU() False
         """
         return self._state_dict_pre_hooks.add(hook)
 
-    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_state_dict_post_hook(self, hook: Hook) -> Handle:
         """Call `hook(module, state_dict, prefix, local_metadata)` after this module's entries were added.
 
         The hook may change `state_dict` in place and must return None.
@@ -103,14 +109,23 @@ class State:
 
         Raises:
             ArgumentError: If `hook` is not callable.
+
+        Example:
+            >>> layer = wg.nn.Linear(2, 3)
+            >>> def drop_bias(module, state_dict, prefix, local_metadata):
+            ...     del state_dict[prefix + 'bias']
+            ...
+            >>> handle = layer.register_state_dict_post_hook(drop_bias)
+            >>> list(layer.state_dict())
+            ['weight']
         """
         return self._state_dict_hooks.add(hook, always=True)
 
-    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> Handle:
+    def _register_state_dict_hook(self, hook: Hook) -> Handle:
         """Like `register_state_dict_post_hook`, but a result other than None replaces the state dict."""
         return self._state_dict_hooks.add(hook)
 
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_load_state_dict_pre_hook(self, hook: Hook) -> Handle:
         """Call `hook` before this module's entries are read.
 
         Its arguments are `module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
@@ -124,14 +139,23 @@ class State:
 
         Raises:
             ArgumentError: If `hook` is not callable.
+
+        Example:
+            >>> layer = wg.nn.Linear(1, 1)
+            >>> def rename(module, state_dict, prefix, *_):
+            ...     state_dict[prefix + 'weight'] = state_dict.pop(prefix + 'w')
+            ...
+            >>> handle = layer.register_load_state_dict_pre_hook(rename)
+            >>> layer.load_state_dict({'w': wg.tensor([[2.0]]), 'bias': wg.tensor([1.0])})
+            <All keys matched successfully>
         """
         return self._load_state_dict_pre_hooks.add(hook, with_kwargs=True)
 
-    def _register_load_state_dict_pre_hook(self, hook: Callable[..., Any], with_module: bool = False) -> Handle:
+    def _register_load_state_dict_pre_hook(self, hook: Hook, with_module: bool = False) -> Handle:
         """Like `register_load_state_dict_pre_hook`, but the module is passed only if `with_module`."""
         return self._load_state_dict_pre_hooks.add(hook, with_kwargs=with_module)
 
-    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_load_state_dict_post_hook(self, hook: Hook) -> Handle:
         """Call `hook(module, incompatible_keys)` after this module and its submodules were loaded.
 
         The hook may change the lists in place; `strict` applies to the changed lists.
@@ -144,25 +168,42 @@ class State:
 
         Raises:
             ArgumentError: If `hook` is not callable.
+
+        Example:
+            >>> layer = wg.nn.ReLU()
+            >>> handle = layer.register_load_state_dict_post_hook(lambda module, keys: print(keys.unexpected_keys))
+            >>> result = layer.load_state_dict({'bias': wg.ones(1)}, strict=False)
+            ['bias']
         """
         return self._load_state_dict_post_hooks.add(hook)
 
     # extra state
 
-    def get_extra_state(self) -> Any:
+    def get_extra_state(self) -> object:
         """Return further state, which `state_dict` stores under `_extra_state`.
 
         A class with extra state overrides this.
 
         Returns:
-            Any object that the format of the saved file can store.
+            An object that the format of the saved file can store.
 
         Raises:
             StateDictError: If the class overrides `set_extra_state` but not this method.
+
+        Example:
+            >>> class Counter(wg.nn.Module):
+            ...     count = 3
+            ...     def get_extra_state(self):
+            ...         return self.count
+            ...     def set_extra_state(self, state):
+            ...         self.count = state
+            ...
+            >>> Counter().state_dict()['_extra_state']
+            3
         """
         raise StateDictError(f"{type(self).__name__} defines set_extra_state(...) but no get_extra_state()")
 
-    def set_extra_state(self, state: Any) -> None:
+    def set_extra_state(self, state: Argument) -> None:
         """Restore what `get_extra_state` returned.
 
         Args:
@@ -170,25 +211,43 @@ class State:
 
         Raises:
             StateDictError: If the class overrides `get_extra_state` but not this method.
+
+        Example:
+            >>> class Counter(wg.nn.Module):
+            ...     count = 3
+            ...     def get_extra_state(self):
+            ...         return self.count
+            ...     def set_extra_state(self, state):
+            ...         self.count = state
+            ...
+            >>> counter = Counter()
+            >>> counter.load_state_dict({'_extra_state': 5})
+            <All keys matched successfully>
+            >>> counter.count
+            5
         """
         raise StateDictError(f"{type(self).__name__} defines get_extra_state() but no set_extra_state(...)")
 
     # saving
 
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+    def _save_to_state_dict(self, destination: StateDict, prefix: str, keep_vars: bool) -> None:
         """Add this module's own entries, without those of its submodules, to `destination`."""
         for name, tensor in self._parameters.items():
             if tensor is not None:
                 destination[prefix + name] = tensor if keep_vars or is_lazy(tensor) else tensor.detach()
-        for name, tensor in self._buffers.items():
-            if tensor is not None and name not in self._non_persistent_buffers_set:
-                destination[prefix + name] = tensor if keep_vars or is_lazy(tensor) else tensor.detach()
+        for name, buffer in self._buffers.items():
+            if buffer is not None and name not in self._non_persistent_buffers_set:
+                destination[prefix + name] = buffer if keep_vars or is_lazy(buffer) else buffer.detach()
         if type(self).get_extra_state is not State.get_extra_state:
             destination[prefix + _EXTRA_KEY] = self.get_extra_state()
 
     def state_dict(
-        self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
-    ) -> dict[str, Any]:
+        self,
+        *args: StateDict | str | bool | None,
+        destination: StateDict | None = None,
+        prefix: str = "",
+        keep_vars: bool = False,
+    ) -> StateDict:
         """Return parameters and persistent buffers by path. The tensors share memory with the module.
 
         The result's `_metadata` holds each module's version, which `_load_from_state_dict` of later versions reads.
@@ -208,12 +267,14 @@ class State:
         """
         if args:  # PyTorch's former positional form
             warnings.warn("state_dict: pass destination, prefix and keep_vars by name", FutureWarning, stacklevel=2)
-            positional = dict(zip(("destination", "prefix", "keep_vars"), args, strict=False))
-            destination, prefix = positional["destination"], positional.get("prefix", prefix)
-            keep_vars = positional.get("keep_vars", keep_vars)
-        output: Any = OrderedDict() if destination is None else destination
-        if destination is None:
-            output._metadata = OrderedDict()
+            for value in args:
+                if isinstance(value, str):
+                    prefix = value
+                elif isinstance(value, bool):
+                    keep_vars = value
+                else:
+                    destination = value
+        output = _new_state_dict() if destination is None else destination
         local_metadata = {"version": self._version}
         if hasattr(output, "_metadata"):
             output._metadata[prefix[:-1]] = local_metadata
@@ -224,23 +285,23 @@ class State:
             if child is not None:
                 child.state_dict(destination=output, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
         for key, hook in list(self._state_dict_hooks.items()):
-            positional = hook(self, output, prefix, local_metadata)
-            if positional is None:
+            replacement = hook(self, output, prefix, local_metadata)
+            if replacement is None:
                 continue
             if key in self._state_dict_hooks.always:
                 raise StateDictError(
                     f"{type(self).__name__}: a state_dict post-hook returns None; it may change the dict in place"
                 )
-            output = positional
+            output = replacement
         return output
 
     # loading
 
     def _load_from_state_dict(
         self,
-        state_dict: Mapping[str, Any],
+        state_dict: dict[str, object],
         prefix: str,
-        local_metadata: dict[str, Any],
+        local_metadata: dict[str, object],
         strict: bool,
         missing_keys: list[str],
         unexpected_keys: list[str],
@@ -250,10 +311,10 @@ class State:
         for key, hook in list(self._load_state_dict_pre_hooks.items()):
             hook_args = (state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
             hook(*((self, *hook_args) if key in self._load_state_dict_pre_hooks.kwargs else hook_args))
-        own_tensors = {**self._parameters}
-        own_tensors.update((k, v) for k, v in self._buffers.items() if k not in self._non_persistent_buffers_set)
-        own_tensors = {k: v for k, v in own_tensors.items() if v is not None}
-        assign = local_metadata.get("assign_to_params_buffers", False)
+        persistent_buffers = {k: v for k, v in self._buffers.items() if k not in self._non_persistent_buffers_set}
+        members: dict[str, Tensor | None] = {**self._parameters, **persistent_buffers}
+        own_tensors = {name: tensor for name, tensor in members.items() if tensor is not None}
+        assign = bool(local_metadata.get("assign_to_params_buffers", False))
         for name, tensor in own_tensors.items():
             path = prefix + name
             if path in state_dict:
@@ -272,7 +333,9 @@ class State:
                     if (first_name not in self._modules) if remaining_path else (first_name not in own_tensors):
                         unexpected_keys.append(path)
 
-    def _load_entry(self, name: str, tensor: Any, path: str, value: Any, assign: bool, error_msgs: list[str]) -> None:
+    def _load_entry(
+        self, name: str, tensor: Tensor, path: str, value: object, assign: bool, error_msgs: list[str]
+    ) -> None:
         """Check one entry and queue its copy (or assignment)."""
         if isinstance(value, (np.ndarray, np.generic)):
             array = np.asarray(value)
@@ -302,7 +365,7 @@ class State:
             _run_or_defer(partial(setattr, self, name, value))
 
     def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+        self, state_dict: Mapping[str, object], strict: bool = True, assign: bool = False
     ) -> IncompatibleKeys:
         """Copy the values of `state_dict` into parameters and buffers.
 
@@ -331,10 +394,10 @@ class State:
         missing: list[str] = []
         unexpected: list[str] = []
         error_msgs: list[str] = []
-        entries: Any = OrderedDict(state_dict)
+        entries = OrderedDict(state_dict)
         metadata = getattr(state_dict, "_metadata", None) or {}
         if hasattr(state_dict, "_metadata"):
-            entries._metadata = state_dict._metadata
+            vars(entries)["_metadata"] = state_dict._metadata
         outer_copies, _pending.copies = _pending.copies, []
         try:
             _load(self, entries, "", metadata, assign, (missing, unexpected, error_msgs))
@@ -348,11 +411,18 @@ class State:
         return IncompatibleKeys(missing, unexpected)
 
 
+def _new_state_dict() -> StateDict:
+    """Return an empty dict with the attribute `_metadata`, which takes the modules' versions by path."""
+    state_dict: OrderedDict[str, object] = OrderedDict()
+    vars(state_dict)["_metadata"] = OrderedDict()
+    return state_dict
+
+
 def _load(
-    module: Any,
-    state_dict: Mapping[str, Any],
+    module: State,
+    state_dict: dict[str, object],
     prefix: str,
-    metadata: Mapping[str, Any],
+    metadata: Mapping[str, Mapping[str, object]],
     assign: bool,
     error_lists: tuple[list[str], list[str], list[str]],
 ) -> None:
@@ -374,7 +444,7 @@ def _load(
             )
 
 
-def _run_or_defer(copy: Callable[[], Any]) -> None:
+def _run_or_defer(copy: Callable[[], object]) -> None:
     if _pending.copies is None:
         with no_grad():
             copy()

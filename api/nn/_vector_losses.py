@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from .._generated import ops as _ops
 from ..linear_algebra.distances import pairwise_distance
@@ -13,7 +12,7 @@ from ..runtime.layout import broadcast
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from ._reducing import check_reduction, reduce_losses, resolve_reduction
+from ._loss_reduction import check_reduction, reduce_losses, resolve_reduction
 
 __all__ = [
     "cosine_embedding_loss", "margin_ranking_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss",
@@ -188,8 +187,8 @@ def triplet_margin_with_distance_loss(
 
 
 def _triplet_losses(
-    anchor: Tensor, positive: Tensor, negative: Tensor, distance: Any, margin: float, swap: bool, reduction: str,
-    caller: str,
+    anchor: Tensor, positive: Tensor, negative: Tensor, distance: Callable[[Tensor, Tensor], Tensor], margin: float,
+    swap: bool, reduction: str, caller: str,
 ) -> Tensor:  # fmt: skip
     anchor, positive, negative = autocast_operands(registry["soft_margin_error"], anchor, positive, negative)
     positive_distance, negative_distance = distance(anchor, positive), distance(anchor, negative)

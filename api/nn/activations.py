@@ -1,153 +1,26 @@
-"""Activations as modules. The functions of `nn.functional` have the formulas."""
+"""Smooth activation layers, shrinkages and softmaxes; `rectified_units` has `ReLU` and its relatives.
+
+The functions of `nn.functional` have the formulas.
+"""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 
-from ..autograd import no_grad
-from ..creation.factories import full
-from ..runtime.device import DeviceLike
-from ..runtime.dtypes import DTypeLike
-from ..runtime.errors import ArgumentError, ShapeError
+from ..runtime.errors import ShapeError
 from ..runtime.tensor import Tensor
 from . import functional as F
+from ._activation_layer import ActivationLayer
 from .module import Module
-from .parameter import Parameter
+from .rectified_units import *  # noqa: F403 (pickled modules of version 0.2 name this module)
 
 __all__ = [
-    "CELU", "ELU", "GELU", "GLU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU",
-    "LogSigmoid", "LogSoftmax", "Mish", "PReLU", "RReLU", "ReLU", "ReLU6", "SiLU", "Sigmoid", "Softmax", "Softmax2d",
-    "Softmin", "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold",
+    "GELU", "GLU", "Hardshrink", "Hardsigmoid", "Hardswish", "LogSigmoid", "LogSoftmax", "Mish", "SiLU", "Sigmoid",
+    "Softmax", "Softmax2d", "Softmin", "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink",
 ]  # fmt: skip
 
 
-class _Activation(Module):
-    """Base class of activations of one tensor.
-
-    Attributes:
-        function: The function of `nn.functional`.
-        options: Names of the constructor's parameters, which are passed to the function by name.
-        repr_style: What `repr` shows of the options: `"names"`, `"values"` or `"none"`.
-    """
-
-    function: Callable[..., Tensor]
-    options: tuple[str, ...] = ()
-    repr_style = "names"
-
-    def forward(self, input: Tensor) -> Tensor:
-        return type(self).function(input, **{name: getattr(self, name) for name in self.options})
-
-    def extra_repr(self) -> str:
-        """Return the options in `repr_style`; `inplace` only if it is set."""
-        displayed = {k: getattr(self, k) for k in self.options if k != "inplace" or getattr(self, k)}
-        if self.repr_style != "names":
-            return ", ".join(map(str, displayed.values())) if self.repr_style == "values" else ""
-        return ", ".join(f"{k}={v!r}" for k, v in displayed.items())
-
-
-class ReLU(_Activation):
-    """max(x, 0).
-
-    Args:
-        inplace: Overwrite the input.
-
-    Example:
-        >>> wg.nn.ReLU()(wg.tensor([-1.0, 0.0, 2.0]))
-        tensor([0., 0., 2.])
-    """
-
-    function = staticmethod(F.relu)
-    options = ("inplace",)
-
-    def __init__(self, inplace: bool = False):
-        super().__init__()
-        self.inplace = inplace
-
-
-class LeakyReLU(_Activation):
-    """x where positive, otherwise negative_slope * x.
-
-    Args:
-        negative_slope: Slope where x is negative.
-        inplace: Overwrite the input.
-
-    Example:
-        >>> wg.nn.LeakyReLU(0.5)(wg.tensor([-1.0, 0.0, 2.0]))
-        tensor([-0.5000,  0.0000,  2.0000])
-    """
-
-    function = staticmethod(F.leaky_relu)
-    options = ("negative_slope", "inplace")
-
-    def __init__(self, negative_slope: float = 0.01, inplace: bool = False):
-        super().__init__()
-        self.negative_slope = negative_slope
-        self.inplace = inplace
-
-
-class ELU(_Activation):
-    """x where positive, otherwise alpha * (exp(x) - 1) (Clevert et al. 2016, arXiv 1511.07289).
-
-    Args:
-        alpha: Limit at minus infinity, negated.
-        inplace: Overwrite the input.
-
-    Example:
-        >>> wg.nn.ELU()(wg.tensor([-1.0, 0.0, 2.0]))
-        tensor([-0.6321,  0.0000,  2.0000])
-    """
-
-    function = staticmethod(F.elu)
-    options = ("alpha", "inplace")
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False):
-        super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
-
-
-class CELU(_Activation):
-    """max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0) (Barron 2017, arXiv 1704.07483).
-
-    Args:
-        alpha: Limit at minus infinity, negated.
-        inplace: Overwrite the input.
-
-    Example:
-        >>> wg.nn.CELU()(wg.tensor([-1.0, 0.0, 2.0]))
-        tensor([-0.6321,  0.0000,  2.0000])
-    """
-
-    function = staticmethod(F.celu)
-    options = ("alpha", "inplace")
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False):
-        super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
-
-
-class SELU(_Activation):
-    """`ELU` with fixed constants that normalize activations (Klambauer et al. 2017, arXiv 1706.02515).
-
-    Args:
-        inplace: Overwrite the input.
-
-    Example:
-        >>> wg.nn.SELU()(wg.tensor([-1.0, 0.0, 2.0]))
-        tensor([-1.1113,  0.0000,  2.1014])
-    """
-
-    function = staticmethod(F.selu)
-    options = ("inplace",)
-
-    def __init__(self, inplace: bool = False):
-        super().__init__()
-        self.inplace = inplace
-
-
-class GELU(_Activation):
+class GELU(ActivationLayer):
     """x * Phi(x), where Phi is the normal distribution function (Hendrycks and Gimpel 2016, arXiv 1606.08415).
 
     Args:
@@ -166,7 +39,7 @@ class GELU(_Activation):
         self.approximate = approximate
 
 
-class SiLU(_Activation):
+class SiLU(ActivationLayer):
     """x * sigmoid(x).
 
     Args:
@@ -185,7 +58,7 @@ class SiLU(_Activation):
         self.inplace = inplace
 
 
-class Mish(_Activation):
+class Mish(ActivationLayer):
     """x * tanh(softplus(x)) (Misra 2019, arXiv 1908.08681).
 
     Args:
@@ -204,7 +77,7 @@ class Mish(_Activation):
         self.inplace = inplace
 
 
-class Sigmoid(_Activation):
+class Sigmoid(ActivationLayer):
     """1 / (1 + exp(-x)).
 
     Example:
@@ -215,7 +88,7 @@ class Sigmoid(_Activation):
     function = staticmethod(F.sigmoid)
 
 
-class LogSigmoid(_Activation):
+class LogSigmoid(ActivationLayer):
     """The logarithm of `Sigmoid`.
 
     Example:
@@ -226,7 +99,7 @@ class LogSigmoid(_Activation):
     function = staticmethod(F.logsigmoid)
 
 
-class Tanh(_Activation):
+class Tanh(ActivationLayer):
     """The hyperbolic tangent.
 
     Example:
@@ -237,7 +110,7 @@ class Tanh(_Activation):
     function = staticmethod(F.tanh)
 
 
-class Tanhshrink(_Activation):
+class Tanhshrink(ActivationLayer):
     """x - tanh(x).
 
     Example:
@@ -248,7 +121,7 @@ class Tanhshrink(_Activation):
     function = staticmethod(F.tanhshrink)
 
 
-class Hardswish(_Activation):
+class Hardswish(ActivationLayer):
     """x * clamp(x + 3, 0, 6) / 6 (Howard et al. 2019, arXiv 1905.02244).
 
     Args:
@@ -268,7 +141,7 @@ class Hardswish(_Activation):
         self.inplace = inplace
 
 
-class Hardsigmoid(_Activation):
+class Hardsigmoid(ActivationLayer):
     """clamp(x + 3, 0, 6) / 6.
 
     Args:
@@ -288,7 +161,7 @@ class Hardsigmoid(_Activation):
         self.inplace = inplace
 
 
-class Hardshrink(_Activation):
+class Hardshrink(ActivationLayer):
     """x where abs(x) is greater than lambd, otherwise 0.
 
     Args:
@@ -308,7 +181,7 @@ class Hardshrink(_Activation):
         self.lambd = lambd
 
 
-class Softshrink(_Activation):
+class Softshrink(ActivationLayer):
     """x moved towards 0 by lambd, and 0 where abs(x) is at most lambd.
 
     Args:
@@ -328,7 +201,7 @@ class Softshrink(_Activation):
         self.lambd = lambd
 
 
-class Softplus(_Activation):
+class Softplus(ActivationLayer):
     """log(1 + exp(beta * x)) / beta, and x where beta * x is greater than threshold.
 
     Args:
@@ -349,7 +222,7 @@ class Softplus(_Activation):
         self.threshold = threshold
 
 
-class Softsign(_Activation):
+class Softsign(ActivationLayer):
     """x / (1 + abs(x)).
 
     Example:
@@ -360,7 +233,7 @@ class Softsign(_Activation):
     function = staticmethod(F.softsign)
 
 
-class GLU(_Activation):
+class GLU(ActivationLayer):
     """The first half of x times the sigmoid of the second half (Dauphin et al. 2017, arXiv 1612.08083).
 
     Args:
@@ -377,113 +250,6 @@ class GLU(_Activation):
     def __init__(self, dim: int = -1):
         super().__init__()
         self.dim = dim
-
-
-class Threshold(_Activation):
-    """x where greater than threshold, otherwise value.
-
-    Args:
-        threshold: The threshold.
-        value: Result where x is not greater than the threshold.
-        inplace: Overwrite the input.
-
-    Example:
-        >>> wg.nn.Threshold(0.5, 9.0)(wg.tensor([-1.0, 0.0, 2.0]))
-        tensor([9., 9., 2.])
-    """
-
-    function = staticmethod(F.threshold)
-    options = ("threshold", "value", "inplace")
-
-    def __init__(self, threshold: float, value: float, inplace: bool = False):
-        super().__init__()
-        self.threshold = threshold
-        self.value = value
-        self.inplace = inplace
-
-
-class Hardtanh(_Activation):
-    """Clamp the input to [min_val, max_val].
-
-    Args:
-        min_val: Lower bound.
-        max_val: Upper bound.
-        inplace: Overwrite the input.
-        min_value: Deprecated name of `min_val`.
-        max_value: Deprecated name of `max_val`.
-
-    Raises:
-        ArgumentError: If `max_val` is not above `min_val`.
-
-    Example:
-        >>> wg.nn.Hardtanh()(wg.tensor([-1.0, 0.0, 2.0]))
-        tensor([-1.,  0.,  1.])
-    """
-
-    function = staticmethod(F.hardtanh)
-    options = ("min_val", "max_val", "inplace")
-
-    def __init__(
-        self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False, min_value: float | None = None,
-        max_value: float | None = None,
-    ):  # fmt: skip
-        Module.__init__(self)
-        if min_value is not None:
-            warnings.warn("Hardtanh: min_value is deprecated: it is now min_val", FutureWarning, stacklevel=2)
-            min_val = min_value
-        if max_value is not None:
-            warnings.warn("Hardtanh: max_value is deprecated: it is now max_val", FutureWarning, stacklevel=2)
-            max_val = max_value
-        if max_val <= min_val:
-            raise ArgumentError(f"{type(self).__name__}: max_val ({max_val}) must be greater than min_val ({min_val})")
-        self.min_val = min_val
-        self.max_val = max_val
-        self.inplace = inplace
-
-
-class ReLU6(Hardtanh):
-    """Clamp the input to [0, 6].
-
-    Args:
-        inplace: Whether to write the result to the input.
-
-    Example:
-        >>> wg.nn.ReLU6()(wg.tensor([-1.0, 0.0, 2.0]))
-        tensor([0., 0., 2.])
-    """
-
-    def __init__(self, inplace: bool = False):
-        super().__init__(0.0, 6.0, inplace)
-
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
-
-
-class RReLU(_Activation):
-    """Randomized leaky ReLU (Xu et al. 2015, arXiv 1505.00853): x where positive, otherwise slope * x.
-
-    In training the slope of each element is drawn from U(lower, upper); in evaluation it is (lower + upper) / 2.
-
-    Args:
-        lower: Smallest slope.
-        upper: Largest slope.
-        inplace: Whether to write the result to the input.
-
-    Example:
-        >>> wg.nn.RReLU(0.25, 0.75).eval()(wg.tensor([-1.0, 0.0, 2.0]))
-        tensor([-0.5000,  0.0000,  2.0000])
-    """
-
-    options = ("lower", "upper", "inplace")
-
-    def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False):
-        Module.__init__(self)
-        self.lower = lower
-        self.upper = upper
-        self.inplace = inplace
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
 
 class _DimActivation(Module):
@@ -556,38 +322,3 @@ class Softmax2d(Module):
         if input.meta.ndim not in (3, 4):
             raise ShapeError(f"Softmax2d: takes (N, C, H, W) or (C, H, W), not shape {list(input.meta.shape)}")
         return F.softmax(input, -3)
-
-
-class PReLU(Module):
-    """x where positive, otherwise weight * x with learned weights (He et al. 2015, arXiv 1502.01852).
-
-    Args:
-        num_parameters: 1 for a single weight, or the number of channels (dimension 1).
-        init: First value of the weights.
-        device: Device of the parameters; None: the default device.
-        dtype: Dtype of the parameters; None: the default dtype.
-
-    Example:
-        >>> wg.nn.PReLU()(wg.tensor([-1.0, 0.0, 2.0]))
-        tensor([-0.2500,  0.0000,  2.0000], grad_fn=<prelu_slope>)
-    """
-
-    def __init__(
-        self, num_parameters: int = 1, init: float = 0.25, device: DeviceLike | None = None,
-        dtype: DTypeLike | None = None,
-    ):  # fmt: skip
-        super().__init__()
-        self.num_parameters = num_parameters
-        self.init = init
-        self.weight = Parameter(full((num_parameters,), float(init), dtype=dtype, device=device))
-
-    def reset_parameters(self) -> None:
-        """Set all weights to `init`."""
-        with no_grad():
-            self.weight.fill_(self.init)
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.prelu(input, self.weight)
-
-    def extra_repr(self) -> str:
-        return f"num_parameters={self.num_parameters}"

@@ -96,8 +96,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def reset_parameters(self) -> None:
         """Draw all weights, as `Linear` does."""
         self.head.reset_parameters()
-        for cluster in self.tail:
-            for layer in cluster:  # type: ignore[attr-defined]
+        for layer in self.tail.modules():
+            if isinstance(layer, Linear):
                 layer.reset_parameters()
 
     def forward(self, input_: Tensor, target_: Tensor) -> _ASMoutput:
@@ -140,6 +140,10 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
         Returns:
             Tensor of shape `(N, n_classes)`.
+
+        Example:
+            >>> wg.nn.AdaptiveLogSoftmaxWithLoss(8, 10, cutoffs=[4]).log_prob(wg.ones(2, 8)).shape
+            weftgrad.Size([2, 10])
         """
         head = F.log_softmax(self.head(input), 1)
         log_probs = [_ops.narrow(head, 1, 0, self.shortlist_size)]
@@ -157,6 +161,10 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
         Returns:
             int64 tensor of shape `(N,)`.
+
+        Example:
+            >>> wg.nn.AdaptiveLogSoftmaxWithLoss(8, 10, cutoffs=[4]).predict(wg.ones(2, 8)).shape
+            weftgrad.Size([2])
         """
         predicted = _ops.argmax(self.head(input), 1)
         rows = _ops.ge(predicted, self.shortlist_size).nonzero().flatten()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ..arguments.types import TensorOptions
 from ..autograd import no_grad
@@ -97,12 +97,23 @@ class _ChannelNorm(Module):
                 f"{list(input.meta.shape)}"
             )
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], *lists: Any) -> None:
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, object],
+        prefix: str,
+        local_metadata: dict[str, object],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
         """Load the state. Versions below 2 have no batch count."""
         version, key = local_metadata.get("version"), f"{prefix}num_batches_tracked"
-        if (version is None or version < 2) and self.track_running_stats and key not in state_dict:
+        if not (isinstance(version, int) and version >= 2) and self.track_running_stats and key not in state_dict:
             state_dict[key] = self.num_batches_tracked
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, *lists)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
 
     def extra_repr(self) -> str:
         return (
@@ -237,7 +248,7 @@ class SyncBatchNorm(_BatchNorm):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        process_group: Any = None,
+        process_group: object = None,
         device: DeviceLike | None = None,
         dtype: DTypeLike | None = None,
         *,
@@ -251,7 +262,7 @@ class SyncBatchNorm(_BatchNorm):
             raise ShapeError(f"SyncBatchNorm: takes (N, C, ...), not an input of shape {list(input.meta.shape)}")
 
     @classmethod
-    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+    def convert_sync_batchnorm(cls, module: Module, process_group: object = None) -> Module:
         """Replace every batch norm in `module` by a `SyncBatchNorm` with the same parameters and buffers.
 
         Args:

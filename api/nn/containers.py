@@ -8,18 +8,24 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Any, Self, overload
+from typing import TYPE_CHECKING, Self, overload
 
 from ..runtime.errors import ArgumentError, NotSupported
 from ..runtime.tensor import Tensor
-from ._errors import NameConflict
+from ._named_entries import named_entries
 from .module import Module
+
+if TYPE_CHECKING:
+    from ._types import Argument, Output
+
 
 __all__ = ["ModuleDict", "ModuleList", "Sequential"]
 
 
 class _ModuleSequence(Module):
     """Base of `Sequential` and `ModuleList`, whose submodules are named 0, 1, ..."""
+
+    _modules: dict[str, Module]  # type: ignore[assignment]  # a name reserved by None has no place in a container
 
     def __len__(self) -> int:
         return len(self._modules)
@@ -46,7 +52,7 @@ class _ModuleSequence(Module):
         return self._modules[self._key(index)]
 
     def _from_items(self, items: list[tuple[str, Module]]) -> Self:
-        return self.__class__([child for _, child in items])  # type: ignore[call-arg]
+        raise NotImplementedError
 
     def __setitem__(self, index: int, module: Module) -> None:
         setattr(self, self._key(index), module)
@@ -57,7 +63,7 @@ class _ModuleSequence(Module):
             delattr(self, name)
         self._renumber(list(self._modules.values()))
 
-    def _renumber(self, children: list[Any]) -> None:
+    def _renumber(self, children: list[Module]) -> None:
         """Replace the submodules by `children`, named 0, 1, ..."""
         self._modules.clear()
         for i, child in enumerate(children):
@@ -104,26 +110,10 @@ class _ModuleSequence(Module):
             self.append(module)
         return self
 
-    def insert(self, index: int, module: Module) -> Any:
-        """Insert a module before position `index`.
-
-        Args:
-            index: Position, which `list.insert` interprets.
-            module: The module.
-
-        Returns:
-            None for a `ModuleList`; the container for a `Sequential`.
-
-        Example:
-            >>> layers = wg.nn.ModuleList([wg.nn.ReLU()])
-            >>> layers.insert(0, wg.nn.Tanh())
-            >>> layers[0]
-            Tanh()
-        """
+    def _insert(self, index: int, module: Module) -> None:
         children = list(self._modules.values())
         children.insert(index, module)
         self._renumber(children)
-        return None
 
     def pop(self, key: int = -1) -> Module:
         """Remove and return a module.
@@ -141,7 +131,7 @@ class _ModuleSequence(Module):
             >>> wg.nn.Sequential(wg.nn.ReLU(), wg.nn.Tanh()).pop()
             Tanh()
         """
-        module: Module = self[key]
+        module = self[key]
         del self[key]
         return module
 
@@ -157,14 +147,16 @@ class Sequential(_ModuleSequence):
         weftgrad.Size([5, 2])
     """
 
-    def __init__(self, *args: Any):
+    def __init__(self, *args: Module | Mapping[str, Module] | None):
         super().__init__()
         if len(args) == 1 and isinstance(args[0], Mapping):
             for name, child in args[0].items():
                 self.register_module(name, child)
         else:
-            for i, child in enumerate(args):
-                self.register_module(str(i), child)
+            for i, module in enumerate(args):
+                if isinstance(module, Mapping):
+                    raise ArgumentError("Sequential: takes modules, or one mapping and nothing else")
+                self.register_module(str(i), module)
 
     def _from_items(self, items: list[tuple[str, Module]]) -> Self:
         return self.__class__(dict(items))
@@ -191,7 +183,7 @@ class Sequential(_ModuleSequence):
             raise ArgumentError(f"insert: takes a Module, not {type(module).__name__}")
         if not -len(self) <= index <= len(self):
             raise IndexError(f"index {index} is out of range of {len(self)} modules")
-        super().insert(index, module)
+        self._insert(index, module)
         return self
 
     def extend(self, sequential: Iterable[Module]) -> Self:
@@ -235,13 +227,13 @@ class Sequential(_ModuleSequence):
             self.extend(children)
         return self
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Argument) -> Tensor:
         for child in self._modules.values():
             input = child(input)
         return input
 
 
-def _check_repeats(count: Any) -> int:
+def _check_repeats(count: object) -> int:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ArgumentError(f"a Sequential can be repeated 1, 2, … times, not {count!r}")
     return count
@@ -264,13 +256,31 @@ class ModuleList(_ModuleSequence):
         if modules is not None:
             self.extend(modules)
 
+    def insert(self, index: int, module: Module) -> None:
+        """Insert a module before position `index`.
+
+        Args:
+            index: Position, which `list.insert` interprets.
+            module: The module.
+
+        Example:
+            >>> layers = wg.nn.ModuleList([wg.nn.ReLU()])
+            >>> layers.insert(0, wg.nn.Tanh())
+            >>> layers[0]
+            Tanh()
+        """
+        self._insert(index, module)
+
+    def _from_items(self, items: list[tuple[str, Module]]) -> Self:
+        return self.__class__([child for _, child in items])
+
     def __iadd__(self, modules: Iterable[Module]) -> Self:
         return self.extend(modules)
 
     def __add__(self, other: Iterable[Module]) -> ModuleList:
         return ModuleList([*self, *other])
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: Argument, **kwargs: Argument) -> Output:
         """Raise `NotSupported`: a list does not define how its modules are applied."""
         raise _no_forward_error(self)
 
@@ -296,6 +306,8 @@ class ModuleDict(Module):
         >>> heads['box'](wg.ones(1, 4)).shape
         weftgrad.Size([1, 4])
     """
+
+    _modules: dict[str, Module]  # type: ignore[assignment]  # see `_ModuleSequence`
 
     def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None):
         super().__init__()
@@ -394,10 +406,17 @@ class ModuleDict(Module):
         return self._modules.pop(key)
 
     def clear(self) -> None:
-        """Remove all modules."""
+        """Remove all modules.
+
+        Example:
+            >>> layers = wg.nn.ModuleDict({'act': wg.nn.ReLU()})
+            >>> layers.clear()
+            >>> len(layers)
+            0
+        """
         self._modules.clear()
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: Argument, **kwargs: Argument) -> Output:
         """Raise `NotSupported`: a dict does not define how its modules are applied."""
         raise _no_forward_error(self)
 
@@ -406,23 +425,3 @@ def _no_forward_error(module: Module) -> NotSupported:
     return NotSupported(
         f"{module.__class__.__name__} defines no forward(...): call its modules in the forward of its parent module"
     )
-
-
-def named_entries(entries: Any, caller: str) -> list[tuple[str, Any]]:
-    """Return the entries of a mapping, or of an iterable of pairs, as a list.
-
-    Raises:
-        ArgumentError: If `entries` is neither. It is also a `TypeError` and a `ValueError`.
-    """
-    if isinstance(entries, Mapping) or (hasattr(entries, "keys") and hasattr(entries, "items")):
-        return list(entries.items())
-    if not isinstance(entries, Iterable):
-        raise ArgumentError(f"{caller}: takes a mapping or pairs of name and value, not {type(entries).__name__}")
-    checked = []
-    for i, pair in enumerate(entries):
-        if not isinstance(pair, Iterable) or isinstance(pair, str) or len(entry := list(pair)) != 2:
-            raise ArgumentError(f"{caller}: element {i} is {pair!r}, not a pair of name and value")
-        if not isinstance(entry[0], str):
-            raise NameConflict(f"{caller}: a name is a string, not {entry[0]!r}")
-        checked.append((entry[0], entry[1]))
-    return checked

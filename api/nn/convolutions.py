@@ -6,8 +6,7 @@ Weights and biases start from U(-b, b) with b = 1 / sqrt(fan_in), as in PyTorch.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from ..arguments.types import IntOrInts
 from ..creation.factories import empty
@@ -99,7 +98,7 @@ class _Convolution(Module):
 
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        defaults: dict[str, Any] = {
+        defaults: dict[str, int | tuple[int, ...]] = {
             "padding": (0,) * self.dimensions, "dilation": (1,) * self.dimensions,
             "output_padding": (0,) * self.dimensions, "groups": 1,
         }  # fmt: skip
@@ -111,7 +110,7 @@ class _Convolution(Module):
 class _ForwardConvolution(_Convolution):
     """Base class of convolutions that are not transposed."""
 
-    def _convolve(self, function: Any, input: Tensor) -> Tensor:
+    def _convolve(self, function: Callable[..., Tensor], input: Tensor) -> Tensor:
         padding = self.padding
         if self.padding_mode != "zeros":
             input, padding = pad(input, self._padding_amounts(), self.padding_mode), (0,) * self.dimensions
@@ -259,7 +258,7 @@ class _Transposed(_Convolution):
         )
         self.output_padding = _as_int_tuple(type(self).__name__, "output_padding", output_padding, self.dimensions, 0)
 
-    def _convolve(self, function: Any, input: Tensor, output_size: Sequence[int] | None) -> Tensor:
+    def _convolve(self, function: Callable[..., Tensor], input: Tensor, output_size: Sequence[int] | None) -> Tensor:
         output_padding = self.output_padding if output_size is None else self._output_padding_for(input, output_size)
         return function(
             input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation
@@ -397,13 +396,14 @@ class ConvTranspose3d(_Transposed):
         return self._convolve(conv_transpose3d, input, output_size)
 
 
-def _as_int_tuple(name: str, argument: str, value: Any, ndim: int, minimum: int) -> tuple[int, ...]:
+def _as_int_tuple(name: str, argument: str, value: object, ndim: int, minimum: int) -> tuple[int, ...]:
     """Return one integer per dimension, from one number or a sequence.
 
     Raise `ArgumentError` for values below `minimum`.
     """
-    integers = tuple(value) if isinstance(value, (tuple, list)) else (value,) * ndim
-    integers = integers * ndim if len(integers) == 1 else integers
-    if len(integers) != ndim or any(isinstance(n, bool) or not isinstance(n, int) or n < minimum for n in integers):
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    values = values * ndim if len(values) == 1 else values
+    integers = tuple(n for n in values if isinstance(n, int) and not isinstance(n, bool) and n >= minimum)
+    if len(integers) != ndim or len(values) != ndim:
         raise ArgumentError(f"{name}: {argument} must be {ndim} integers of at least {minimum}, or one, not {value!r}")
     return integers

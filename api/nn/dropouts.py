@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
@@ -20,7 +20,7 @@ class _Dropout(Module):
         inplace: Overwrite the input.
     """
 
-    function: Any = None
+    function: Callable[[Tensor, float, bool, bool], Tensor]
 
     def __init__(self, p: float = 0.5, inplace: bool = False):
         super().__init__()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..creation.factories import empty
 from ..runtime.device import DeviceLike
 from ..runtime.dtypes import DTypeLike
@@ -54,7 +52,7 @@ class _EmbeddingTable(Module):
         if self.padding_idx is not None:
             init.zeros_(self.weight.data[self.padding_idx])
 
-    def _describe(self, **extra_options: Any) -> str:
+    def _describe(self, **extra_options: object) -> str:
         defaults = {
             "padding_idx": (self.padding_idx, None), "max_norm": (self.max_norm, None),
             "norm_type": (self.norm_type, 2.0), "scale_grad_by_freq": (self.scale_grad_by_freq, False),

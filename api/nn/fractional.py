@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..arguments.types import FloatOrFloats, IntOrInts
 from ..layer_functions.fractional_pooling import fractional_max_pool2d, fractional_max_pool3d
+from ..layer_functions.spatial_arguments import repeat_number
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from .module import Module
+
+if TYPE_CHECKING:
+    from ._types import Output
 
 __all__ = ["FractionalMaxPool2d", "FractionalMaxPool3d"]
 
@@ -29,22 +33,19 @@ class _FractionalMaxPool(Module):
         name = type(self).__name__
         if (output_size is None) == (output_ratio is None):
             raise ArgumentError(f"{name}: pass either output_size or output_ratio")
-        self.kernel_size = self._as_tuple(kernel_size)
+        self.kernel_size = repeat_number(kernel_size, self.rank)
         self.return_indices = return_indices
         self.register_buffer("_random_samples", _random_samples)
-        self.output_size = None if output_size is None else self._as_tuple(output_size)
-        self.output_ratio = None if output_ratio is None else self._as_tuple(output_ratio)
+        self.output_size = None if output_size is None else repeat_number(output_size, self.rank)
+        self.output_ratio = None if output_ratio is None else repeat_number(output_ratio, self.rank)
         if any(k < 1 for k in self.kernel_size):
             raise ArgumentError(f"{name}: kernel_size must be greater than 0, not {kernel_size}")
         if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
             raise ArgumentError(f"{name}: output_ratio is between 0 and 1, not {output_ratio}")
 
-    def _as_tuple(self, value: Any) -> tuple[Any, ...]:
-        return tuple(value) if isinstance(value, (tuple, list)) else (value,) * self.rank
-
     def forward(self, input: Tensor) -> Tensor:
         function = fractional_max_pool2d if self.rank == 2 else fractional_max_pool3d
-        pooled: Any = function(
+        pooled: Output = function(
             input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
         )
         return pooled  # a pair with `return_indices`

@@ -14,6 +14,8 @@ from ..layer_functions.fold import fold, unfold
 from ..layer_functions.fractional_pooling import *  # noqa: F403
 from ..layer_functions.fractional_pooling import __all__ as _fractional_names
 from ..layer_functions.grid_sampling import affine_grid, grid_sample
+from ..layer_functions.max_pooling import *  # noqa: F403
+from ..layer_functions.max_pooling import __all__ as _max_pooling_names
 from ..layer_functions.padding import pad
 from ..layer_functions.pooling import *  # noqa: F403
 from ..layer_functions.pooling import __all__ as _pooling_names
@@ -23,12 +25,12 @@ from ..layer_functions.unpooling import __all__ as _unpooling_names
 from ..linear_algebra.distances import cosine_similarity, pairwise_distance, pdist
 from ..linear_algebra.products import linear
 from ..linear_algebra.special_products import bilinear
-from . import _activations, _class_losses, _ctc, _dropout, _losses, _vector_losses
+from . import _activations, _class_losses, _ctc, _dropout, _losses, _rectified_units, _softmax, _vector_losses
 from ._activations import *  # noqa: F403
+from ._attention_heads import multi_head_attention_forward
 from ._class_losses import *  # noqa: F403
 from ._ctc import *  # noqa: F403
 from ._dropout import *  # noqa: F403
-from ._heads import multi_head_attention_forward
 from ._losses import *  # noqa: F403
 from ._normalization import (
     batch_norm,
@@ -39,6 +41,8 @@ from ._normalization import (
     normalize,
     rms_norm,
 )
+from ._rectified_units import *  # noqa: F403
+from ._softmax import *  # noqa: F403
 from ._vector_losses import *  # noqa: F403
 from .attention import scaled_dot_product_attention
 
@@ -79,6 +83,6 @@ __all__ = [
     "upsample_bilinear",
     "upsample_nearest",
 ]
-__all__ += _pooling_names + _adaptive_names + _unpooling_names + _fractional_names
-for _part in (_activations, _class_losses, _ctc, _dropout, _losses, _vector_losses):
+__all__ += _pooling_names + _max_pooling_names + _adaptive_names + _unpooling_names + _fractional_names
+for _part in (_activations, _rectified_units, _softmax, _class_losses, _ctc, _dropout, _losses, _vector_losses):
     __all__ += _part.__all__

@@ -11,12 +11,17 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import ParamSpec
 
+from .. import random
 from ..autograd import no_grad
+from ..creation.factories import eye as identity_matrix
+from ..creation.from_data import tensor as make_tensor
 from ..random import Generator
-from ..runtime.errors import ArgumentError, ShapeError
+from ..runtime import dtypes
+from ..runtime.errors import ShapeError
 from ..runtime.tensor import Tensor
+from ._fans import calculate_gain, fan, fan_in_and_fan_out
 
 __all__ = [
     "calculate_gain",
@@ -35,6 +40,8 @@ __all__ = [
     "xavier_uniform_",
     "zeros_",
 ]
+
+_Parameters = ParamSpec("_Parameters")
 
 
 class _InitSwitch(threading.local):
@@ -56,76 +63,7 @@ def skip_initialization() -> Iterator[None]:
         _init_switch.is_skipped = was_skipped
 
 
-def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """Return the factor that weights need so that the variance is the same before a layer and after its nonlinearity.
-
-    Args:
-        nonlinearity: `linear`, `sigmoid`, `conv1d` and other convolutions (gain 1), `tanh` (5/3), `relu` (sqrt(2)),
-            `leaky_relu` (sqrt(2 / (1 + param**2))) or `selu` (3/4).
-        param: Negative slope of `leaky_relu`; None means 0.01.
-
-    Returns:
-        Python float.
-
-    Raises:
-        ArgumentError: For another nonlinearity.
-
-    Example:
-        >>> wg.nn.init.calculate_gain('leaky_relu', 0.0) == 2 ** 0.5
-        True
-    """
-    if nonlinearity in (
-        "linear",
-        "sigmoid",
-        "conv1d",
-        "conv2d",
-        "conv3d",
-        "conv_transpose1d",
-        "conv_transpose2d",
-        "conv_transpose3d",
-    ):
-        return 1.0
-    if nonlinearity == "leaky_relu":
-        if param is not None and (isinstance(param, bool) or not isinstance(param, (int, float))):
-            raise ArgumentError(f"calculate_gain: the slope of leaky_relu is a number, not {param!r}")
-        return math.sqrt(2.0 / (1 + (0.01 if param is None else param) ** 2))
-    gains = {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 0.75}
-    if nonlinearity not in gains:
-        raise ArgumentError(f"calculate_gain: unknown nonlinearity {nonlinearity!r}")
-    return gains[nonlinearity]
-
-
-def fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
-    """Return (inputs per output, outputs per input) of a weight of shape `(out, in, *kernel)`.
-
-    Args:
-        tensor: Weight of shape `(out, in, *kernel)`.
-
-    Returns:
-        Two ints.
-
-    Raises:
-        ShapeError: If the weight has fewer than 2 dimensions.
-
-    Example:
-        >>> wg.nn.init.fan_in_and_fan_out(wg.empty(8, 3, 5, 5))
-        (75, 200)
-    """
-    shape = tensor.meta.shape
-    if len(shape) < 2:
-        raise ShapeError(f"fan in and fan out need at least 2 dimensions, not shape {list(shape)}")
-    receptive_field = math.prod(shape[2:])
-    return shape[1] * receptive_field, shape[0] * receptive_field
-
-
 _calculate_fan_in_and_fan_out = fan_in_and_fan_out  # PyTorch's private name, which user code calls
-
-
-def _fan(tensor: Tensor, mode: str) -> int:
-    """Return the fan that `mode` names."""
-    if mode not in ("fan_in", "fan_out"):
-        raise ArgumentError(f"mode is 'fan_in' or 'fan_out', not {mode!r}")
-    return fan_in_and_fan_out(tensor)[mode == "fan_out"]
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
@@ -241,14 +179,12 @@ def eye_(tensor: Tensor) -> Tensor:
         tensor([[1., 0.],
                 [0., 1.]])
     """
-    from ..creation.factories import eye
-
     if tensor.meta.ndim != 2:
         raise ShapeError(f"eye_: takes a matrix, not shape {list(tensor.meta.shape)}")
     if _init_switch.is_skipped:
         return tensor
     with no_grad():
-        return tensor.copy_(eye(*tensor.meta.shape, dtype=tensor.meta.dtype, device=tensor.meta.device))
+        return tensor.copy_(identity_matrix(*tensor.meta.shape, dtype=tensor.meta.dtype, device=tensor.meta.device))
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
@@ -270,8 +206,6 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
         tensor([[[0., 1., 0.]]])
     """
     import numpy as np
-
-    from ..creation.from_data import tensor as make_tensor
 
     shape = tensor.meta.shape
     if len(shape) not in (3, 4, 5) or shape[0] % groups:
@@ -368,7 +302,7 @@ def kaiming_uniform_(
     """
     if _warn_if_empty(tensor):
         return tensor
-    bound = calculate_gain(nonlinearity, a) * math.sqrt(3.0 / _fan(tensor, mode))
+    bound = calculate_gain(nonlinearity, a) * math.sqrt(3.0 / fan(tensor, mode))
     return uniform_(tensor, -bound, bound, generator)
 
 
@@ -401,7 +335,7 @@ def kaiming_normal_(
     """
     if _warn_if_empty(tensor):
         return tensor
-    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
+    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(fan(tensor, mode)), generator)
 
 
 def trunc_normal_(
@@ -469,10 +403,6 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
     """
     import numpy as np
 
-    from .. import random
-    from ..creation.from_data import tensor as make_tensor
-    from ..runtime import dtypes
-
     if tensor.meta.ndim < 2:
         raise ShapeError(f"orthogonal_: takes at least 2 dimensions, not shape {list(tensor.meta.shape)}")
     if _init_switch.is_skipped or not tensor.meta.numel:
@@ -508,8 +438,6 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Gener
         >>> (wg.nn.init.sparse_(wg.empty(10, 2), 0.5) == 0).sum(0)
         tensor([5, 5])
     """
-    from .. import random
-
     if tensor.meta.ndim != 2:
         raise ShapeError(f"sparse_: takes a matrix, not shape {list(tensor.meta.shape)}")
     if _init_switch.is_skipped:
@@ -523,19 +451,20 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Gener
     return tensor
 
 
-def _deprecated_alias(function: Callable[..., Any]) -> Callable[..., Any]:
+def _deprecated_alias(function: Callable[_Parameters, Tensor]) -> Callable[_Parameters, Tensor]:
     """Return `function` under PyTorch's deprecated name, without the underscore at the end. Its calls warn."""
     old_name = function.__name__[:-1]
 
     @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Tensor:
+    def wrapper(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> Tensor:
         warnings.warn(f"nn.init.{old_name} is deprecated: use nn.init.{old_name}_", FutureWarning, stacklevel=2)
         return function(*args, **kwargs)
 
     return wrapper
 
 
-uniform, normal, constant, eye, dirac = (_deprecated_alias(f) for f in (uniform_, normal_, constant_, eye_, dirac_))
+uniform, normal, constant = _deprecated_alias(uniform_), _deprecated_alias(normal_), _deprecated_alias(constant_)
+eye, dirac = _deprecated_alias(eye_), _deprecated_alias(dirac_)
 xavier_uniform, xavier_normal = _deprecated_alias(xavier_uniform_), _deprecated_alias(xavier_normal_)
 kaiming_uniform, kaiming_normal = _deprecated_alias(kaiming_uniform_), _deprecated_alias(kaiming_normal_)
 orthogonal, sparse = _deprecated_alias(orthogonal_), _deprecated_alias(sparse_)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from ..creation.factories import empty
 from ..runtime.device import DeviceLike
@@ -43,7 +42,7 @@ class Identity(Module):
         tensor([-1.,  0.,  2.])
     """
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: object, **kwargs: object):
         super().__init__()
 
     def forward(self, input: Tensor) -> Tensor:

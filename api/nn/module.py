@@ -1,25 +1,19 @@
 """`Module`, the base class of layers and models, with parameters, buffers and submodules by name.
 
-Hooks are in `_hooks`, saving and loading in `_state`, parameters in `parameter`.
+`Module` has four base classes, which hold its methods by topic: `Hooks` calls `forward` between hooks, `NamedTensors`
+finds parameters and buffers, `Conversion` moves and casts them, `State` saves and loads them.
 """
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Callable, Iterator
-from typing import Any, Self, overload
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Self
 
-from ..arguments.types import MemoryFormat
-from ..autograd import no_grad
-from ..runtime import dtypes
-from ..runtime.device import Device, DeviceLike
-from ..runtime.dtypes import DType, DTypeLike
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.tensor import Tensor
-from ..tensor_methods.conversion_arguments import parse_conversion
+from ._conversion import Conversion
 from ._errors import NameConflict, NoSuchMember
-from ._hooks import (
-    Hooks,
+from ._hook_tables import (
     HookTable,
     register_module_backward_hook,
     register_module_forward_hook,
@@ -27,8 +21,12 @@ from ._hooks import (
     register_module_full_backward_hook,
     register_module_full_backward_pre_hook,
 )
+from ._hooks import Hooks
 from ._state import IncompatibleKeys, State
-from .parameter import Buffer, Parameter, is_lazy
+from .parameter import Buffer, Parameter
+
+if TYPE_CHECKING:
+    from ._types import Argument, Output
 
 __all__ = [
     "IncompatibleKeys",
@@ -47,7 +45,7 @@ _HOOK_TABLES = (
 _MEMBER_DICTS = ("_parameters", "_buffers", "_modules")
 
 
-class Module(Hooks, State):
+class Module(Hooks, Conversion, State):
     """Base class of layers and models.
 
     A subclass calls `super().__init__()`, assigns `Parameter`s and `Module`s to attributes, and defines `forward`.
@@ -69,8 +67,6 @@ class Module(Hooks, State):
         [2.0, 6.0]
     """
 
-    training: bool
-
     def __init__(self) -> None:
         fields = self.__dict__
         fields["training"] = True
@@ -80,13 +76,13 @@ class Module(Hooks, State):
         for table in _HOOK_TABLES:
             fields[table] = HookTable()
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         for table in _HOOK_TABLES:
             self.__dict__.setdefault(table, HookTable())
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: Argument, **kwargs: Argument) -> Output:
         """Compute the module's output. Subclasses override this method.
 
         Args:
@@ -110,7 +106,7 @@ class Module(Hooks, State):
                 return members[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         fields = self.__dict__
         children = fields.get("_modules")
         if children is None:
@@ -236,7 +232,7 @@ class Module(Hooks, State):
 
     add_module = register_module
 
-    def _check_name(self, name: Any, kind: str, members: dict[str, Any] | None) -> None:
+    def _check_name(self, name: object, kind: str, members: Mapping[str, object] | None) -> None:
         if members is None:
             raise AttributeError(f"call super().__init__() before adding a {kind}")
         if not isinstance(name, str):
@@ -318,90 +314,6 @@ class Module(Hooks, State):
         """
         return (child for _, child in self.named_children())
 
-    def _named_members(
-        self,
-        get_members_fn: Callable[[Any], Any],
-        prefix: str = "",
-        recurse: bool = True,
-        remove_duplicate: bool = True,
-    ) -> Iterator[tuple[str, Any]]:
-        visited: set[int] = set()
-        modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
-        for path, module in modules:
-            for name, tensor in get_members_fn(module):
-                if tensor is None or (remove_duplicate and id(tensor) in visited):
-                    continue
-                visited.add(id(tensor))
-                yield f"{path}.{name}" if path else name, tensor
-
-    def named_parameters(
-        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Parameter]]:
-        """Yield (path, parameter).
-
-        Args:
-            prefix: Path of this module.
-            recurse: Include submodules.
-            remove_duplicate: Yield a parameter that has several paths only once.
-
-        Returns:
-            Iterator of pairs of path and parameter.
-
-        Example:
-            >>> [(path, tuple(p.shape)) for path, p in wg.nn.Sequential(wg.nn.Linear(2, 3)).named_parameters()]
-            [('0.weight', (3, 2)), ('0.bias', (3,))]
-        """
-        return self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
-
-    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """Yield the parameters, each once, as an optimizer needs them.
-
-        Args:
-            recurse: Include submodules.
-
-        Returns:
-            Iterator of parameters.
-
-        Example:
-            >>> [tuple(p.shape) for p in wg.nn.Linear(2, 3).parameters()]
-            [(3, 2), (3,)]
-        """
-        return (tensor for _, tensor in self.named_parameters(recurse=recurse))
-
-    def named_buffers(
-        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Tensor]]:
-        """Yield (path, buffer); see `named_parameters`.
-
-        Args:
-            prefix: Path of this module.
-            recurse: Include submodules.
-            remove_duplicate: Yield a buffer that has several paths only once.
-
-        Returns:
-            Iterator of pairs of path and buffer.
-
-        Example:
-            >>> [path for path, _ in wg.nn.BatchNorm1d(2).named_buffers()]
-            ['running_mean', 'running_var', 'num_batches_tracked']
-        """
-        return self._named_members(lambda m: m._buffers.items(), prefix, recurse, remove_duplicate)
-
-    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """Yield the buffers, each once.
-
-        Args:
-            recurse: Include submodules.
-
-        Returns:
-            Iterator of tensors.
-
-        Example:
-            >>> [tuple(b.shape) for b in wg.nn.BatchNorm1d(2).buffers()]
-            [(2,), (2,), ()]
-        """
-        return (tensor for _, tensor in self.named_buffers(recurse=recurse))
-
     def get_submodule(self, target: str) -> Module:
         """Return the submodule at a path such as `encoder.0`; this module for the empty path.
 
@@ -418,7 +330,7 @@ class Module(Hooks, State):
             >>> wg.nn.Sequential(wg.nn.ReLU(), wg.nn.Sequential(wg.nn.Tanh())).get_submodule('1.0')
             Tanh()
         """
-        module: Any = self
+        module: Module = self
         for name in target.split(".") if target else ():
             child = getattr(module, name, None)
             if not isinstance(child, Module):
@@ -455,53 +367,9 @@ class Module(Hooks, State):
             raise NoSuchMember(f"set_submodule: {type(parent).__name__} has no module {name!r} to replace")
         setattr(parent, name, module)
 
-    def get_parameter(self, target: str) -> Parameter:
-        """Return the parameter at a path such as `encoder.0.weight`.
-
-        Args:
-            target: Path of the module, a dot, and the parameter's name.
-
-        Returns:
-            The parameter.
-
-        Raises:
-            NoSuchMember: If there is none.
-
-        Example:
-            >>> wg.nn.Sequential(wg.nn.Linear(2, 3)).get_parameter('0.weight').shape
-            weftgrad.Size([3, 2])
-        """
-        return self._get(target, "parameter")
-
-    def get_buffer(self, target: str) -> Tensor:
-        """Return the buffer at a path.
-
-        Args:
-            target: Path of the module, a dot, and the buffer's name.
-
-        Returns:
-            The buffer.
-
-        Raises:
-            NoSuchMember: If there is none.
-
-        Example:
-            >>> wg.nn.Sequential(wg.nn.BatchNorm1d(2)).get_buffer('0.running_mean')
-            tensor([0., 0.])
-        """
-        return self._get(target, "buffer")
-
-    def _get(self, target: str, kind: str) -> Any:
-        path, _, name = target.rpartition(".")
-        owner = self.get_submodule(path)
-        member = getattr(owner, name, None)
-        if member is None or not (isinstance(member, Parameter) if kind == "parameter" else name in owner._buffers):
-            raise NoSuchMember(f"{type(owner).__name__} has no {kind} {name!r}")
-        return member
-
     # all at once
 
-    def apply(self, fn: Callable[[Module], Any]) -> Self:
+    def apply(self, fn: Callable[[Module], object]) -> Self:
         """Call `fn` with every submodule, then with this module, and return the module.
 
         Args:
@@ -519,193 +387,6 @@ class Module(Hooks, State):
             child.apply(fn)
         fn(self)
         return self
-
-    def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
-        """Replace the data of parameters and gradients, and the buffers, by `fn` of them."""
-        if recurse:
-            for child in self.children():
-                child._apply(fn)
-        with no_grad():
-            for param in self._parameters.values():
-                if param is None:
-                    continue
-                if is_lazy(param):
-                    param.convert(fn)
-                    continue
-                param.data = fn(param.data)
-                if param.grad is not None:
-                    param.grad = fn(param.grad)
-            for name, buffer in self._buffers.items():
-                if buffer is not None and is_lazy(buffer):
-                    buffer.convert(fn)
-                elif buffer is not None:
-                    self._buffers[name] = fn(buffer)
-        return self
-
-    @overload
-    def to(
-        self, device: DeviceLike | None = None, dtype: DTypeLike | None = None, non_blocking: bool = False, *,
-        memory_format: MemoryFormat | None = None,
-    ) -> Self: ...  # fmt: skip
-    @overload
-    def to(
-        self, dtype: DType | builtins.type[builtins.float], non_blocking: bool = False, *,
-        memory_format: MemoryFormat | None = None,
-    ) -> Self: ...  # fmt: skip
-    @overload
-    def to(self, tensor: Tensor, non_blocking: bool = False, *, memory_format: MemoryFormat | None = None) -> Self: ...
-    def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Move parameters and buffers to a device and cast floating-point ones to a dtype, in place.
-
-        `to(device=None, dtype=None, non_blocking=False)`, `to(dtype, non_blocking=False)` or
-        `to(tensor, non_blocking=False)`. Parameters remain the same objects.
-
-        Args:
-            *args: A device, a dtype or a tensor whose device and dtype are used, in any order. A bool is
-                `non_blocking`.
-            **kwargs: `device`, `dtype`, `tensor`, `non_blocking` or `memory_format`; the last two are ignored.
-
-        Returns:
-            This module.
-
-        Raises:
-            ArgumentError: If the dtype is not a floating-point one, or an argument is of another kind.
-
-        Example:
-            >>> wg.nn.Linear(2, 3).to(wg.float64).weight.dtype
-            weftgrad.float64
-        """
-        device, dtype = _parse_to_args(args, kwargs)
-
-        def change(tensor: Tensor) -> Tensor:
-            return tensor.to(device=device, dtype=dtype if tensor.meta.dtype.kind == "f" else None)
-
-        return self._apply(change)
-
-    def to_empty(self, *, device: DeviceLike | None, recurse: bool = True) -> Self:
-        """Move to a device without copying: parameters and buffers are uninitialized there.
-
-        Args:
-            device: The device.
-            recurse: Include submodules.
-
-        Returns:
-            This module.
-
-        Example:
-            >>> wg.nn.Linear(2, 3).to_empty(device='cpu').weight.shape
-            weftgrad.Size([3, 2])
-        """
-        from ..creation.factories import empty
-
-        def change(tensor: Tensor) -> Tensor:
-            return empty(*tensor.meta.shape, dtype=tensor.meta.dtype, device=device)
-
-        return self._apply(change, recurse)
-
-    def cpu(self) -> Self:
-        """Move to the CPU.
-
-        Returns:
-            This module.
-
-        Example:
-            >>> wg.nn.Linear(2, 3).cpu().weight.device
-            device(type='cpu')
-        """
-        return self.to("cpu")
-
-    def cuda(self, device: DeviceLike | None = None) -> Self:
-        """Move to a CUDA device, by default the first.
-
-        Args:
-            device: The device; None: the first CUDA device.
-
-        Returns:
-            This module.
-
-        Raises:
-            DriverNotFound: If there is no GPU, or a package that it needs is missing.
-        """
-        return self.to("cuda:0" if device is None else device)
-
-    def type(self, dst_type: DTypeLike) -> Self:
-        """Cast all parameters and buffers, also integer ones, to `dst_type`.
-
-        Args:
-            dst_type: The dtype.
-
-        Returns:
-            This module.
-
-        Example:
-            >>> wg.nn.BatchNorm1d(2).type(wg.float64).num_batches_tracked.dtype
-            weftgrad.float64
-        """
-        return self._apply(lambda tensor: tensor.to(dtype=dtypes.parse(dst_type)))
-
-    def float(self) -> Self:
-        """Cast floating-point parameters and buffers to float32.
-
-        Returns:
-            This module.
-
-        Example:
-            >>> wg.nn.Linear(2, 3, dtype=wg.float64).float().weight.dtype
-            weftgrad.float32
-        """
-        return self.to(dtypes.float32)
-
-    def double(self) -> Self:
-        """Cast floating-point parameters and buffers to float64.
-
-        Returns:
-            This module.
-
-        Example:
-            >>> wg.nn.Linear(2, 3).double().weight.dtype
-            weftgrad.float64
-        """
-        return self.to(dtypes.float64)
-
-    def half(self) -> Self:
-        """Cast floating-point parameters and buffers to float16.
-
-        Returns:
-            This module.
-
-        Example:
-            >>> wg.nn.Linear(2, 3).half().weight.dtype
-            weftgrad.float16
-        """
-        return self.to(dtypes.float16)
-
-    def bfloat16(self) -> Self:
-        """Cast floating-point parameters and buffers to bfloat16.
-
-        Returns:
-            This module.
-
-        Example:
-            >>> wg.nn.Linear(2, 3).bfloat16().weight.dtype
-            weftgrad.bfloat16
-        """
-        return self.to(dtypes.bfloat16)
-
-    def share_memory(self) -> Self:
-        """Move parameters and buffers to memory that other processes can map.
-
-        Returns:
-            This module.
-
-        Example:
-            >>> wg.nn.Linear(2, 3).share_memory().weight.is_shared()
-            True
-        """
-        from ..multiprocessing.sharing import share_tensors
-
-        share_tensors(t for t in (*self.parameters(), *self.buffers()) if not is_lazy(t))  # one shared segment for all
-        return self._apply(lambda tensor: tensor.share_memory_())
 
     def train(self, mode: bool = True) -> Self:
         """Set training mode for this module and all submodules.
@@ -742,49 +423,17 @@ class Module(Hooks, State):
         """
         return self.train(False)
 
-    def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Choose whether gradients of the parameters are computed.
-
-        Args:
-            requires_grad: Whether gradients are computed.
-
-        Returns:
-            This module.
-
-        Example:
-            >>> wg.nn.Linear(2, 3).requires_grad_(False).weight.requires_grad
-            False
-        """
-        for param in self.parameters():
-            param.requires_grad_(requires_grad)
-        return self
-
-    def compile(self, *args: Any, **kwargs: Any) -> None:
+    def compile(self, *args: object, **kwargs: object) -> None:
         """Do nothing, like `weftgrad.compile`: the module's ops are compiled kernels already.
 
         Args:
             *args: Ignored.
             **kwargs: Ignored.
-        """
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear the gradients of all parameters.
-
-        Args:
-            set_to_none: Set `grad` to None, which frees its memory. False fills it with zeros.
 
         Example:
-            >>> layer = wg.nn.Linear(2, 1)
-            >>> layer(wg.ones(2)).backward()
-            >>> layer.zero_grad()
-            >>> print(layer.weight.grad)
-            None
+            >>> layer = wg.nn.ReLU()
+            >>> layer.compile()
         """
-        for param in self.parameters():
-            if set_to_none or param.grad is None:
-                param.grad = None
-            else:
-                param.grad = param.grad.detach().zero_()
 
     # showing
 
@@ -811,20 +460,6 @@ class Module(Hooks, State):
         return f"{self._get_name()}(\n  " + "\n  ".join([*lines, *children]) + "\n)"
 
 
-def _require_none(value: Any, member: str, remedy: str) -> None:
+def _require_none(value: object, member: str, remedy: str) -> None:
     if value is not None:
         raise ArgumentError(f"cannot assign {value.__class__.__name__} as {member}; {remedy}, or assign None")
-
-
-def _parse_to_args(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Device | None, DType | None]:
-    """Return the device and dtype from the arguments of `Module.to`, None for those not passed."""
-    if "tensor" in kwargs:
-        args = (kwargs.pop("tensor"), *args)
-    if unknown := kwargs.keys() - {"device", "dtype", "non_blocking", "memory_format"}:
-        raise ArgumentError(f"Module.to: got unexpected arguments {sorted(unknown)}")
-    device, dtype, should_copy = parse_conversion("Module.to", args, kwargs.get("device"), kwargs.get("dtype"))
-    if should_copy:
-        raise ArgumentError("Module.to: converts in place and takes no copy; use copy.deepcopy(module).to(...)")
-    if dtype is not None and dtype.kind != "f":
-        raise ArgumentError(f"Module.to: takes a floating dtype, not {dtype.name}")
-    return device, dtype

@@ -6,10 +6,9 @@ input is `(N, C, ...)` or `(C, ...)`; see `functional.pad`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..arguments.types import IntOrInts
 from ..layer_functions.padding import pad
+from ..layer_functions.spatial_arguments import repeat_number
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from .module import Module
@@ -29,9 +28,7 @@ class _Pad(Module):
 
     def __init__(self, padding: IntOrInts):
         super().__init__()
-        amounts: tuple[Any, ...] = (
-            tuple(padding) if isinstance(padding, (tuple, list)) else (padding,) * (2 * self._dims)
-        )
+        amounts = repeat_number(padding, 2 * self._dims)
         if len(amounts) != 2 * self._dims or any(type(n) is not int for n in amounts):
             raise ArgumentError(f"{type(self).__name__}: padding must be an int or {2 * self._dims}, not {padding!r}")
         self.padding = amounts

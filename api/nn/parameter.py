@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Self, TypeGuard
 
+from ..creation.factories import empty
 from ..runtime import dtypes
 from ..runtime.device import Device, DeviceLike, Meta
 from ..runtime.device import device as to_device
@@ -12,6 +13,7 @@ from ..runtime.dtypes import DType, DTypeLike
 from ..runtime.errors import DomainError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
+from ..tensor_methods.size import Size
 
 __all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "is_lazy"]
 
@@ -33,8 +35,6 @@ class Parameter(Tensor):
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True):
         if data is None:
-            from ..creation.factories import empty
-
             data = empty(0)
         only_tensors("Parameter", data)
         Tensor.__init__(self, data.storage, data.meta, data.start)
@@ -63,29 +63,27 @@ class Buffer(Tensor):
 
     def __init__(self, data: Tensor | None = None, *, persistent: bool = True):
         if data is None:
-            from ..creation.factories import empty
-
             data = empty(0)
         only_tensors("Buffer", data)
         Tensor.__init__(self, data.storage, data.meta, data.start)
         self.persistent = persistent
 
 
-class _Uninitialized:
+class _Uninitialized(Tensor):
     """A tensor with dtype and device but no shape. Accessing its shape raises `DomainError` until `materialize`."""
 
-    materialized_class: type = Tensor
-    needs: bool
+    materialized_class: type[Tensor] = Tensor
+
+    def __init__(self, requires_grad: bool = True, device: DeviceLike | None = None, dtype: DTypeLike | None = None):
+        self._set_placeholder(dtype, device, requires_grad)
 
     def _set_placeholder(self, dtype: DTypeLike | None, device: DeviceLike | None, requires_grad: bool) -> None:
-        from ..creation.factories import empty
-
         placeholder = empty(0, dtype=dtype, device=device)
         self._placeholder = placeholder
-        Tensor.__init__(self, placeholder.storage, placeholder.meta, placeholder.start, requires_grad)  # type: ignore[call-overload]
+        Tensor.__init__(self, placeholder.storage, placeholder.meta, placeholder.start, requires_grad)
 
     @property
-    def meta(self) -> Any:
+    def meta(self) -> Meta:
         raise DomainError(
             f"this {type(self).__name__} has no shape yet: call its module with an input first, "
             "or give it a shape with materialize(shape)"
@@ -106,9 +104,9 @@ class _Uninitialized:
         return self._placeholder.meta.device
 
     @property
-    def shape(self) -> Any:
+    def shape(self) -> Size:
         """Unknown: raises `DomainError`, which is a `RuntimeError` and a `ValueError`."""
-        return self.meta.shape
+        return Size(self.meta.shape)
 
     def materialize(
         self, shape: Sequence[int], device: DeviceLike | None = None, dtype: DTypeLike | None = None
@@ -126,8 +124,6 @@ class _Uninitialized:
             >>> type(weight).__name__, weight.shape
             ('Parameter', weftgrad.Size([2, 3]))
         """
-        from ..creation.factories import empty
-
         tensor = empty(
             tuple(shape),
             dtype=self.dtype if dtype is None else dtype,
@@ -135,29 +131,30 @@ class _Uninitialized:
         )
         requires_grad = self.needs
         del self._placeholder
-        self.__class__ = self.materialized_class
-        Tensor.__init__(self, tensor.storage, tensor.meta, tensor.start, requires_grad)  # type: ignore[call-overload]
+        object.__setattr__(self, "__class__", self.materialized_class)  # type checkers refuse `self.__class__ = …`
+        Tensor.__init__(self, tensor.storage, tensor.meta, tensor.start, requires_grad)
 
-    def convert(self, convert: Any) -> None:
+    def convert(self, convert: Callable[[Tensor], Tensor]) -> None:
         """Take the dtype and device that `convert`, such as `lambda t: t.to(...)`, returns for a tensor like this."""
         converted = convert(self._placeholder)
         self._set_placeholder(converted.meta.dtype, converted.meta.device, self.needs)
 
-    def requires_grad_(self, requires_grad: bool = True) -> Any:
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Set whether gradients are computed once the tensor has a shape."""
         self.needs = requires_grad
         return self
 
-    def detach(self) -> Any:
+    def detach(self) -> Self:
         """Return the tensor itself, because there is no memory to share yet."""
         return self
 
-    def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
-        if id(self) not in memo:
-            memo[id(self)] = _rebuild_lazy(type(self), self.dtype, str(self.device), self.needs)
-        return memo[id(self)]
+    def __deepcopy__(self, memo: dict[int, object]) -> Tensor:
+        copy = memo.get(id(self))
+        if not isinstance(copy, Tensor):
+            copy = memo[id(self)] = _rebuild_lazy(type(self), self.dtype, str(self.device), self.needs)
+        return copy
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return _rebuild_lazy, (type(self), self.dtype, str(self.device), self.needs)
 
     def __repr__(self) -> str:
@@ -179,9 +176,6 @@ class UninitializedParameter(_Uninitialized, Parameter):
 
     materialized_class = Parameter
 
-    def __init__(self, requires_grad: bool = True, device: DeviceLike | None = None, dtype: DTypeLike | None = None):
-        self._set_placeholder(dtype, device, requires_grad)
-
 
 class UninitializedBuffer(_Uninitialized, Tensor):
     """A buffer that gets its shape from its module's first input.
@@ -202,21 +196,21 @@ class UninitializedBuffer(_Uninitialized, Tensor):
 
     def __init__(
         self, requires_grad: bool = False, device: DeviceLike | None = None, dtype: DTypeLike | None = None,
-        persistent: bool = True, **_: Any,
+        persistent: bool = True, **_: object,
     ):  # fmt: skip
         self.persistent = persistent
         self._set_placeholder(dtype, device, requires_grad)
 
 
-def _rebuild_lazy(cls: Any, dtype: DTypeLike, device: str, needs: bool) -> Any:
+def _rebuild_lazy(cls: type[_Uninitialized], dtype: DTypeLike, device: str, needs: bool) -> _Uninitialized:
     return cls(needs, to_device(device), dtypes.parse(dtype))
 
 
-def is_lazy(tensor: object) -> bool:
+def is_lazy(tensor: object) -> TypeGuard[_Uninitialized]:
     """Return whether the tensor's shape is still unknown.
 
     Args:
-        tensor: Any object.
+        tensor: An object of any type.
 
     Returns:
         Python bool.

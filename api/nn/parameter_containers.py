@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, KeysView
-from typing import Any, NoReturn, Self
+from collections.abc import Iterable, Iterator, KeysView, Mapping
+from typing import Any, NoReturn, Self, SupportsIndex, TypeAlias, overload
 
 from ..runtime.errors import ArgumentError, DomainError
 from ..runtime.tensor import Tensor
 from ._errors import NoSuchMember
-from .containers import named_entries
+from ._named_entries import named_entries
 from .module import Module
 from .parameter import Parameter
 
 __all__ = ["ParameterDict", "ParameterList"]
 
+Value: TypeAlias = Any
+"""A parameter, if the value that was put in is a tensor; otherwise that value itself."""
 
-def _as_parameter(value: Any) -> Any:
+Entries: TypeAlias = "Mapping[str, object] | ParameterDict | Iterable[tuple[str, object]]"
+"""Names and values: a mapping, or pairs."""
+
+
+def _as_parameter(value: object) -> object:
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
-def _repr_line(key: int | str, value: Any, type_name: str) -> str:
+def _repr_line(key: int | str, value: object, type_name: str) -> str:
     if not isinstance(value, Tensor):
         return f"  ({key}): Object of type: {type(value).__name__}"
     device = "" if value.meta.device.type == "cpu" else f" ({value.meta.device})"
@@ -41,39 +47,43 @@ class ParameterList(Module):
         [(2,), (3,)]
     """
 
-    def __init__(self, values: Iterable[Any] | None = None):
+    def __init__(self, values: Iterable[object] | None = None):
         super().__init__()
         self._size = 0
         if values is not None:
             self.extend(values)
 
-    def _key(self, index: Any) -> str:
+    def _key(self, index: SupportsIndex) -> str:
         position = operator.index(index)
         if not -self._size <= position < self._size:
             raise IndexError(f"index {position} is out of range of {self._size} values")
         return str(position % self._size)
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Value: ...
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> Value:
         if isinstance(index, slice):
             return self.__class__([self[i] for i in range(*index.indices(self._size))])
         return getattr(self, self._key(index))
 
-    def __setitem__(self, index: int, value: Any) -> None:
+    def __setitem__(self, index: int, value: object) -> None:
         setattr(self, self._key(index), _as_parameter(value))
 
     def __len__(self) -> int:
         return self._size
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         return iter([self[i] for i in range(self._size)])
 
-    def __iadd__(self, values: Iterable[Any]) -> Self:
+    def __iadd__(self, values: Iterable[object]) -> Self:
         return self.extend(values)
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if not name.isdigit()]
 
-    def append(self, value: Any) -> Self:
+    def append(self, value: object) -> Self:
         """Append a value and return the list.
 
         Args:
@@ -90,7 +100,7 @@ class ParameterList(Module):
         self[self._size - 1] = value
         return self
 
-    def extend(self, values: Iterable[Any]) -> Self:
+    def extend(self, values: Iterable[object]) -> Self:
         """Append values and return the list.
 
         Args:
@@ -115,7 +125,7 @@ class ParameterList(Module):
     def extra_repr(self) -> str:
         return "\n".join(_repr_line(i, v, str(v.dtype) if isinstance(v, Tensor) else "") for i, v in enumerate(self))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
         raise _not_callable_error(self)
 
 
@@ -131,18 +141,18 @@ class ParameterDict(Module):
         [1.0, 1.0]
     """
 
-    def __init__(self, parameters: Any = None):
+    def __init__(self, parameters: Entries | None = None):
         super().__init__()
         self._keys: dict[str, None] = {}
         if parameters is not None:
             self.update(parameters)
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> Value:
         if key not in self._keys:
             raise NoSuchMember(f"ParameterDict: there is no {key!r}, only {', '.join(self._keys) or 'nothing'}")
         return getattr(self, key)
 
-    def __setitem__(self, key: str, value: Any) -> None:
+    def __setitem__(self, key: str, value: object) -> None:
         if not isinstance(key, str):
             raise ArgumentError(f"ParameterDict: a name is a string, not {type(key).__name__}")
         setattr(self, key, _as_parameter(value))
@@ -169,10 +179,15 @@ class ParameterDict(Module):
 
         Returns:
             `ParameterDict` with the same parameter objects.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> list(weights.copy().keys())
+            ['left']
         """
         return ParameterDict(OrderedDict(self.items()))
 
-    def setdefault(self, key: str, default: Any = None) -> Any:
+    def setdefault(self, key: str, default: object = None) -> Value:
         """Return the value of `key`; add `default` if the key is missing.
 
         Args:
@@ -181,17 +196,29 @@ class ParameterDict(Module):
 
         Returns:
             The value.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> weights.setdefault('right', wg.ones(2)).tolist()
+            [1.0, 1.0]
         """
         if key not in self._keys:
             self[key] = default
         return self[key]
 
     def clear(self) -> None:
-        """Remove all entries."""
+        """Remove all entries.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> weights.clear()
+            >>> len(weights)
+            0
+        """
         for key in list(self._keys):
             del self[key]
 
-    def pop(self, key: str) -> Any:
+    def pop(self, key: str) -> Value:
         """Remove and return the value of `key`.
 
         Args:
@@ -202,12 +229,17 @@ class ParameterDict(Module):
 
         Raises:
             NoSuchMember: If there is no such name. It is also a `KeyError`.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> weights.pop('left').tolist(), len(weights)
+            ([0.0, 0.0], 0)
         """
         value = self[key]
         del self[key]
         return value
 
-    def popitem(self) -> tuple[str, Any]:
+    def popitem(self) -> tuple[str, Value]:
         """Remove and return the last (name, value).
 
         Returns:
@@ -215,13 +247,18 @@ class ParameterDict(Module):
 
         Raises:
             NoSuchMember: If the dict is empty.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> weights.popitem()[0]
+            'left'
         """
         key = next(reversed(self._keys), None)
         if key is None:
             raise NoSuchMember("popitem: the ParameterDict is empty")
         return key, self.pop(key)
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Value:
         """Return the value of `key`, or `default`.
 
         Args:
@@ -230,10 +267,15 @@ class ParameterDict(Module):
 
         Returns:
             The value.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> weights.get('right', 'nothing')
+            'nothing'
         """
         return self[key] if key in self._keys else default
 
-    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+    def fromkeys(self, keys: Iterable[str], default: object = None) -> ParameterDict:
         """Return a new dict with the same value for each of `keys`.
 
         Args:
@@ -242,6 +284,11 @@ class ParameterDict(Module):
 
         Returns:
             `ParameterDict`.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> list(weights.fromkeys(['a', 'b'], wg.ones(1)))
+            ['a', 'b']
         """
         return ParameterDict([(key, default) for key in keys])
 
@@ -250,26 +297,41 @@ class ParameterDict(Module):
 
         Returns:
             View of the names.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> list(weights.keys())
+            ['left']
         """
         return self._keys.keys()
 
-    def items(self) -> Iterable[tuple[str, Any]]:
+    def items(self) -> Iterable[tuple[str, Value]]:
         """Return (name, value) pairs.
 
         Returns:
             List of pairs.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> [(name, value.tolist()) for name, value in weights.items()]
+            [('left', [0.0, 0.0])]
         """
         return [(key, self[key]) for key in self._keys]
 
-    def values(self) -> Iterable[Any]:
+    def values(self) -> Iterable[Value]:
         """Return the values.
 
         Returns:
             List of values.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> [value.tolist() for value in weights.values()]
+            [[0.0, 0.0]]
         """
         return [self[key] for key in self._keys]
 
-    def update(self, parameters: Any) -> None:
+    def update(self, parameters: Entries) -> None:
         """Set the entries of a mapping or of (name, value) pairs.
 
         Args:
@@ -278,6 +340,12 @@ class ParameterDict(Module):
         Raises:
             ArgumentError: If `parameters` is neither a mapping nor pairs.
             NameConflict: If a name in a list of pairs is not a string.
+
+        Example:
+            >>> weights = wg.nn.ParameterDict({'left': wg.zeros(2)})
+            >>> weights.update({'right': wg.ones(2)})
+            >>> list(weights)
+            ['left', 'right']
         """
         entries = named_entries(parameters, "ParameterDict.update")
         if isinstance(parameters, dict) and not isinstance(parameters, OrderedDict):
@@ -285,24 +353,24 @@ class ParameterDict(Module):
         for key, value in entries:
             self[key] = value
 
-    def __or__(self, other: Any) -> ParameterDict:
+    def __or__(self, other: Entries) -> ParameterDict:
         merged = self.copy()
         merged.update(other)
         return merged
 
-    def __ror__(self, other: Any) -> ParameterDict:
+    def __ror__(self, other: Entries) -> ParameterDict:
         merged = ParameterDict(other)
         merged.update(self)
         return merged
 
-    def __ior__(self, other: Any) -> Self:
+    def __ior__(self, other: Entries) -> Self:
         self.update(other)
         return self
 
     def extra_repr(self) -> str:
         return "\n".join(_repr_line(k, v, "weftgrad.Tensor") for k, v in self.items())
 
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
         raise _not_callable_error(self)
 
 

@@ -1,4 +1,4 @@
-"""Pooling layers, `Fold` and `Unfold`. The functions of `nn.functional` have the formulas.
+"""Average, max and Lp pooling layers, and max unpooling. The functions of `nn.functional` have the formulas.
 
 `stride=None` means `kernel_size`. `ceil_mode` adds a window that only partly overlaps the input.
 """
@@ -6,36 +6,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..arguments.types import IntOrInts
-from ..layer_functions.adaptive_pooling import AdaptiveSize
+from ..layer_functions.spatial_arguments import repeat_number
 from ..runtime.tensor import Tensor
 from . import functional as F
-from .module import Module
+from ._pooling_layer import PoolingLayer
+from .adaptive_pooling_layers import *  # noqa: F403 (pickled modules of version 0.2 name this module)
+from .folding import *  # noqa: F403 (pickled modules of version 0.2 name this module)
 
 __all__ = [
-    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
-    "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "Fold", "LPPool1d", "LPPool2d", "LPPool3d",
-    "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "Unfold",
+    "AvgPool1d", "AvgPool2d", "AvgPool3d", "LPPool1d", "LPPool2d", "LPPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d",
+    "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
 ]  # fmt: skip
 
 
-class _Pool(Module):
-    """Base class of layers that call `functional.<function>` and print the attributes `repr_fields`."""
-
-    function = ""
-    repr_fields: tuple[str, ...] = ()
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={getattr(self, name)}" for name in self.repr_fields)
-
-
-def _as_tuple(value: Any, rank: int) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
-
-
-class _MaxPool(_Pool):
+class _MaxPool(PoolingLayer):
     repr_fields = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
 
     def __init__(
@@ -113,7 +99,7 @@ class MaxPool3d(_MaxPool):
     function = "max_pool3d"
 
 
-class AvgPool1d(_Pool):
+class AvgPool1d(PoolingLayer):
     """The mean over windows of `(N, C, L)` or `(C, L)`.
 
     Args:
@@ -135,9 +121,9 @@ class AvgPool1d(_Pool):
         ceil_mode: bool = False, count_include_pad: bool = True,
     ):  # fmt: skip
         super().__init__()
-        self.kernel_size = _as_tuple(kernel_size, 1)
-        self.stride = _as_tuple(kernel_size if stride is None else stride, 1)
-        self.padding = _as_tuple(padding, 1)
+        self.kernel_size = repeat_number(kernel_size, 1)
+        self.stride = repeat_number(kernel_size if stride is None else stride, 1)
+        self.padding = repeat_number(padding, 1)
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
@@ -145,7 +131,7 @@ class AvgPool1d(_Pool):
         return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
 
-class _AvgPool(_Pool):
+class _AvgPool(PoolingLayer):
     repr_fields = ("kernel_size", "stride", "padding")
 
     def __init__(
@@ -205,7 +191,7 @@ class AvgPool3d(_AvgPool):
     function = "avg_pool3d"
 
 
-class _LPPool(_Pool):
+class _LPPool(PoolingLayer):
     repr_fields = ("norm_type", "kernel_size", "stride", "ceil_mode")
 
     def __init__(
@@ -272,15 +258,15 @@ class LPPool3d(_LPPool):
     function = "lp_pool3d"
 
 
-class _MaxUnpool(_Pool):
+class _MaxUnpool(PoolingLayer):
     repr_fields = ("kernel_size", "stride", "padding")
     rank = 1
 
     def __init__(self, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0):
         super().__init__()
-        self.kernel_size = _as_tuple(kernel_size, self.rank)
-        self.stride = _as_tuple(kernel_size if stride is None else stride, self.rank)
-        self.padding = _as_tuple(padding, self.rank)
+        self.kernel_size = repeat_number(kernel_size, self.rank)
+        self.stride = repeat_number(kernel_size if stride is None else stride, self.rank)
+        self.padding = repeat_number(padding, self.rank)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         return getattr(F, self.function)(input, indices, self.kernel_size, self.stride, self.padding, output_size)
@@ -337,175 +323,3 @@ class MaxUnpool3d(_MaxUnpool):
 
     function = "max_unpool3d"
     rank = 3
-
-
-class _AdaptiveAvgPool(_Pool):
-    repr_fields = ("output_size",)
-
-    def __init__(self, output_size: AdaptiveSize):
-        super().__init__()
-        self.output_size = output_size
-
-    def forward(self, input: Tensor) -> Tensor:
-        return getattr(F, self.function)(input, self.output_size)
-
-
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    """The mean over windows of `(N, C, L)` or `(C, L)`, sized so that the output has `output_size` elements.
-
-    Args:
-        output_size: Number of elements of the output.
-
-    Example:
-        >>> wg.nn.AdaptiveAvgPool1d(1)(wg.ones(8, 3, 10)).shape
-        weftgrad.Size([8, 3, 1])
-    """
-
-    function = "adaptive_avg_pool1d"
-
-
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    """The mean over windows of `(N, C, H, W)` or `(C, H, W)`, sized for `output_size`; None keeps a size.
-
-    Args:
-        output_size: Size of the output: one int for both dimensions, or two; None keeps a size.
-
-    Example:
-        >>> wg.nn.AdaptiveAvgPool2d(1)(wg.ones(8, 3, 10, 10)).shape
-        weftgrad.Size([8, 3, 1, 1])
-    """
-
-    function = "adaptive_avg_pool2d"
-
-
-class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """The mean over windows of `(N, C, D, H, W)` or `(C, D, H, W)`, sized for `output_size`; None keeps a size.
-
-    Args:
-        output_size: Size of the output: one int for all dimensions, or three; None keeps a size.
-
-    Example:
-        >>> wg.nn.AdaptiveAvgPool3d(1)(wg.ones(8, 3, 10, 10, 10)).shape
-        weftgrad.Size([8, 3, 1, 1, 1])
-    """
-
-    function = "adaptive_avg_pool3d"
-
-
-class _AdaptiveMaxPool(_Pool):
-    repr_fields = ("output_size",)
-
-    def __init__(self, output_size: AdaptiveSize, return_indices: bool = False):
-        super().__init__()
-        self.output_size = output_size
-        self.return_indices = return_indices
-
-    def forward(self, input: Tensor) -> Tensor:
-        return getattr(F, self.function)(input, self.output_size, self.return_indices)
-
-
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    """The maximum over windows of `(N, C, L)` or `(C, L)`, sized so that the output has `output_size` elements.
-
-    Args:
-        output_size: Number of elements of the output.
-        return_indices: Also return the positions of the maxima.
-
-    Example:
-        >>> wg.nn.AdaptiveMaxPool1d(1)(wg.ones(8, 3, 10)).shape
-        weftgrad.Size([8, 3, 1])
-    """
-
-    function = "adaptive_max_pool1d"
-
-
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    """The maximum over windows of `(N, C, H, W)` or `(C, H, W)`, sized for `output_size`; None keeps a size.
-
-    Args:
-        output_size: Size of the output: one int for both dimensions, or two; None keeps a size.
-        return_indices: Also return the positions of the maxima.
-
-    Example:
-        >>> wg.nn.AdaptiveMaxPool2d(1)(wg.ones(8, 3, 10, 10)).shape
-        weftgrad.Size([8, 3, 1, 1])
-    """
-
-    function = "adaptive_max_pool2d"
-
-
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    """The maximum over windows of `(N, C, D, H, W)` or `(C, D, H, W)`, sized for `output_size`; None keeps a size.
-
-    Args:
-        output_size: Size of the output: one int for all dimensions, or three; None keeps a size.
-        return_indices: Also return the positions of the maxima.
-
-    Example:
-        >>> wg.nn.AdaptiveMaxPool3d(1)(wg.ones(8, 3, 10, 10, 10)).shape
-        weftgrad.Size([8, 3, 1, 1, 1])
-    """
-
-    function = "adaptive_max_pool3d"
-
-
-class Fold(_Pool):
-    """Sum overlapping columns `(N, C * kernel elements, windows)` into images `(N, C, *output_size)`: col2im.
-
-    Args:
-        output_size: Spatial size of the images.
-        kernel_size: Size of the windows.
-        dilation: Distance between the elements of a window.
-        padding: Elements added at both ends of each spatial dimension.
-        stride: Distance between windows.
-
-    Example:
-        >>> wg.nn.Fold((4, 4), (2, 2), stride=2)(wg.ones(1, 12, 4)).shape
-        weftgrad.Size([1, 3, 4, 4])
-    """
-
-    repr_fields = ("output_size", "kernel_size", "dilation", "padding", "stride")
-
-    def __init__(
-        self, output_size: IntOrInts, kernel_size: IntOrInts, dilation: IntOrInts = 1,
-        padding: IntOrInts = 0, stride: IntOrInts = 1,
-    ):  # fmt: skip
-        super().__init__()
-        self.output_size = output_size
-        self.kernel_size = kernel_size
-        self.dilation = dilation
-        self.padding = padding
-        self.stride = stride
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.fold(input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)
-
-
-class Unfold(_Pool):
-    """Extract the windows of `(N, C, H, W)` as columns `(N, C * kernel elements, windows)`: im2col.
-
-    Args:
-        kernel_size: Size of the windows.
-        dilation: Distance between the elements of a window.
-        padding: Elements added at both ends of each spatial dimension.
-        stride: Distance between windows.
-
-    Example:
-        >>> wg.nn.Unfold((2, 2), stride=2)(wg.ones(1, 3, 4, 4)).shape
-        weftgrad.Size([1, 12, 4])
-    """
-
-    repr_fields = ("kernel_size", "dilation", "padding", "stride")
-
-    def __init__(
-        self, kernel_size: IntOrInts, dilation: IntOrInts = 1, padding: IntOrInts = 0,
-        stride: IntOrInts = 1,
-    ):  # fmt: skip
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.dilation = dilation
-        self.padding = padding
-        self.stride = stride
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 from ..creation.factories import empty, zeros
-from ..layer_functions import recurrent
+from ..layer_functions import recurrent_cells as cells
 from ..runtime.device import DeviceLike
 from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, ShapeError
@@ -45,6 +45,9 @@ class RNNCellBase(Module):
         weftgrad.Size([20, 3])
     """
 
+    bias_ih: Parameter | None
+    bias_hh: Parameter | None
+
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: DeviceLike | None = None,
         dtype: DTypeLike | None = None,
@@ -71,8 +74,11 @@ class RNNCellBase(Module):
         nonlinearity = self.__dict__.get("nonlinearity", "tanh")
         return text if nonlinearity == "tanh" else f"{text}, nonlinearity={nonlinearity}"
 
-    def _step(self, function: Any, input: Tensor, hx: Any, num_states: int) -> Any:
-        """Apply `function` to the input, the states (zeros if `hx` is None) and the parameters."""
+    def _weights(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
+
+    def _initial_states(self, input: Tensor, hx: Tensor | Sequence[Tensor] | None, num_states: int) -> list[Tensor]:
+        """Check the input and the states. Return the states as a list, zeros if `hx` is None."""
         name = self._get_name()
         only_tensors(name, input)
         if input.meta.ndim not in (1, 2):
@@ -86,19 +92,19 @@ class RNNCellBase(Module):
             )
         shape = (*input.meta.shape[:-1], self.hidden_size)
         if hx is None:
-            state_list = [zeros(*shape, dtype=input.meta.dtype, device=input.meta.device) for _ in range(num_states)]
-        else:
-            state_list = [hx] if num_states == 1 else list(hx) if isinstance(hx, (tuple, list)) else []
-            if len(state_list) != num_states:
-                raise ArgumentError(f"{name}: hx must be (h, c), two tensors, not {type(hx).__name__}")
-            only_tensors(name, *state_list)
-        for state in state_list:
+            return [zeros(*shape, dtype=input.meta.dtype, device=input.meta.device) for _ in range(num_states)]
+        if num_states == 1:
+            only_tensors(name, hx)
+        states = [hx] if isinstance(hx, Tensor) else list(hx) if isinstance(hx, (tuple, list)) else []
+        if len(states) != num_states:
+            raise ArgumentError(f"{name}: hx must be (h, c), two tensors, not {type(hx).__name__}")
+        only_tensors(name, *states)
+        for state in states:
             if state.meta.shape != shape:
                 raise ShapeError(
                     f"{name}: for this input hx must have shape {list(shape)}, got {list(state.meta.shape)}"
                 )
-        hidden = state_list if num_states > 1 else state_list[0]
-        return function(input, hidden, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        return states
 
 
 class RNNCell(RNNCellBase):
@@ -136,11 +142,16 @@ class RNNCell(RNNCellBase):
 
         Raises:
             ShapeError: If a shape does not fit, or `nonlinearity` is unknown.
+
+        Example:
+            >>> wg.nn.RNNCell(3, 5)(wg.ones(3)).shape
+            weftgrad.Size([5])
         """
         if self.nonlinearity not in ("tanh", "relu"):
             raise ShapeError(f"RNNCell: nonlinearity is 'tanh' or 'relu', not {self.nonlinearity!r}")
-        function = recurrent.rnn_tanh_cell if self.nonlinearity == "tanh" else recurrent.rnn_relu_cell
-        return self._step(function, input, hx, 1)
+        function = cells.rnn_tanh_cell if self.nonlinearity == "tanh" else cells.rnn_relu_cell
+        (state,) = self._initial_states(input, hx, 1)
+        return function(input, state, *self._weights())
 
 
 class LSTMCell(RNNCellBase):
@@ -178,8 +189,13 @@ class LSTMCell(RNNCellBase):
         Raises:
             ShapeError: If a shape does not fit.
             ArgumentError: If `hx` is not two tensors.
+
+        Example:
+            >>> state, cell = wg.nn.LSTMCell(3, 5)(wg.ones(3))
+            >>> state.shape, cell.shape
+            (weftgrad.Size([5]), weftgrad.Size([5]))
         """
-        return self._step(recurrent.lstm_cell, input, hx, 2)
+        return cells.lstm_cell(input, self._initial_states(input, hx, 2), *self._weights())
 
 
 class GRUCell(RNNCellBase):
@@ -215,5 +231,10 @@ class GRUCell(RNNCellBase):
 
         Raises:
             ShapeError: If a shape does not fit.
+
+        Example:
+            >>> wg.nn.GRUCell(3, 5)(wg.ones(3)).shape
+            weftgrad.Size([5])
         """
-        return self._step(recurrent.gru_cell, input, hx, 1)
+        (state,) = self._initial_states(input, hx, 1)
+        return cells.gru_cell(input, state, *self._weights())

@@ -1,354 +1,36 @@
-"""Multi-head attention and the Transformer (Vaswani et al. 2017, arXiv 1706.03762). `_heads` has the computation."""
+"""The Transformer (Vaswani et al. 2017, arXiv 1706.03762): stacks of `transformer_layers`, and the whole network."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 
 from .._generated import ops as _ops
 from ..amp.autocast_mode import is_autocast_enabled
 from ..arguments.types import TensorOptions
-from ..creation.factories import empty, full
+from ..creation.factories import full
 from ..linear_algebra.triangles import triu
 from ..runtime import dtypes
 from ..runtime.device import DeviceLike
 from ..runtime.dispatch import is_recorded
 from ..runtime.dtypes import DTypeLike
-from ..runtime.errors import ArgumentError, AttentionShapeError, DomainError, ShapeError
+from ..runtime.errors import ShapeError
 from ..runtime.tensor import Tensor
 from . import functional as F
 from . import init
-from ._heads import Heads, additive_mask, attend_heads
-from .activations import GELU, ReLU
+from ._attention_heads import additive_mask
+from .activations import GELU
 from .containers import ModuleList
-from .dropouts import Dropout
-from .layers import Linear
 from .module import Module
+from .multihead_attention import MultiheadAttention, NonDynamicallyQuantizableLinear  # noqa: F401 (see `activations`)
 from .normalization import LayerNorm
-from .parameter import Parameter
+from .rectified_units import ReLU
+from .transformer_layers import Activation, TransformerDecoderLayer, TransformerEncoderLayer
 
 __all__ = [
-    "MultiheadAttention",
     "Transformer",
     "TransformerDecoder",
-    "TransformerDecoderLayer",
     "TransformerEncoder",
-    "TransformerEncoderLayer",
 ]
-
-Activation = str | Callable[[Tensor], Tensor]
-
-
-class NonDynamicallyQuantizableLinear(Linear):
-    """`Linear` under the name that PyTorch prints for attention's output projection."""
-
-
-class MultiheadAttention(Module):
-    """Multi-head attention with input and output projections (Vaswani et al. 2017, section 3.2.2).
-
-    `forward` takes query (L, N, embed_dim), key (S, N, kdim), value (S, N, vdim); with `batch_first` the batch N comes
-    first, and N may be missing. It returns (output, weights or None). See `functional.multi_head_attention_forward` for
-    the masks.
-
-    Args:
-        embed_dim: Features of query and output.
-        num_heads: Number of heads, a divisor of `embed_dim`.
-        dropout: Probability of dropping an attention weight in training.
-        bias: Add biases in the projections.
-        add_bias_kv: Append a learned position to key and value.
-        add_zero_attn: Append a position of zeros to key and value.
-        kdim: Features of the key; None means `embed_dim`.
-        vdim: Features of the value; None means `embed_dim`.
-        batch_first: Whether the batch is the first dimension.
-        device: Device of the parameters; None: the default device.
-        dtype: Dtype of the parameters; None: the default dtype.
-
-    Raises:
-        ArgumentError: If `embed_dim` or `num_heads` is not positive.
-        AttentionShapeError: If `num_heads` does not divide `embed_dim`.
-
-    Example:
-        >>> x = wg.ones(2, 7, 8)
-        >>> output, weights = wg.nn.MultiheadAttention(8, 2, batch_first=True)(x, x, x)
-        >>> output.shape, weights.shape
-        (weftgrad.Size([2, 7, 8]), weftgrad.Size([2, 7, 7]))
-    """
-
-    in_proj_weight: Parameter  # None with `kdim` or `vdim`, and the three weights are None without them
-    q_proj_weight: Parameter
-    k_proj_weight: Parameter
-    v_proj_weight: Parameter
-    in_proj_bias: Parameter  # None without `bias`
-    bias_k: Parameter | None
-    bias_v: Parameter | None
-
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        dropout: float = 0.0,
-        bias: bool = True,
-        add_bias_kv: bool = False,
-        add_zero_attn: bool = False,
-        kdim: int | None = None,
-        vdim: int | None = None,
-        batch_first: bool = False,
-        device: DeviceLike | None = None,
-        dtype: DTypeLike | None = None,
-    ):
-        if embed_dim <= 0 or num_heads <= 0:
-            raise ArgumentError(
-                f"MultiheadAttention: embed_dim and num_heads must be positive, not {embed_dim} and {num_heads}"
-            )
-        if embed_dim % num_heads:
-            raise AttentionShapeError(
-                f"MultiheadAttention: embed_dim {embed_dim} must be divisible by num_heads {num_heads}"
-            )
-        super().__init__()
-        tensor_options: TensorOptions = {"device": device, "dtype": dtype}
-        self.embed_dim = embed_dim
-        self.kdim = embed_dim if kdim is None else kdim
-        self.vdim = embed_dim if vdim is None else vdim
-        self._qkv_same_embed_dim = self.kdim == embed_dim and self.vdim == embed_dim
-        self.num_heads, self.dropout, self.batch_first = num_heads, dropout, batch_first
-        self.head_dim = embed_dim // num_heads
-        has_separate_weights = not self._qkv_same_embed_dim
-        for name, width in (("q", embed_dim), ("k", self.kdim), ("v", self.vdim)):
-            weight = Parameter(empty(embed_dim, width, **tensor_options)) if has_separate_weights else None
-            self.register_parameter(f"{name}_proj_weight", weight)
-        self.register_parameter(
-            "in_proj_weight",
-            None if has_separate_weights else Parameter(empty(3 * embed_dim, embed_dim, **tensor_options)),
-        )
-        self.register_parameter("in_proj_bias", Parameter(empty(3 * embed_dim, **tensor_options)) if bias else None)
-        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, **tensor_options)
-        for name in ("bias_k", "bias_v"):
-            self.register_parameter(name, Parameter(empty(1, 1, embed_dim, **tensor_options)) if add_bias_kv else None)
-        self.add_zero_attn = add_zero_attn
-        self._reset_parameters()
-
-    def _reset_parameters(self) -> None:
-        """Draw projections from Xavier's uniform and `bias_k`, `bias_v` from Xavier's normal distribution.
-
-        Set biases to 0.
-        """
-        for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
-            if weight is not None:
-                init.xavier_uniform_(weight)
-        if self.in_proj_bias is not None:
-            init.zeros_(self.in_proj_bias)
-            init.zeros_(self.out_proj.bias)
-        for bias in (self.bias_k, self.bias_v):
-            if bias is not None:
-                init.xavier_normal_(bias)
-
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_padding_mask: Tensor | None = None,
-        need_weights: bool = True,
-        attn_mask: Tensor | None = None,
-        average_attn_weights: bool = True,
-        is_causal: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        qkv_weights = None
-        if not self._qkv_same_embed_dim:
-            qkv_weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-        heads = Heads(
-            self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.bias_k, self.bias_v,
-            self.add_zero_attn, self.out_proj.weight, self.out_proj.bias, qkv_weights,
-        )  # fmt: skip
-        return attend_heads(
-            (query, key, value), heads, self.dropout if self.training else 0.0, key_padding_mask, attn_mask,
-            need_weights, average_attn_weights, is_causal, batch_first=self.batch_first,
-        )  # fmt: skip
-
-
-class _TransformerLayer(Module):
-    """Base of encoder and decoder layers: feed-forward part, norms, dropouts and self-attention."""
-
-    self_attn: MultiheadAttention
-    activation: Callable[[Tensor], Tensor]
-    norm1: LayerNorm
-    norm2: LayerNorm
-    dropout1: Dropout
-    dropout2: Dropout
-
-    def _init_feed_forward(
-        self,
-        d_model: int,
-        dim_feedforward: int,
-        dropout: float,
-        bias: bool,
-        norm_first: bool,
-        tensor_options: TensorOptions,
-    ) -> None:
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **tensor_options)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **tensor_options)
-        self.norm_first = norm_first
-
-    def _init_norms_and_dropouts(
-        self, d_model: int, num_norms: int, dropout: float, eps: float, bias: bool, tensor_options: TensorOptions
-    ) -> None:
-        for index in range(1, num_norms + 1):
-            setattr(self, f"norm{index}", LayerNorm(d_model, eps=eps, bias=bias, **tensor_options))
-        for index in range(1, num_norms + 1):
-            setattr(self, f"dropout{index}", Dropout(dropout))
-
-    def _sa_block(
-        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
-    ) -> Tensor:
-        """Apply self-attention and dropout."""
-        output = self.self_attn(
-            x, x, x, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal, need_weights=False
-        )[0]
-        return self.dropout1(output)
-
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))
-
-
-class TransformerEncoderLayer(_TransformerLayer):
-    """Self-attention and a feed-forward network, each with a residual connection and layer normalization.
-
-    `forward` takes and returns (S, N, d_model), or (N, S, d_model) with `batch_first`, or (S, d_model).
-
-    Args:
-        d_model: Features.
-        nhead: Number of attention heads.
-        dim_feedforward: Features of the hidden layer.
-        dropout: Dropout probability.
-        activation: `"relu"`, `"gelu"` or a function of a tensor.
-        layer_norm_eps: `eps` of the layer norms.
-        batch_first: Whether the batch is the first dimension.
-        norm_first: Normalize the input of each part instead of the sum (Xiong et al. 2020, arXiv 2002.04745).
-        bias: Add biases in linear layers and norms.
-        device: Device of the parameters; None: the default device.
-        dtype: Dtype of the parameters; None: the default dtype.
-
-    Raises:
-        DomainError: If `activation` is another string.
-
-    Example:
-        >>> wg.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)(wg.ones(2, 7, 8)).shape
-        weftgrad.Size([2, 7, 8])
-    """
-
-    def __init__(
-        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
-        activation: Activation = F.relu, layer_norm_eps: float = 1e-5, batch_first: bool = False,
-        norm_first: bool = False, bias: bool = True, device: DeviceLike | None = None, dtype: DTypeLike | None = None,
-    ):  # fmt: skip
-        super().__init__()
-        tensor_options: TensorOptions = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **tensor_options)
-        self._init_feed_forward(d_model, dim_feedforward, dropout, bias, norm_first, tensor_options)
-        self._init_norms_and_dropouts(d_model, 2, dropout, layer_norm_eps, bias, tensor_options)
-        self.activation = _activation_function(activation)
-
-    def forward(
-        self,
-        src: Tensor,
-        src_mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        is_causal: bool = False,
-    ) -> Tensor:
-        x = src
-        if self.norm_first:
-            x = _ops.add(x, self._sa_block(self.norm1(x), src_mask, src_key_padding_mask, is_causal))
-            return _ops.add(x, self._ff_block(self.norm2(x)))
-        x = self.norm1(_ops.add(x, self._sa_block(x, src_mask, src_key_padding_mask, is_causal)))
-        return self.norm2(_ops.add(x, self._ff_block(x)))
-
-    def _ff_block(self, x: Tensor) -> Tensor:
-        return self.dropout2(self._feed_forward(x))
-
-
-class TransformerDecoderLayer(_TransformerLayer):
-    """An encoder layer with attention to `memory`, the encoder's output, between self-attention and feed-forward.
-
-    `forward` takes tgt (T, N, d_model) and memory (S, N, d_model). The arguments are `TransformerEncoderLayer`'s.
-
-    Args:
-        d_model: Features.
-        nhead: Number of attention heads.
-        dim_feedforward: Features of the hidden layer.
-        dropout: Dropout probability.
-        activation: `"relu"`, `"gelu"` or a function of a tensor.
-        layer_norm_eps: `eps` of the layer norms.
-        batch_first: Whether the batch is the first dimension.
-        norm_first: Normalize the input of each part instead of the sum (Xiong et al. 2020, arXiv 2002.04745).
-        bias: Add biases in linear layers and norms.
-        device: Device of the parameters; None: the default device.
-        dtype: Dtype of the parameters; None: the default dtype.
-
-    Raises:
-        DomainError: If `activation` is another string.
-
-    Example:
-        >>> wg.nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)(wg.ones(2, 5, 8), wg.ones(2, 7, 8)).shape
-        weftgrad.Size([2, 5, 8])
-    """
-
-    norm3: LayerNorm
-    dropout3: Dropout
-
-    def __init__(
-        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
-        activation: Activation = F.relu, layer_norm_eps: float = 1e-5, batch_first: bool = False,
-        norm_first: bool = False, bias: bool = True, device: DeviceLike | None = None, dtype: DTypeLike | None = None,
-    ):  # fmt: skip
-        super().__init__()
-        tensor_options: TensorOptions = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **tensor_options)
-        self.multihead_attn = MultiheadAttention(
-            d_model, nhead, dropout, bias, batch_first=batch_first, **tensor_options
-        )
-        self._init_feed_forward(d_model, dim_feedforward, dropout, bias, norm_first, tensor_options)
-        self._init_norms_and_dropouts(d_model, 3, dropout, layer_norm_eps, bias, tensor_options)
-        self.activation = _activation_function(activation)
-
-    def forward(
-        self,
-        tgt: Tensor,
-        memory: Tensor,
-        tgt_mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-        tgt_key_padding_mask: Tensor | None = None,
-        memory_key_padding_mask: Tensor | None = None,
-        tgt_is_causal: bool = False,
-        memory_is_causal: bool = False,
-    ) -> Tensor:
-        self_attention_args = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
-        memory_args = (memory, memory_mask, memory_key_padding_mask, memory_is_causal)
-        x = tgt
-        if self.norm_first:
-            x = _ops.add(x, self._sa_block(self.norm1(x), *self_attention_args))
-            x = _ops.add(x, self._mha_block(self.norm2(x), *memory_args))
-            return _ops.add(x, self._ff_block(self.norm3(x)))
-        x = self.norm1(_ops.add(x, self._sa_block(x, *self_attention_args)))
-        x = self.norm2(_ops.add(x, self._mha_block(x, *memory_args)))
-        return self.norm3(_ops.add(x, self._ff_block(x)))
-
-    def _mha_block(
-        self,
-        x: Tensor,
-        mem: Tensor,
-        attn_mask: Tensor | None,
-        key_padding_mask: Tensor | None,
-        is_causal: bool = False,
-    ) -> Tensor:
-        """Apply attention to `mem` and dropout."""
-        output = self.multihead_attn(
-            x, mem, mem, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal, need_weights=False
-        )[0]
-        return self.dropout2(output)
-
-    def _ff_block(self, x: Tensor) -> Tensor:
-        return self.dropout3(self._feed_forward(x))
 
 
 class TransformerEncoder(Module):
@@ -555,15 +237,6 @@ class Transformer(Module):
                     [0., 0., 0.]])
         """
         return triu(full((sz, sz), float("-inf"), dtype=dtype, device=device), 1)
-
-
-def _activation_function(activation: Activation) -> Callable[[Tensor], Tensor]:
-    """Return the function of a name. Raise `DomainError` unless it is relu, gelu or a callable."""
-    if not isinstance(activation, str):
-        return activation
-    if activation not in ("relu", "gelu"):
-        raise DomainError(f"activation is 'relu', 'gelu' or a function of a tensor, not {activation!r}")
-    return F.relu if activation == "relu" else F.gelu
 
 
 def _clone_layers(module: Module, count: int) -> ModuleList:

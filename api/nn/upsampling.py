@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..arguments.types import FloatOrFloats, IntOrInts
 from ..runtime.tensor import Tensor
@@ -39,9 +38,11 @@ class Upsample(Module):
         super().__init__()
         self.name = type(self).__name__
         self.size = size
-        has_several_factors = isinstance(scale_factor, (tuple, list))
-        factors: Any = tuple(float(f) for f in scale_factor) if has_several_factors else scale_factor  # type: ignore[union-attr]
-        self.scale_factor = factors if has_several_factors or not scale_factor else float(factors)
+        self.scale_factor: float | tuple[float, ...] | None
+        if isinstance(scale_factor, Sequence):
+            self.scale_factor = tuple(float(f) for f in scale_factor)
+        else:
+            self.scale_factor = float(scale_factor) if scale_factor else scale_factor
         self.mode = mode
         self.align_corners = align_corners
         self.recompute_scale_factor = recompute_scale_factor

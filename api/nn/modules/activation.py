@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from .. import activations
+from .. import activations, rectified_units
 from ..activations import *
-from ..transformers import MultiheadAttention
+from ..multihead_attention import MultiheadAttention
+from ..rectified_units import *
 
-__all__ = [*activations.__all__, "MultiheadAttention"]
+__all__ = [*activations.__all__, *rectified_units.__all__, "MultiheadAttention"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from .. import losses
+from .. import classification_losses, losses
+from .._loss_layer import Loss as _Loss
+from .._loss_layer import WeightedLoss as _WeightedLoss
+from ..classification_losses import *
 from ..losses import *
-from ..losses import _Loss, _WeightedLoss
 
-__all__ = [*losses.__all__, "_Loss", "_WeightedLoss"]
+__all__ = [*losses.__all__, *classification_losses.__all__, "_Loss", "_WeightedLoss"]

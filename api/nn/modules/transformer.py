@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from ..transformers import (
-    Transformer,
-    TransformerDecoder,
-    TransformerDecoderLayer,
-    TransformerEncoder,
-    TransformerEncoderLayer,
-)
+from ..transformer_layers import TransformerDecoderLayer, TransformerEncoderLayer
+from ..transformers import Transformer, TransformerDecoder, TransformerEncoder
 
 __all__ = [
     "Transformer",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -35,6 +34,8 @@ class Orthogonal(Module):
         use_trivialization: Whether to have a base; `right_inverse` sets it.
     """
 
+    base: Tensor  # missing without trivialization
+
     def __init__(self, weight: Tensor, orthogonal_map: str, use_trivialization: bool = True):
         super().__init__()
         self.shape = tuple(weight.meta.shape)
@@ -59,7 +60,7 @@ class Orthogonal(Module):
         X = X.tril()
         if n != k:
             X = cat([X, _match_layout(zeros(*X.meta.shape[:-1], n - k), X)], -1)
-        A: Any = ops.sub(X, X.mT)
+        A = ops.sub(X, X.mT)
         if self.orthogonal_map == "matrix_exp":
             return matrix_exp(A)[..., :k]
         identity = _match_layout(eye(n), A)
@@ -96,10 +97,10 @@ class Orthogonal(Module):
         q, r = np.linalg.qr(host_data.host_array(tall_matrix).astype(np.float64))
         signs = np.sign(np.diagonal(r, axis1=-2, axis2=-1))
         self.base = _from_host(q * signs[..., None, :], Q)
-        matrix = np.zeros(self.shape)
+        minus_identity = np.zeros(self.shape)
         diagonal = np.arange(k)
-        matrix[..., diagonal, diagonal] = -1
-        return _from_host(matrix, Q)
+        minus_identity[..., diagonal, diagonal] = -1
+        return _from_host(minus_identity, Q)
 
 
 def _match_layout(tensor: Tensor, reference: Tensor) -> Tensor:
@@ -107,7 +108,7 @@ def _match_layout(tensor: Tensor, reference: Tensor) -> Tensor:
     return tensor.to(device=reference.meta.device, dtype=reference.meta.dtype)
 
 
-def _from_host(array: Array, reference: Tensor) -> Any:
+def _from_host(array: Array, reference: Tensor) -> Tensor:
     return host_data.from_host(np.ascontiguousarray(array), reference.meta.dtype, reference.meta.device)
 
 
@@ -119,10 +120,10 @@ def _householder(X: Tensor) -> Tensor:
     """
     n, k = X.meta.shape[-2:]
     identity = _match_layout(eye(n, k), X)
-    below: Any = X.tril(-1)
-    vectors: Any = ops.add(below, identity)
-    tau: Any = ops.mul(ops.reciprocal(ops.add(ops.sum(ops.square(below), -2), 1.0)), 2.0)
-    Q: Any = identity.expand(X.meta.shape) if X.meta.ndim > 2 else identity
+    below = X.tril(-1)
+    vectors = ops.add(below, identity)
+    tau = ops.mul(ops.reciprocal(ops.add(ops.sum(ops.square(below), -2), 1.0)), 2.0)
+    Q = identity.expand(X.meta.shape) if X.meta.ndim > 2 else identity
     for i in reversed(range(k)):
         v = vectors[..., i : i + 1]
         Q = ops.sub(Q, ops.mul(tau[..., i : i + 1].unsqueeze(-1) * v, v.mT @ Q))
@@ -137,9 +138,9 @@ def matrix_exp(A: Tensor) -> Tensor:
     """
     norm = float(A.detach().abs().sum(-1).max()) if A.meta.numel else 0.0
     squarings = max(0, math.ceil(math.log2(norm)) + 1) if math.isfinite(norm) and norm > 0 else 0
-    scaled: Any = A * 0.5**squarings
+    scaled = A * 0.5**squarings
     identity = _match_layout(eye(A.meta.shape[-1]), A)
-    exponential: Any = ops.add(identity, scaled * (1.0 / _SERIES_TERMS))
+    exponential = ops.add(identity, scaled * (1.0 / _SERIES_TERMS))
     for term in range(_SERIES_TERMS - 1, 0, -1):  # Horner: 1 + x (1 + x / 2 (1 + x / 3 …))
         exponential = ops.add(identity, (scaled @ exponential) * (1.0 / term))
     for _ in range(squarings):
@@ -151,7 +152,7 @@ def _solve_by_newton(left: Tensor, right: Tensor) -> Tensor:
     """Return left^-1 right for left = 1 - A with skew A, by Newton's iteration for the inverse (Schulz 1933)."""
     identity = _match_layout(eye(left.meta.shape[-1]), left)
     norm_squared = float(left.detach().abs().sum(-1).max()) ** 2  # first residual <= 1 - 1 / norm_squared
-    inverse: Any = left.mT * (1.0 / norm_squared)
+    inverse = left.mT * (1.0 / norm_squared)
     for _ in range(math.ceil(math.log2(max(2.0, norm_squared))) + 6):  # each step squares the residual
         inverse = inverse @ (identity * 2.0 - left @ inverse)
     return inverse @ right

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from ..._generated import ops
 from ...autograd import no_grad
@@ -20,7 +19,7 @@ from ...tensor_methods import multi_tensor
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
 
-def _parameters(parameters: Any, caller: str) -> list[Tensor]:
+def _parameters(parameters: Tensor | Iterable[Tensor], caller: str) -> list[Tensor]:
     if isinstance(parameters, Tensor):
         return [parameters]
     params = list(parameters)
@@ -57,7 +56,7 @@ def get_total_norm(
         >>> wg.nn.utils.get_total_norm([wg.tensor([3.0]), wg.tensor([4.0])])
         tensor(5.)
     """
-    tensor_list: list[Any] = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    tensor_list = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     order = float(norm_type)
     if not tensor_list:
         return zeros(())
@@ -66,7 +65,7 @@ def get_total_norm(
         if order == 2.0 and all(
             t.meta.device is device and t.meta.dtype is tensor_list[0].meta.dtype for t in tensor_list
         ):
-            total: Any = multi_tensor.euclidean_norms(tensor_list).norm(2.0)
+            total = multi_tensor.euclidean_norms(tensor_list).norm(2.0)
         else:
             norms = [t.norm(order) for t in tensor_list]
             total = stack([n if n.meta.device is device else n.to(device) for n in norms]).norm(order)
@@ -104,7 +103,7 @@ def _scale(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
         return
     with no_grad():
         unclamped_factor = ops.mul(ops.reciprocal(ops.add(total_norm, 1e-6)), float(max_norm))
-        factor: Any = ops.clamp_max(unclamped_factor, 1.0, out=multi_tensor.factor_slot(unclamped_factor))
+        factor = ops.clamp_max(unclamped_factor, 1.0, out=multi_tensor.factor_slot(unclamped_factor))
         factor_by_device = {factor.meta.device: factor}
         for grad in grads:
             device = grad.meta.device

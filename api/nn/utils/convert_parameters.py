@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from ...runtime.errors import ArgumentError, DeviceError
 from ...runtime.tensor import Tensor
@@ -53,13 +52,13 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """
     if not isinstance(vec, Tensor):
         raise ArgumentError(f"vector_to_parameters: takes a tensor, not {type(vec).__name__}")
-    params: list[Any] = list(parameters)
+    params = list(parameters)
     total = sum(p.meta.numel for p in params)
     if vec.meta.shape != (total,):
         raise ArgumentError(
             f"vector_to_parameters: the parameters have {total} values, the vector has shape {list(vec.meta.shape)}"
         )
-    values: Any = vec.detach()
+    values = vec.detach()
     offset = 0
     for param in params:
         param.data = values[offset : offset + param.meta.numel].reshape(param.meta.shape)

@@ -7,22 +7,28 @@ s = gamma / sqrt(var + eps) is one number per channel (Jacob et al. 2018, sectio
 from __future__ import annotations
 
 import copy
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ..._generated import ops
 from ...autograd import no_grad
 from ...creation.factories import ones_like, zeros_like
 from ...runtime.errors import ArgumentError
 from ...runtime.tensor import Tensor
-from ..module import Module
 from ..parameter import Parameter
+
+if TYPE_CHECKING:
+    from ..batch_normalization import _BatchNorm
+    from ..convolutions import _Convolution
+    from ..layers import Linear
+    from ..module import Module
 
 __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
 
-_Layer = TypeVar("_Layer", bound=Module)
+_Conv = TypeVar("_Conv", bound="_Convolution")
+_LinearLayer = TypeVar("_LinearLayer", bound="Linear")
 
 
-def fuse_conv_bn_eval(conv: _Layer, bn: Any, transpose: bool = False) -> _Layer:
+def fuse_conv_bn_eval(conv: _Conv, bn: _BatchNorm, transpose: bool = False) -> _Conv:
     """Return a copy of `conv` that computes `bn(conv(x))`.
 
     Args:
@@ -42,15 +48,15 @@ def fuse_conv_bn_eval(conv: _Layer, bn: Any, transpose: bool = False) -> _Layer:
         >>> wg.allclose(wg.nn.utils.fuse_conv_bn_eval(conv, norm)(x), norm(conv(x)), atol=1e-5)
         True
     """
-    _check_foldable("fuse_conv_bn_eval", conv, bn)
-    fused: Any = copy.deepcopy(conv)
+    mean, var = _running_stats("fuse_conv_bn_eval", conv, bn)
+    fused = copy.deepcopy(conv)
     fused.weight, fused.bias = fuse_conv_bn_weights(
-        fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias, transpose
+        fused.weight, fused.bias, mean, var, bn.eps, bn.weight, bn.bias, transpose
     )
     return fused
 
 
-def fuse_linear_bn_eval(linear: _Layer, bn: Any) -> _Layer:
+def fuse_linear_bn_eval(linear: _LinearLayer, bn: _BatchNorm) -> _LinearLayer:
     """Return a copy of `linear` that computes `bn(linear(x))`; see `fuse_conv_bn_eval`.
 
     Args:
@@ -70,15 +76,13 @@ def fuse_linear_bn_eval(linear: _Layer, bn: Any) -> _Layer:
         >>> wg.allclose(wg.nn.utils.fuse_linear_bn_eval(linear, norm)(x), norm(linear(x)), atol=1e-5)
         True
     """
-    _check_foldable("fuse_linear_bn_eval", linear, bn)
+    mean, var = _running_stats("fuse_linear_bn_eval", linear, bn)
     if bn.num_features not in (1, linear.out_features):
         raise ArgumentError(
             f"fuse_linear_bn_eval: {linear.out_features} outputs do not match {bn.num_features} normalized features"
         )
-    fused: Any = copy.deepcopy(linear)
-    fused.weight, fused.bias = fuse_linear_bn_weights(
-        fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
-    )
+    fused = copy.deepcopy(linear)
+    fused.weight, fused.bias = fuse_linear_bn_weights(fused.weight, fused.bias, mean, var, bn.eps, bn.weight, bn.bias)
     return fused
 
 
@@ -153,15 +157,17 @@ def _fold_batch_norm(
     bias_dtype, bias_needs = (dtype, False) if bias is None else (bias.meta.dtype, bias.requires_grad)
     with no_grad():
         gamma = ones_like(mean) if gamma is None else gamma
-        scale: Any = ops.mul(gamma, ops.rsqrt(ops.add(var, eps)))
-        fused_weight: Any = ops.mul(weight, scale.reshape(shape))
+        scale = ops.mul(gamma, ops.rsqrt(ops.add(var, eps)))
+        fused_weight = ops.mul(weight, scale.reshape(shape))
         scaled_bias = ops.mul(ops.sub(zeros_like(mean) if bias is None else bias, mean), scale)
-        fused_bias: Any = scaled_bias if beta is None else ops.add(scaled_bias, beta)
+        fused_bias = scaled_bias if beta is None else ops.add(scaled_bias, beta)
         return Parameter(fused_weight.to(dtype), needs), Parameter(fused_bias.to(bias_dtype), bias_needs)
 
 
-def _check_foldable(where: str, layer: Any, bn: Any) -> None:
+def _running_stats(where: str, layer: Module, bn: _BatchNorm) -> tuple[Tensor, Tensor]:
+    """Return the running mean and variance of `bn`. Raise `ArgumentError` if it cannot be folded into `layer`."""
     if layer.training or bn.training:
         raise ArgumentError(f"{where}: for evaluation only; call eval() on both modules first")
     if bn.running_mean is None or bn.running_var is None:
         raise ArgumentError(f"{where}: {type(bn).__name__} has no running statistics to fold in")
+    return bn.running_mean, bn.running_var

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 from ...runtime.errors import DomainError
 from .. import init
@@ -12,9 +13,12 @@ from ..module import Module
 __all__ = ["skip_init"]
 
 _Module = TypeVar("_Module", bound=Module)
+_Parameters = ParamSpec("_Parameters")
 
 
-def skip_init(module_cls: type[_Module], *args: Any, **kwargs: Any) -> _Module:
+def skip_init(
+    module_cls: Callable[_Parameters, _Module], *args: _Parameters.args, **kwargs: _Parameters.kwargs
+) -> _Module:
     """Return `module_cls(*args, **kwargs)` without running `nn.init`, for parameters that are loaded afterwards.
 
     No random number is drawn.
@@ -34,9 +38,10 @@ def skip_init(module_cls: type[_Module], *args: Any, **kwargs: Any) -> _Module:
         >>> wg.nn.utils.skip_init(wg.nn.Linear, 2, 3).weight.shape
         weftgrad.Size([3, 2])
     """
-    if not (isinstance(module_cls, type) and issubclass(module_cls, Module)):
+    cls: object = module_cls
+    if not (isinstance(cls, type) and issubclass(cls, Module)):
         raise DomainError(f"skip_init: takes a class of modules, not {module_cls!r}")
-    if "device" not in inspect.signature(module_cls).parameters:
-        raise DomainError(f"skip_init: {module_cls.__name__} has no device argument, which skip_init needs")
+    if "device" not in inspect.signature(cls).parameters:
+        raise DomainError(f"skip_init: {cls.__name__} has no device argument, which skip_init needs")
     with init.skip_initialization():
         return module_cls(*args, **kwargs)

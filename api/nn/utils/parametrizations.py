@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..._generated import ops
 from ...autograd import no_grad
 from ...runtime.errors import ArgumentError, IndexOutOfRange
@@ -55,7 +53,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     """
     register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
-    def rename(state_dict: Any, prefix: str, *_: Any) -> None:
+    def rename(state_dict: dict[str, object], prefix: str, *_: object) -> None:
         old_keys = f"{prefix}{name}_g", f"{prefix}{name}_v"
         if all(key in state_dict for key in old_keys):
             for index, key in enumerate(old_keys):

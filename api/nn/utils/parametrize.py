@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from ...autograd import no_grad
 from ...runtime.errors import ArgumentError, DomainError
@@ -17,6 +17,18 @@ from ...runtime.tensor import Tensor
 from ..containers import ModuleDict, ModuleList
 from ..module import Module
 from ..parameter import Parameter
+
+if TYPE_CHECKING:
+    from ...runtime.device import Meta
+
+    class _ParametrizationDict(ModuleDict):
+        """The entries of `parametrizations`: a `ParametrizationList` for each tensor."""
+
+        def __getitem__(self, key: str) -> ParametrizationList: ...
+
+    class _ParametrizedModule(Module):
+        parametrizations: _ParametrizationDict
+
 
 __all__ = [
     "ParametrizationList",
@@ -33,7 +45,7 @@ class _Cache:
     """Tensors computed inside `cached()`, by module id and name. `depth` counts the open contexts."""
 
     depth = 0
-    tensors: dict[tuple[int, str], Any] = {}  # noqa: RUF012
+    tensors: ClassVar[dict[tuple[int, str], Tensor]] = {}
 
 
 @contextmanager
@@ -81,14 +93,14 @@ class ParametrizationList(ModuleList):
         ([0.0, 2.0], [-1.0, 2.0])
     """
 
-    def __init__(self, modules: Sequence[Module], original: Any, unsafe: bool = False):
+    def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False):
         if not modules:
             raise ArgumentError("ParametrizationList: needs one module or more")
         super().__init__(modules)
         self.unsafe = unsafe
         layout = original.meta
         with no_grad():
-            original_value: Any = original
+            original_value: object = original
             for module in reversed(list(self)):
                 original_value = _apply_right_inverse(module, original_value)
         if not isinstance(original_value, (Tensor, list, tuple)):
@@ -96,8 +108,8 @@ class ParametrizationList(ModuleList):
                 f"right_inverse gives a tensor or a sequence of tensors, not {type(original_value).__name__}"
             )
         self.is_tensor = isinstance(original_value, Tensor)
-        self.ntensors = 1 if self.is_tensor else len(original_value)
-        if self.is_tensor:
+        self.ntensors = 1 if isinstance(original_value, Tensor) else len(original_value)
+        if isinstance(original_value, Tensor):
             _check_same_layout(layout, original_value, "right_inverse", shape=False)
             _set_data(original, original_value)
             _register_tensor(self, "original", original)
@@ -105,15 +117,16 @@ class ParametrizationList(ModuleList):
             for i, tensor in enumerate(original_value):
                 if not isinstance(tensor, Tensor):
                     raise ArgumentError(f"right_inverse gave {type(tensor).__name__} as tensor {i}")
-                parameter: Any = Parameter(tensor.detach()) if isinstance(original, Parameter) else tensor
+                parameter = Parameter(tensor.detach()) if isinstance(original, Parameter) else tensor
                 _register_tensor(self, f"original{i}", parameter.requires_grad_(original.needs))
         if not unsafe:
             _check_same_layout(layout, self(), "a parametrization")
 
-    def _originals(self) -> list[Any]:
-        return [self.original] if self.is_tensor else [getattr(self, f"original{i}") for i in range(self.ntensors)]
+    def _originals(self) -> list[Tensor]:
+        names = ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
+        return [getattr(self, name) for name in names]
 
-    def right_inverse(self, value: Any) -> None:
+    def right_inverse(self, value: Tensor) -> None:
         """Set the originals so that the tensor becomes `value`.
 
         Args:
@@ -122,25 +135,37 @@ class ParametrizationList(ModuleList):
         Raises:
             DomainError: If a function has no `right_inverse`.
             ArgumentError: If a `right_inverse` returns another number of tensors, or another dtype or device.
+
+        Example:
+            >>> from weftgrad.nn.utils import parametrizations
+            >>> layer = parametrizations.weight_norm(wg.nn.Linear(2, 1))
+            >>> layer.parametrizations.weight.right_inverse(wg.tensor([[3.0, 4.0]]))
+            >>> layer.parametrizations.weight.original0.tolist()
+            [[5.0]]
         """
         with no_grad():
-            functions: list[Any] = list(self)
-            for module in reversed(functions):
-                if not hasattr(module, "right_inverse"):
+            inverted: object = value
+            for module in reversed(list(self)):
+                right_inverse = getattr(module, "right_inverse", None)
+                if right_inverse is None:
                     raise DomainError(f"{type(module).__name__} has no right_inverse(...), so its tensor cannot be set")
-                value = module.right_inverse(value)
-            values = [value] if self.is_tensor else value
+                inverted = right_inverse(inverted)
+            values = [inverted] if self.is_tensor else inverted
             if not isinstance(values, (list, tuple)) or len(values) != self.ntensors:
-                raise ArgumentError(f"right_inverse must give {self.ntensors} tensors, not {type(value).__name__}")
+                raise ArgumentError(f"right_inverse must give {self.ntensors} tensors, not {type(inverted).__name__}")
             for original, new_value in zip(self._originals(), values, strict=True):
-                _check_same_layout(original.meta, new_value, "right_inverse", shape=False)
-                _set_data(original, new_value)
+                _set_data(original, _check_same_layout(original.meta, new_value, "right_inverse", shape=False))
 
     def forward(self) -> Tensor:
         """Compute the tensor from the originals.
 
         Returns:
             The tensor.
+
+        Example:
+            >>> from weftgrad.nn.utils.parametrize import ParametrizationList
+            >>> ParametrizationList([wg.nn.ReLU()], wg.nn.Parameter(wg.tensor([-1.0, 2.0])))().tolist()
+            [0.0, 2.0]
         """
         functions = list(self)
         output = functions[0](*self._originals())
@@ -187,7 +212,7 @@ def register_parametrization(
             _check_same_layout(current.meta, parametrized, "a parametrization")
             inverted = _apply_right_inverse(parametrization, parametrized)
             _check_same_layout(current.meta, inverted, "right_inverse")
-        parametrization_list = _parametrizations(module)[tensor_name]
+        parametrization_list = _parametrization_list(module, tensor_name)
         parametrization_list.append(parametrization)
         parametrization_list.unsafe |= unsafe
         return module
@@ -203,9 +228,17 @@ def register_parametrization(
     return module
 
 
-def _parametrizations(module: Module) -> Any:
-    """Return the `ModuleDict` of a parametrized module."""
-    return module.parametrizations
+def _parametrizations(module: Module) -> ModuleDict:
+    """Return the dict of a parametrized module."""
+    parametrizations = module.parametrizations
+    assert isinstance(parametrizations, ModuleDict)
+    return parametrizations
+
+
+def _parametrization_list(module: Module, tensor_name: str) -> ParametrizationList:
+    parametrization_list = _parametrizations(module)[tensor_name]
+    assert isinstance(parametrization_list, ParametrizationList)
+    return parametrization_list
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
@@ -252,7 +285,7 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
     """
     if not is_parametrized(module, tensor_name):
         raise ArgumentError(f"{type(module).__name__} has no parametrization of {tensor_name!r}")
-    parametrization_list = _parametrizations(module)[tensor_name]
+    parametrization_list = _parametrization_list(module, tensor_name)
     if not parametrization_list.is_tensor and not leave_parametrized:
         raise ArgumentError(
             f"{tensor_name!r} is computed from {parametrization_list.ntensors} tensors, none of which can replace it; "
@@ -261,10 +294,10 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
     if not parametrization_list.is_tensor:
         needs_grad = any(o.needs for o in parametrization_list._originals())
         with no_grad():
-            value = getattr(module, tensor_name)
-        original: Any = Parameter(value.detach()) if needs_grad else value.detach()
+            value: Tensor = getattr(module, tensor_name)
+        original = Parameter(value.detach()) if needs_grad else value.detach()
     else:
-        original = parametrization_list.original
+        (original,) = parametrization_list._originals()
         if leave_parametrized:
             with no_grad():
                 _set_data(original, getattr(module, tensor_name))
@@ -318,12 +351,12 @@ def transfer_parametrizations_and_params(
     if not is_parametrized(from_module):
         return to_module
     for name in list(_parametrizations(from_module)) if tensor_name is None else [tensor_name]:
-        source = _parametrizations(from_module)[name]
+        source = _parametrization_list(from_module, name)
         if not hasattr(to_module, name):
             setattr(to_module, name, Parameter(getattr(from_module, name).detach()))
         for function in source:
             register_parametrization(to_module, name, function)
-        target = _parametrizations(to_module)[name]
+        target = _parametrization_list(to_module, name)
         for member_dict in ("_parameters", "_buffers"):
             for key, tensor in getattr(source, member_dict).items():
                 target._remove_member(key)
@@ -331,17 +364,19 @@ def transfer_parametrizations_and_params(
     return to_module
 
 
-def _apply_right_inverse(function: Any, value: Any) -> Any:
+def _apply_right_inverse(function: Module, value: object) -> object:
     """Return `function.right_inverse(value)`, or `value` if the function has none or does not implement it."""
-    if not hasattr(function, "right_inverse"):
+    right_inverse = getattr(function, "right_inverse", None)
+    if right_inverse is None:
         return value
     try:
-        return function.right_inverse(value)
+        return right_inverse(value)
     except NotImplementedError:
         return value
 
 
-def _check_same_layout(layout: Any, tensor: Any, source: str, shape: bool = True) -> None:
+def _check_same_layout(layout: Meta, tensor: object, source: str, shape: bool = True) -> Tensor:
+    """Return `tensor`. Raise `ArgumentError` unless it is a tensor of the same dtype, device and (optionally) shape."""
     if not isinstance(tensor, Tensor):
         raise ArgumentError(f"{source} must give a tensor, not {type(tensor).__name__}")
     if tensor.meta.dtype is not layout.dtype or tensor.meta.device is not layout.device:
@@ -354,9 +389,10 @@ def _check_same_layout(layout: Any, tensor: Any, source: str, shape: bool = True
             f"{source} gave shape {list(tensor.meta.shape)}, and the tensor has {list(layout.shape)}; "
             "pass unsafe=True if that is meant"
         )
+    return tensor
 
 
-def _set_data(tensor: Any, value: Any) -> None:
+def _set_data(tensor: Tensor, value: Tensor) -> None:
     if value is not tensor:
         tensor.data = value.detach()
 
@@ -369,7 +405,7 @@ def _register_tensor(module: Module, name: str, tensor: Tensor) -> None:
 
 
 def _add_property(module: Module, name: str) -> None:
-    def getter(self: Any) -> Tensor:
+    def getter(self: _ParametrizedModule) -> Tensor:
         function = self.parametrizations[name]
         if not _Cache.depth:
             return function()
@@ -378,7 +414,7 @@ def _add_property(module: Module, name: str) -> None:
             _Cache.tensors[key] = function()
         return _Cache.tensors[key]
 
-    def setter(self: Any, value: Tensor) -> None:
+    def setter(self: _ParametrizedModule, value: Tensor) -> None:
         self.parametrizations[name].right_inverse(value)
 
     setattr(module.__class__, name, property(getter, setter))
@@ -387,7 +423,7 @@ def _add_property(module: Module, name: str) -> None:
 def _specialize_class(module: Module) -> None:
     """Give the module a class of its own, to which properties can be added."""
     cls = module.__class__
-    class_members: dict[str, Callable[..., Any]] = {
+    class_members: dict[str, Callable[..., object]] = {
         "__getstate__": _raise_not_picklable,
         "__deepcopy__": _deepcopy_parametrized,
     }
@@ -396,15 +432,15 @@ def _specialize_class(module: Module) -> None:
     module.__class__ = type(f"Parametrized{cls.__name__}", (cls,), class_members)
 
 
-def _raise_not_picklable(self: Any) -> Any:
+def _raise_not_picklable(self: Module) -> NoReturn:
     raise DomainError(
         f"{type(self).__name__} cannot be pickled: its class was created at run time; save its state_dict() instead"
     )
 
 
-def _deepcopy_parametrized(self: Any, memo: dict[int, Any]) -> Any:
+def _deepcopy_parametrized(self: Module, memo: dict[int, object]) -> Module:
     cls = self.__class__
-    new_module = cls.__new__(type(cls.__name__, cls.__bases__, dict(vars(cls))))
+    new_module: Module = cls.__new__(type(cls.__name__, cls.__bases__, dict(vars(cls))))
     memo[id(self)] = new_module
     new_module.__dict__.update(copy.deepcopy(self.__dict__, memo))
     return new_module

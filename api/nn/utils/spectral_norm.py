@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..._generated import ops
 from ...autograd import no_grad
@@ -15,6 +15,9 @@ from ...runtime.tensor import Tensor
 from ..functional import normalize
 from ..module import Module
 from ..parameter import Parameter, is_lazy
+
+if TYPE_CHECKING:
+    from .._types import StateDict
 
 __all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
 
@@ -37,7 +40,22 @@ def default_output_dim(module: Module, dim: int | None) -> int:
 
 
 class SpectralNorm:
-    """The hook that computes the weight `name` from `name_orig` and the singular vectors `name_u` and `name_v`."""
+    """The hook that computes the weight `name` from `name_orig` and the singular vectors `name_u` and `name_v`.
+
+    Args:
+        name: Name of the weight.
+        n_power_iterations: Iterations per forward in training mode.
+        dim: Output dimension of the weight; all others are flattened.
+        eps: Smallest norm to divide by.
+
+    Raises:
+        ArgumentError: If `n_power_iterations` is not positive.
+
+    Example:
+        >>> layer = wg.nn.utils.spectral_norm(wg.nn.Linear(2, 3))
+        >>> [type(hook).__name__ for hook in layer._forward_pre_hooks.values()]
+        ['SpectralNorm']
+    """
 
     _version = 1
 
@@ -47,7 +65,15 @@ class SpectralNorm:
         self.name, self.n_power_iterations, self.dim, self.eps = name, n_power_iterations, dim, eps
 
     def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
-        """Return the normalized weight; with `do_power_iteration`, improve the singular vectors first."""
+        """Return the normalized weight.
+
+        Args:
+            module: The module with this hook.
+            do_power_iteration: Improve the singular vectors first.
+
+        Returns:
+            Tensor of the shape of the weight.
+        """
         weight, u, v = (getattr(module, self.name + suffix) for suffix in ("_orig", "_u", "_v"))
         matrix = weight_as_matrix(weight, self.dim)
         if do_power_iteration:
@@ -59,27 +85,51 @@ class SpectralNorm:
         return ops.true_divide(weight, u.dot(matrix.mv(v)))
 
     def remove(self, module: Module) -> None:
-        """Make the current weight a plain parameter again."""
+        """Make the current weight a plain parameter again.
+
+        Args:
+            module: The module with this hook.
+        """
         with no_grad():
             weight = self.compute_weight(module, do_power_iteration=False)
         for suffix in ("", "_u", "_v", "_orig"):
             delattr(module, self.name + suffix)
         module.register_parameter(self.name, Parameter(weight.detach()))
 
-    def __call__(self, module: Module, inputs: Any) -> None:
+    def __call__(self, module: Module, inputs: object) -> None:
         setattr(module, self.name, self.compute_weight(module, do_power_iteration=module.training))
 
     def save_version(
-        self, module: Module, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any]
+        self, module: Module, state_dict: StateDict, prefix: str, local_metadata: dict[str, object]
     ) -> None:
-        """Add the version to the metadata of a state dict. This is a state dict hook."""
-        local_metadata.setdefault("spectral_norm", {})[self.name + ".version"] = self._version
+        """Add the version to the metadata of a state dict. This is a state dict hook.
+
+        Args:
+            module: The module with this hook.
+            state_dict: The state dict, which stays unchanged.
+            prefix: Path of the module and a dot.
+            local_metadata: The module's metadata.
+        """
+        versions = local_metadata.setdefault("spectral_norm", {})
+        assert isinstance(versions, dict)
+        versions[self.name + ".version"] = self._version
 
     @staticmethod
     def apply(module: Module, name: str, n_power_iterations: int, dim: int, eps: float) -> SpectralNorm:
         """Register the hook on a module.
 
+        Args:
+            module: The module.
+            name: Name of its parameter.
+            n_power_iterations: Iterations per forward in training mode.
+            dim: Output dimension of the weight; all others are flattened.
+            eps: Smallest norm to divide by.
+
+        Returns:
+            The hook.
+
         Raises:
+            ArgumentError: If the module has no parameter `name`, or `n_power_iterations` is not positive.
             DomainError: If the weight has this hook already, or no shape yet.
         """
         if any(isinstance(h, SpectralNorm) and h.name == name for h in module._forward_pre_hooks.values()):

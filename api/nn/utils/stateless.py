@@ -9,12 +9,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...runtime.errors import ArgumentError
 from ...runtime.tensor import Tensor
 from .._errors import NoSuchMember, StateDictError
 from ..module import Module
+
+if TYPE_CHECKING:
+    from .._types import Output
 
 __all__ = ["functional_call"]
 
@@ -22,12 +25,12 @@ __all__ = ["functional_call"]
 def functional_call(
     module: Module,
     parameters_and_buffers: Mapping[str, Tensor],
-    args: Any = None,
-    kwargs: dict[str, Any] | None = None,
+    args: object = None,
+    kwargs: Mapping[str, object] | None = None,
     *,
     tie_weights: bool = True,
     strict: bool = False,
-) -> Any:
+) -> Output:
     """Deprecated alias of `func.functional_call`.
 
     Args:
@@ -40,6 +43,15 @@ def functional_call(
 
     Returns:
         The output of the module.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter('ignore')
+        ...     weights = {'weight': wg.tensor([[2.0]]), 'bias': wg.tensor([1.0])}
+        ...     wg.nn.utils.stateless.functional_call(wg.nn.Linear(1, 1), weights, wg.tensor([3.0]))
+        ...
+        tensor([7.])
     """
     warnings.warn("nn.utils.stateless is deprecated: use func.functional_call", FutureWarning, stacklevel=2)
     return call_with_tensors(module, parameters_and_buffers, args, kwargs, tie_weights, strict)
@@ -47,12 +59,12 @@ def functional_call(
 
 def call_with_tensors(
     module: Module,
-    parameters_and_buffers: Any,
-    args: Any,
-    kwargs: dict[str, Any] | None,
+    parameters_and_buffers: object,
+    args: object,
+    kwargs: Mapping[str, object] | None,
     tie_weights: bool,
     strict: bool,
-) -> Any:
+) -> Output:
     """Return `module(*args, **kwargs)`, computed with `parameters_and_buffers`; see `func.functional_call`."""
     tensors = _merge_mappings(parameters_and_buffers)
     positional = () if args is None else args if isinstance(args, tuple) else (args,)
@@ -65,12 +77,11 @@ def call_with_tensors(
     return result
 
 
-def _merge_mappings(mappings: Any) -> dict[str, Any]:
+def _merge_mappings(mappings: object) -> dict[str, Tensor | None]:
     """Return one dict from path to tensor; `mappings` is one mapping, or a sequence of them without common paths."""
-    tensor_by_path: dict[str, Any] = {}
-    entries: list[Any] = [mappings] if isinstance(mappings, Mapping) else [None]
-    for mapping in list(mappings) if isinstance(mappings, Sequence) else entries:
-        if not isinstance(mapping, Mapping):  # None stands for an argument of another type
+    tensor_by_path: dict[str, Tensor | None] = {}
+    for mapping in list(mappings) if isinstance(mappings, Sequence) else [mappings]:
+        if not isinstance(mapping, Mapping):
             raise ArgumentError(f"functional_call: takes a mapping from paths to tensors, or several, not {mappings!r}")
         for path, tensor in mapping.items():
             if path in tensor_by_path:
@@ -82,12 +93,12 @@ def _merge_mappings(mappings: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def _swap_tensors(module: Module, tensors: dict[str, Any], tie_weights: bool, strict: bool) -> Iterator[None]:
+def _swap_tensors(module: Module, tensors: dict[str, Tensor | None], tie_weights: bool, strict: bool) -> Iterator[None]:
     """Put `tensors` into the module inside the `with` block, then restore the module's own tensors.
 
     If forward assigns a new tensor to one of the paths in `tensors`, it replaces the entry in `tensors`.
     """
-    own_tensors: dict[str, Any] = dict(module.named_parameters(remove_duplicate=False))
+    own_tensors: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
     own_tensors.update(module.named_buffers(remove_duplicate=False))
     replacements = dict(tensors)
     if tie_weights:
@@ -104,11 +115,12 @@ def _swap_tensors(module: Module, tensors: dict[str, Any], tie_weights: bool, st
     if unexpected:
         raise NoSuchMember(f"{type(module).__name__} has no parameter or buffer {', '.join(map(repr, unexpected))}")
     slots = []
-    originals: dict[tuple[int, str], Any] = {}
+    originals: dict[tuple[int, str], Tensor | None] = {}
     for path, tensor in replacements.items():
         module_path, _, name = path.rpartition(".")
         owner = module.get_submodule(module_path)
-        members = owner._parameters if name in owner._parameters else owner._buffers
+        # During the call, `_parameters` may hold tensors that are no `Parameter`s.
+        members: dict[str, Tensor | None] = vars(owner)["_parameters" if name in owner._parameters else "_buffers"]
         slots.append((members, name, path))
         # A module that is registered twice has two paths to one slot; its own tensor is the first that was there.
         originals.setdefault((id(members), name), members[name])
@@ -123,7 +135,7 @@ def _swap_tensors(module: Module, tensors: dict[str, Any], tie_weights: bool, st
             members[name] = originals[id(members), name]
 
 
-def _tie(replacements: dict[str, Any], own_tensors: dict[str, Any]) -> None:
+def _tie(replacements: dict[str, Tensor | None], own_tensors: dict[str, Tensor]) -> None:
     """If one path of a tensor that has several paths is replaced, replace its other paths by the same tensor."""
     paths_by_id: dict[int, list[str]] = {}
     for path, tensor in own_tensors.items():

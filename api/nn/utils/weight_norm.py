@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..._generated import ops
 from ...autograd import no_grad
 from ...runtime.errors import ArgumentError, DomainError
@@ -31,21 +29,47 @@ def apply_weight_norm(v: Tensor, g: Tensor, dim: int | None) -> Tensor:
 
 
 class WeightNorm:
-    """The hook that computes the weight `name` from `name_g` and `name_v` before each `forward`."""
+    """The hook that computes the weight `name` from `name_g` and `name_v` before each `forward`.
+
+    Args:
+        name: Name of the weight.
+        dim: Dimension along which `name_g` has one norm per index; None for a single norm.
+
+    Example:
+        >>> layer = wg.nn.utils.weight_norm(wg.nn.Linear(2, 3))
+        >>> [type(hook).__name__ for hook in layer._forward_pre_hooks.values()]
+        ['WeightNorm']
+    """
 
     def __init__(self, name: str, dim: int | None):
         self.name = name
         self.dim = -1 if dim is None else dim
 
     def compute_weight(self, module: Module) -> Tensor:
-        """Return the current weight."""
+        """Return the current weight.
+
+        Args:
+            module: The module with this hook.
+
+        Returns:
+            Tensor of the shape of the weight.
+        """
         return apply_weight_norm(getattr(module, self.name + "_v"), getattr(module, self.name + "_g"), self.dim)
 
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
         """Register the hook on a module.
 
+        Args:
+            module: The module.
+            name: Name of its parameter.
+            dim: Dimension along which `name_g` has one norm per index; None for a single norm.
+
+        Returns:
+            The hook.
+
         Raises:
+            ArgumentError: If the module has no parameter `name`.
             DomainError: If the weight has this hook already, or no shape yet.
         """
         if any(isinstance(h, WeightNorm) and h.name == name for h in module._forward_pre_hooks.values()):
@@ -65,7 +89,11 @@ class WeightNorm:
         return hook
 
     def remove(self, module: Module) -> None:
-        """Make the current weight a plain parameter again."""
+        """Make the current weight a plain parameter again.
+
+        Args:
+            module: The module with this hook.
+        """
         with no_grad():
             weight = self.compute_weight(module)
         delattr(module, self.name)
@@ -73,7 +101,7 @@ class WeightNorm:
         del module._parameters[self.name + "_v"]
         setattr(module, self.name, Parameter(weight.detach()))
 
-    def __call__(self, module: Module, inputs: Any) -> None:
+    def __call__(self, module: Module, inputs: object) -> None:
         setattr(module, self.name, self.compute_weight(module))
 
 

@@ -282,9 +282,10 @@ def _project(
     if heads.separate is not None:
         biases = (None,) * 3 if heads.in_proj_bias is None else _split_in_three(heads.in_proj_bias, 0)
         q, k, v = (
-            linear(x, w, b)  # type: ignore[arg-type]  # `_check_sizes` excludes None
-            for x, w, b in zip((query, key, value), heads.separate, biases, strict=True)
-        )  # fmt: skip
+            linear(x, weight, bias)
+            for x, weight, bias in zip((query, key, value), heads.separate, biases, strict=True)
+            if weight is not None  # `_check_sizes` has raised an error for None
+        )
     else:
         q, k, v = _project_packed(query, key, value, heads)
     if heads.bias_k is not None:
@@ -313,12 +314,12 @@ def _project_packed(query: Tensor, key: Tensor, value: Tensor, heads: Heads) -> 
     head_shape = (heads.num_heads, features // heads.num_heads)
     if query is key and key is value:
         qkv = linear(query, weight, bias)
-        return _split_dim(views.reshape(qkv, (*query.meta.shape[:2], 3 * head_shape[0], head_shape[1])), 2, 3)  # type: ignore[return-value]
+        return _split_in_three(views.reshape(qkv, (*query.meta.shape[:2], 3 * head_shape[0], head_shape[1])), 2)
     if key is value:
         kv_bias = None if bias is None else _ops.narrow(bias, 0, features, 2 * features)
         q_bias = None if bias is None else _ops.narrow(bias, 0, 0, features)
         kv = linear(key, _ops.narrow(weight, 0, features, 2 * features), kv_bias)
-        k, v = _split_dim(views.reshape(kv, (*key.meta.shape[:2], 2 * head_shape[0], head_shape[1])), 2, 2)
+        k, v = _split_in_two(views.reshape(kv, (*key.meta.shape[:2], 2 * head_shape[0], head_shape[1])), 2)
         return linear(query, _ops.narrow(weight, 0, 0, features), q_bias), k, v
     biases = (None,) * 3 if bias is None else _split_in_three(bias, 0)
     projected = [
@@ -327,13 +328,18 @@ def _project_packed(query: Tensor, key: Tensor, value: Tensor, heads: Heads) -> 
     return projected[0], projected[1], projected[2]
 
 
-def _split_dim(x: Tensor, dim: int, num_parts: int) -> tuple[Tensor, ...]:
-    size = x.meta.shape[dim] // num_parts
-    return tuple(_ops.narrow(x, dim, i * size, size) for i in range(num_parts))
+def _split_in_two(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    size = x.meta.shape[dim] // 2
+    return _ops.narrow(x, dim, 0, size), _ops.narrow(x, dim, size, size)
 
 
-def _split_in_three(x: Tensor, dim: int) -> tuple[Tensor, ...]:
-    return _split_dim(x, dim, 3)
+def _split_in_three(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    size = x.meta.shape[dim] // 3
+    return (
+        _ops.narrow(x, dim, 0, size),
+        _ops.narrow(x, dim, size, size),
+        _ops.narrow(x, dim, 2 * size, size),
+    )
 
 
 def _append_bias_position(x: Tensor, bias: Tensor | None, batch_dim: int) -> Tensor:

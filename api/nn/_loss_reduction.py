@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 from .._generated import ops as _ops
 from ..runtime import views
@@ -65,7 +64,7 @@ def check_equal_shapes(a: Tensor, b: Tensor, caller: str, names: str = "target a
         )
 
 
-def check_tensors_of_equal_shape(input: Any, target: Any, caller: str) -> None:
+def check_tensors_of_equal_shape(input: Tensor, target: Tensor, caller: str) -> None:
     """Raise `ArgumentError` unless both are tensors, and `ShapeError` unless their shapes are equal."""
     only_tensors(caller, input, target)
     check_equal_shapes(target, input, caller)
