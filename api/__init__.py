@@ -54,7 +54,7 @@ for _source in (
 ):  # fmt: skip
     for _name, _function in _source.METHODS.items():
         setattr(Tensor, _name, _function)
-_namespaces: dict[str, dict[str, _typing.Any]] = {"torch": {}, "nn.functional": {}}
+_namespaces: dict[str, dict[str, object]] = {"torch": {}, "nn.functional": {}}
 _install_ops(_namespaces)
 _namespaces["nn.functional"].update(embedding=_embeddings.embedding, one_hot=_embeddings.one_hot)
 
@@ -186,7 +186,7 @@ if _typing.TYPE_CHECKING:  # names that exist at run time through `globals().upd
     from .nn._torch_names import *
 else:
 
-    def __getattr__(name: str) -> _typing.Any:
+    def __getattr__(name: str) -> object:
         if name in _LAZY:
             return _import_module(f".{name}", __name__)
         if name in _OF_LAYERS:

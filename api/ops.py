@@ -14,8 +14,11 @@ import hashlib as _hashlib
 import linecache as _linecache
 import threading as _threading
 from collections.abc import Callable as _Callable
+from collections.abc import Iterator as _Iterator
 from pathlib import Path as _Path
+from types import ModuleType as _ModuleType
 from types import SimpleNamespace as _SimpleNamespace
+from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 from ._generated import ops as _generated
@@ -23,17 +26,20 @@ from ._generated import records as _records
 from .runtime.errors import SpecError as _SpecError
 from .runtime.records import registry as _registry
 
+if TYPE_CHECKING:
+    from .codegen.generate import ExistingOps as _ExistingOps
+
 __all__ = ["existing_ops", "load"]
 
 _lock = _threading.RLock()
-_loaded: dict[str, _Callable[..., _Any]] = {}
+_loaded: dict[str, _Callable[..., object]] = {}
 _names: dict[str, list[str]] = {}
 
 
 class Namespace(_SimpleNamespace):
     """The functions of one spec file, as attributes."""
 
-    def __iter__(self) -> _Any:
+    def __iter__(self) -> _Iterator[str]:
         return iter(vars(self))
 
 
@@ -72,7 +78,7 @@ def load(spec: str | _Path, trust: bool = False) -> Namespace:
         raise _SpecError(str(error)) from None
 
 
-def existing_ops(owner: str = "") -> _Any:
+def existing_ops(owner: str = "") -> _ExistingOps:
     """Return the ops and names that a new spec must not redefine, as `codegen.generate.ExistingOps`.
 
     Args:
@@ -113,11 +119,11 @@ def _load(source: str | _Path, file: str, owner: str, trust: bool) -> Namespace:
     code = compile(text, filename, "exec")
     _registry.claim([op.name for op in ops], owner)
     register_generated(rendered)
-    namespace: dict[str, _Any] = {"__name__": "weftgrad.ops"}
-    exec(code, namespace)  # generated source: see the module's docstring
+    module = _ModuleType("weftgrad.ops")
+    exec(code, vars(module))  # generated source: see the docstring of this file
     _linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    functions = {n: entry[0] for n, entry in namespace["FUNCTIONS"].items()}
-    functions |= {alias: functions[of] for alias, of in namespace["ALIASES"].items()}
+    functions = {n: entry[0] for n, entry in module.FUNCTIONS.items()}
+    functions |= {alias: functions[of] for alias, of in module.ALIASES.items()}
     for old in _names.get(owner, ()):
         _loaded.pop(old, None)
     _names[owner] = list(functions)
@@ -125,7 +131,7 @@ def _load(source: str | _Path, file: str, owner: str, trust: bool) -> Namespace:
     return Namespace(**functions)
 
 
-def __getattr__(name: str) -> _Any:
+def __getattr__(name: str) -> _Callable[..., _Any]:  # a loaded op returns one tensor or several
     try:
         return _loaded[name]
     except KeyError:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, SupportsIndex, SupportsInt, overload
 
 import numpy as np
 
@@ -298,7 +298,7 @@ def _advance(record: OpRecord, generator: Generator | None) -> tuple[int, int]:
 
 
 def _fill_random(
-    name: str, output: Tensor, numbers: tuple[Any, ...], generator: Generator | None, in_place: bool
+    name: str, output: Tensor, numbers: tuple[float, ...], generator: Generator | None, in_place: bool
 ) -> Tensor:
     record = registry[name]
     seed_and_offset = _advance(record, generator)
@@ -310,7 +310,7 @@ def _fill_random(
     return output
 
 
-def draw(name: str, operands: Sequence[Any], generator: Generator | None = None) -> Tensor:
+def draw(name: str, operands: Sequence[Tensor | float], generator: Generator | None = None) -> Tensor:
     """Call the random op `name` with `operands` and the next seed and offset of `generator`."""
     record = registry[name]
     return call(record, (*operands, *_advance(record, generator)))
@@ -339,9 +339,9 @@ def rand(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 def rand(
-    *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    *size: Sizes, generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
     layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
-    pin_memory: bool = False, **named: Any,
+    pin_memory: bool = False, **named: Sizes,
 ) -> Tensor:  # fmt: skip
     """Sample uniformly from [0, 1), with a resolution of 24 bits (float64: 53). Pass the shape as for `empty`.
 
@@ -382,9 +382,9 @@ def randn(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 def randn(
-    *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    *size: Sizes, generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
     layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
-    pin_memory: bool = False, **named: Any,
+    pin_memory: bool = False, **named: Sizes,
 ) -> Tensor:  # fmt: skip
     """Sample from the normal distribution with mean 0 and variance 1. Pass the shape as for `empty`.
 
@@ -492,9 +492,9 @@ def randint(
     device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 def randint(
-    *args: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    *args: Sizes, generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
     layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
-    pin_memory: bool = False, **named: Any,
+    pin_memory: bool = False, **named: Sizes,
 ) -> Tensor:  # fmt: skip
     """Sample integers from [low, high): `randint(high, size)` or `randint(low, high, size)`.
 
@@ -529,9 +529,12 @@ def randint(
     for name in arguments:
         if name not in ("low", "high", "size"):
             raise ArgumentError(f"randint() got an unexpected keyword argument {name!r}")
-    numbers = _integer_range(int(arguments.get("low", 0)), int(arguments["high"]), "randint")
+    low, high, size = arguments.get("low", 0), arguments["high"], arguments["size"]
+    if not (isinstance(low, SupportsInt) and isinstance(high, SupportsInt) and isinstance(size, Iterable)):
+        raise ArgumentError(f"randint: low and high are ints and size is a sequence, not {low!r}, {high!r}, {size!r}")
+    numbers = _integer_range(int(low), int(high), "randint")
     target_dtype = dtypes.int64 if dtype is None and out is None else dtype
-    output = allocate_output("randint", (tuple(arguments["size"]),), {}, target_dtype, device, out)
+    output = allocate_output("randint", (tuple(size),), {}, target_dtype, device, out)
     _fill_random("integer_fill", output, numbers, generator, out is not None)
     return finalize_output(output, "randint", requires_grad, None, layout, pin_memory)
 

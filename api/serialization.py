@@ -20,10 +20,10 @@ import pickle
 import struct
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -65,13 +65,13 @@ _MOVED_MODULES = {
 }
 # Types whose state a file may set: a state_dict's attributes, arrays, generators. Not Tensor: its state has addresses.
 _STATE_ALLOWED = (OrderedDict, np.ndarray, np.dtype, Generator)
-_trusted_globals: list[type | Callable[..., Any]] = []
+_trusted_globals: list[Callable[..., object]] = []
 
 
 # Trusted classes and functions ----------------------------------------------------------------------------------------
 
 
-def add_safe_globals(safe_globals: Sequence[Callable[..., Any]]) -> None:
+def add_safe_globals(safe_globals: Sequence[Callable[..., object]]) -> None:
     """Allow these classes and functions in files that `load` reads with `weights_only=True`.
 
     Args:
@@ -87,7 +87,7 @@ def add_safe_globals(safe_globals: Sequence[Callable[..., Any]]) -> None:
     _trusted_globals.extend(g for g in safe_globals if g not in _trusted_globals)
 
 
-def get_safe_globals() -> list[Callable[..., Any]]:
+def get_safe_globals() -> list[Callable[..., object]]:
     """Return the classes and functions that `add_safe_globals` added.
 
     Returns:
@@ -112,7 +112,7 @@ def clear_safe_globals() -> None:
 
 
 @contextmanager
-def safe_globals(safe_globals: Sequence[Callable[..., Any]]) -> Iterator[None]:
+def safe_globals(safe_globals: Sequence[Callable[..., object]]) -> Iterator[None]:
     """Call `add_safe_globals` for the duration of a `with` block.
 
     Args:
@@ -136,14 +136,16 @@ def safe_globals(safe_globals: Sequence[Callable[..., Any]]) -> Iterator[None]:
         _trusted_globals[:] = previous
 
 
-def _name_of(value: Callable[..., Any]) -> tuple[str, str]:
+def _name_of(value: Callable[..., object]) -> tuple[str, str]:
     return value.__module__, value.__qualname__
 
 
 # Saving ---------------------------------------------------------------------------------------------------------------
 
 
-def save(obj: Any, f: str | os.PathLike[str] | BinaryIO, pickle_module: Any = None, pickle_protocol: int = 5) -> None:
+def save(
+    obj: object, f: str | os.PathLike[str] | BinaryIO, pickle_module: object = None, pickle_protocol: int = 5
+) -> None:
     """Write an object to a file. An existing file is replaced only when the new one is complete.
 
     Args:
@@ -185,7 +187,7 @@ class _Writer(pickle.Pickler):
         self.byte_extents: list[tuple[int, int]] = []
 
     @staticmethod
-    def of(value: Any, protocol: int) -> _Writer:
+    def of(value: object, protocol: int) -> _Writer:
         writer = _Writer(io.BytesIO(), protocol)
         try:
             writer.dump(value)
@@ -193,7 +195,7 @@ class _Writer(pickle.Pickler):
             raise NotPicklable(f"save: cannot be saved: {error}") from error
         return writer
 
-    def reducer_override(self, value: Any) -> Any:
+    def reducer_override(self, value: object) -> tuple[Callable[..., Tensor], tuple[object, ...]]:
         if not isinstance(value, Tensor):
             return NotImplemented
         layout = value.meta
@@ -212,7 +214,7 @@ class _Writer(pickle.Pickler):
         self.byte_extents[number] = min(self.byte_extents[number][0], low), max(self.byte_extents[number][1], top)
         return number
 
-    def persistent_id(self, value: Any) -> tuple[int, str] | None:
+    def persistent_id(self, value: object) -> tuple[int, str] | None:
         return (value.number, value.device) if isinstance(value, _FileMemory) else None
 
     def write(self, file: BinaryIO) -> None:
@@ -294,10 +296,16 @@ class _FileMemory:
         return self.storage
 
 
+MapLocation: TypeAlias = (
+    DeviceLike | Mapping[str, str] | Callable[[_FileMemory, str], "_FileMemory | DeviceLike | None"] | None
+)
+"""What `load` accepts as `map_location`."""
+
+
 def load(
-    f: str | os.PathLike[str] | BinaryIO, map_location: DeviceLike | dict[str, str] | Callable[..., Any] | None = None,
-    pickle_module: Any = None, *, weights_only: bool = True, mmap: bool = False, **_: Any,
-) -> Any:  # fmt: skip
+    f: str | os.PathLike[str] | BinaryIO, map_location: MapLocation = None, pickle_module: object = None, *,
+    weights_only: bool = True, mmap: bool = False, **_: object,
+) -> Any:  # what was saved  # fmt: skip
     """Read an object that `save` wrote.
 
     Args:
@@ -355,7 +363,7 @@ def _read_exactly(file: BinaryIO, size: int, section: str) -> bytes:
     return data
 
 
-def _load_plain_pickle(head: bytes, file: BinaryIO, location: Any, weights_only: bool) -> Any:
+def _load_plain_pickle(head: bytes, file: BinaryIO, location: MapLocation, weights_only: bool) -> object:
     """Load a plain pickle, which has no weftgrad header."""
     if head[:1] != b"\x80":
         foreign_formats = {b"PK\x03\x04": "a zip archive, as torch.save writes it: read it there, and save its "
@@ -365,23 +373,11 @@ def _load_plain_pickle(head: bytes, file: BinaryIO, location: Any, weights_only:
             description = "cut off in its header"
         raise ArgumentError(f"load: the file is {description}")
     value = _load_pickle(head + file.read(), [], None, weights_only)
-    return value if location is None else _move_to_device(value, location)
+    return value if location is None else _move_to_devices(value, location)
 
 
-def _load_pickle(text: bytes, memory: list[tuple[int, Array]], location: Any, weights_only: bool) -> Any:
-    reader = (_Reader if weights_only else _UnsafeReader)(io.BytesIO(text))
-    entries: dict[int, _FileMemory] = {}
-
-    def find_entry(key: Any) -> _FileMemory:
-        number, device = key
-        if number not in entries:
-            entry = entries[number] = _FileMemory(number, device)
-            if number >= 0:
-                entry.first, entry.content = memory[number]
-            _assign_device(entry, location)
-        return entries[number] if number >= 0 else _assign_device(_FileMemory(number, device), location)
-
-    reader.persistent_load = find_entry
+def _load_pickle(text: bytes, memory: list[tuple[int, Array]], location: MapLocation, weights_only: bool) -> object:
+    reader = (_Reader if weights_only else _UnsafeReader)(io.BytesIO(text), _MemoryTable(memory, location))
     try:
         return reader.load()
     except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, LookupError, TypeError, ValueError) as error:
@@ -390,16 +386,36 @@ def _load_pickle(text: bytes, memory: list[tuple[int, Array]], location: Any, we
         raise ArgumentError(f"load: cannot read the file: {error}") from error
 
 
-def _assign_device(memory: _FileMemory, location: Any) -> _FileMemory:
+class _MemoryTable:
+    """The storages of a file, by the keys that `_Writer.persistent_id` writes into the pickle."""
+
+    def __init__(self, memory: list[tuple[int, Array]], location: MapLocation):
+        self._memory = memory
+        self._location = location
+        self._entries: dict[int, _FileMemory] = {}
+
+    def find(self, key: tuple[int, str]) -> _FileMemory:
+        """Return the storage of a number in the file; number -1 is that of a tensor without elements."""
+        number, device = key
+        if number < 0:
+            return _assign_device(_FileMemory(number, device), self._location)
+        if number not in self._entries:
+            entry = self._entries[number] = _FileMemory(number, device)
+            entry.first, entry.content = self._memory[number]
+            _assign_device(entry, self._location)
+        return self._entries[number]
+
+
+def _assign_device(memory: _FileMemory, location: MapLocation) -> _FileMemory:
     """Set the device of `memory` as `map_location` says, and return it."""
-    target: Any = None
+    target: DeviceLike | None
     if callable(location):
         origin, memory.device = memory.device, "cpu"
-        target = location(memory, origin)
-        if target is None:
+        choice = location(memory, origin)
+        if choice is None:
             memory.device = origin
-        target = None if target is memory else target
-    elif isinstance(location, dict):
+        target = None if isinstance(choice, _FileMemory) else choice
+    elif isinstance(location, Mapping):
         target = {str(k): v for k, v in location.items()}.get(memory.device)
     else:
         target = location
@@ -409,22 +425,33 @@ def _assign_device(memory: _FileMemory, location: Any) -> _FileMemory:
 
 
 class _UnsafeReader(pickle.Unpickler):
-    persistent_load: Any
+    """An unpickler of all types, which may run code from the file."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def __init__(self, file: io.BytesIO, table: _MemoryTable):
+        super().__init__(file)
+        self._table = table
+
+    def persistent_load(self, key: tuple[int, str]) -> _FileMemory:
+        return self._table.find(key)
+
+    def find_class(self, module: str, name: str) -> object:
         return super().find_class(_MOVED_MODULES.get(module, module), name)
 
 
-_InPython: Any = pickle._Unpickler
-
-
-class _Reader(_InPython):
+class _Reader(pickle._Unpickler):
     """An unpickler of allowed types only. It is the one in Python, because the C one has no hook for setting state."""
 
-    dispatch: ClassVar[dict[int, Any]] = dict(_InPython.dispatch)
-    persistent_load: Any
+    dispatch: ClassVar = dict(pickle._Unpickler.dispatch)
+    stack: list[object]
 
-    def find_class(self, module: str, name: str) -> Any:
+    def __init__(self, file: io.BytesIO, table: _MemoryTable):
+        super().__init__(file)
+        self._table = table
+
+    def persistent_load(self, key: tuple[int, str]) -> _FileMemory:
+        return self._table.find(key)
+
+    def find_class(self, module: str, name: str) -> object:
         module = _MOVED_MODULES.get(module, module)
         for trusted in _trusted_globals:
             if _name_of(trusted) == (module, name):
@@ -440,9 +467,9 @@ class _Reader(_InPython):
         value = self.stack[-2]
         if not isinstance(value, _STATE_ALLOWED) and type(value) not in _trusted_globals:
             raise pickle.UnpicklingError(f"it sets the state of a {type(value).__name__}, which no saved value needs")
-        super().load_build()
+        super().load_build()  # type: ignore[misc]  # typeshed has neither this method nor the type of `dispatch`
 
-    dispatch[pickle.BUILD[0]] = load_build
+    dispatch[pickle.BUILD[0]] = load_build  # type: ignore[assignment]
 
 
 def _rebuild(
@@ -477,11 +504,12 @@ def _rebuild(
     return _as_type(tensor_type, Tensor(storage, layout, storage.start + start), bool(needs))
 
 
-def _move_to_device(value: Any, device: DeviceLike | None) -> Any:
+def _move_to_devices(value: object, location: MapLocation) -> object:
+    """Return `value` with the tensors of nested containers moved to the devices that `map_location` says."""
     if isinstance(value, Tensor):
-        return value.to(device=device)
+        return value.to(device=_assign_device(_FileMemory(-1, str(value.meta.device)), location).device)
     if isinstance(value, dict):
-        return type(value)((k, _move_to_device(v, device)) for k, v in value.items())
+        return type(value)((k, _move_to_devices(v, location)) for k, v in value.items())
     if isinstance(value, (list, tuple, set)):
-        return type(value)(_move_to_device(v, device) for v in value)
+        return type(value)(_move_to_devices(v, location) for v in value)
     return value

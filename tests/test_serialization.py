@@ -227,6 +227,15 @@ def test_plain_pickles_are_read():
     assert actual["a"][0].tolist() == [1, 2]
 
 
+@pytest.mark.parametrize(
+    "location", [{"cpu": "cpu:0"}, {"cuda:7": "cpu"}, lambda storage, device: storage, lambda storage, device: None]
+)
+def test_plain_pickles_take_every_kind_of_map_location(location):
+    actual = load_from_bytes(pickle.dumps({"a": [wg.ones(2, device="cpu")]}), map_location=location)
+    assert actual["a"][0].tolist() == [1, 1]
+    assert actual["a"][0].device == wg.device("cpu")
+
+
 def test_the_pickle_holds_no_tensor_elements():
     text = save_to_bytes(wg.zeros(10_000, device="cpu"))
     size = serialization._HEADER.unpack(text[: serialization._HEADER.size])[2]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, SupportsIndex, overload
+from typing import SupportsIndex, overload
 
 import numpy as np
 
@@ -43,9 +43,9 @@ def empty(
     pin_memory: bool = False, memory_format: MemoryFormat | None = None,
 ) -> Tensor: ...  # fmt: skip
 def empty(
-    *size: Any, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    *size: Sizes, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
     device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
-    memory_format: MemoryFormat | None = None, **named: Any,
+    memory_format: MemoryFormat | None = None, **named: Sizes,
 ) -> Tensor:  # fmt: skip
     """Create an uninitialised tensor. Pass the shape as ints, as one sequence, or as `size=`.
 
@@ -165,8 +165,8 @@ def zeros(
     pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 def zeros(
-    *size: Any, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
-    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+    *size: Sizes, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False, **named: Sizes,
 ) -> Tensor:  # fmt: skip
     """Create a tensor of zeros. Pass the shape as ints, as one sequence, or as `size=`.
 
@@ -204,8 +204,8 @@ def ones(
     pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 def ones(
-    *size: Any, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
-    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+    *size: Sizes, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False, **named: Sizes,
 ) -> Tensor:  # fmt: skip
     """Create a tensor of ones. Pass the shape as ints, as one sequence, or as `size=`.
 

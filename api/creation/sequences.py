@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from .options import finalize_output, resolve_dtype_and_device
 __all__ = ["arange", "linspace", "logspace"]
 
 
-def _endpoint(value: Operand | Array, where: str, finite: bool = True) -> bool | int | float:
+def _endpoint(value: Operand | Array | None, where: str, finite: bool = True) -> bool | int | float:
     """Return a Python number, from a number or a tensor or array of one element."""
     number = value.item() if isinstance(value, (Tensor, np.generic, np.ndarray)) else value
     if not isinstance(number, (bool, int, float)) or not (math.isfinite(number) or not finite):
@@ -34,7 +33,7 @@ def _endpoint(value: Operand | Array, where: str, finite: bool = True) -> bool |
 
 def _fill_progression(
     name: str, count: int, dtype: DType, device: Device, numbers: tuple[int | float, ...],
-    host_formula: Callable[..., Any],
+    host_formula: Callable[..., Array],
 ) -> Tensor:  # fmt: skip
     """Create a vector by the op `name`, or by `host_formula`, which computes the same bits, if no driver is open."""
     output = _empty(meta(dtype, (count,), None, device))
@@ -89,13 +88,10 @@ def arange(
     """
     if start is None and end is None:
         raise ArgumentError("arange: needs an end")
-    low: Any = 0 if end is None or start is None else start
-    high: Any = start if end is None else end
-    increment: Any = step
-    are_integers = type(low) is type(high) is type(increment) is int
-    if not are_integers:
-        low, high, increment = (_endpoint(x, "arange") for x in (low, high, increment))
-        are_integers = all(isinstance(x, int) for x in (low, high, increment))
+    first = 0 if end is None or start is None else start
+    bound = start if end is None else end
+    low, high, increment = (x if type(x) is int else _endpoint(x, "arange") for x in (first, bound, step))
+    are_integers = isinstance(low, int) and isinstance(high, int) and isinstance(increment, int)
     target_dtype, target_device = resolve_dtype_and_device(dtype, device, out, dtypes.int64 if are_integers else None)
     if target_dtype is dtypes.bool_:
         raise UnsupportedDType("arange: has no dtype bool; convert the result with .bool()")
@@ -106,7 +102,7 @@ def arange(
     if (high - low) * increment < 0:
         raise ArgumentError(f"arange: steps of {increment!r} do not lead from {low!r} to {high!r}")
     span = high - low
-    count = -(-span // increment) if target_dtype is dtypes.int64 else math.ceil(span / increment)
+    count = -int(-span // increment) if target_dtype is dtypes.int64 else math.ceil(span / increment)
     number_dtype = dtypes.float64 if target_dtype.kind == "f" else dtypes.int64
     numbers = (to_dtype_number(low, number_dtype, "arange"), to_dtype_number(increment, number_dtype, "arange"))
     output = _fill_progression(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 from .. import random
 from .._generated import ops
@@ -380,10 +380,10 @@ def is_signed(input: Tensor) -> bool:
     return input.meta.dtype.kind in "if"
 
 
-def _view_in_place(name: str) -> Callable[..., Any]:
+def _view_in_place(name: str) -> Callable[..., Tensor]:
     """Return the in-place form of a view: the tensor gets the view's layout."""
 
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def method(self: Tensor, *args: object, **kwargs: object) -> Tensor:
         if self.requires_grad:
             raise GradientError(f"{name}_: changes a tensor's shape in place, which is not recorded; use {name}")
         view = getattr(self, name)(*args, **kwargs)
@@ -625,10 +625,10 @@ _VIEWS_IN_PLACE = ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdi
 _COPIED_IN_PLACE = ("addmm", "addmv", "baddbmm", "deg2rad", "float_power", "logit", "nan_to_num", "rad2deg")
 
 
-def _copying_in_place(name: str) -> Callable[..., Any]:
+def _copying_in_place(name: str) -> Callable[..., Tensor]:
     """Return the in-place form of a method that needs several kernels: it copies the result back."""
 
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Tensor, *args: object, **kwargs: object) -> Tensor:
         source = self.clone() if is_recorded(self) else self  # backward may read the old values
         return self.copy_(getattr(source, name)(*args, **kwargs))
 

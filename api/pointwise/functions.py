@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeGuard, overload
+from typing import TypeGuard, overload
 
 import numpy as np
 
@@ -132,8 +132,10 @@ def rsub(input: Operand, other: Operand, *, alpha: Tensor | float = 1) -> Tensor
     return ops.sub(other, input if alpha == 1 else _scale(input, alpha))
 
 
-def _scale(value: Any, alpha: Any) -> Any:
-    return ops.mul(value, alpha) if isinstance(value, Tensor) else value * alpha
+def _scale(value: Operand, alpha: Tensor | float) -> Tensor | float:
+    if isinstance(value, Tensor):
+        return ops.mul(value, alpha)
+    return (value.item() if isinstance(value, np.generic) else value) * alpha
 
 
 def add_(self: Tensor, other: Operand, *, alpha: Tensor | float = 1) -> Tensor:
@@ -273,7 +275,7 @@ def polygamma_(self: Tensor, n: int) -> Tensor:
     return self.copy_(polygamma(n, self))
 
 
-def _order(n: Any) -> float:
+def _order(n: object) -> float:
     if isinstance(n, bool) or not isinstance(n, int) or n < 0:
         raise ArgumentError(f"polygamma: n is the order of a derivative, an integer from 0 on, not {n!r}")
     return float(n)
@@ -538,7 +540,7 @@ def is_tensor(value: object) -> TypeGuard[Tensor]:
     """Return True if `value` is a Tensor.
 
     Args:
-        value: Any object.
+        value: An object of any type.
 
     Returns:
         Python bool.
@@ -726,7 +728,7 @@ def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 @overload
 def where(condition: Tensor, input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor: ...
 def where(
-    condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None
+    condition: Tensor, input: Operand | None = None, other: Operand | None = None, *, out: Tensor | None = None
 ) -> Tensor | tuple[Tensor, ...]:
     """Select elements of `input` where `condition` is true, and of `other` elsewhere; shapes broadcast.
 
@@ -748,6 +750,8 @@ def where(
     only_tensors("where", condition)
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
+    if input is None or other is None:
+        raise ArgumentError("where: give both input and other, or neither")
     if not isinstance(input, Tensor) and not isinstance(other, Tensor):
         dtype = result_type(input, other)
         return ops.where(condition, full_like(condition, input, dtype=dtype), other, out=out)
@@ -765,7 +769,7 @@ def _where(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
 _polygamma.__name__, _polygamma.__doc__ = "polygamma", polygamma.__doc__
 _where.__name__, _where.__doc__ = "where", where.__doc__
 
-METHODS: dict[str, Callable[..., Any]] = {
+METHODS: dict[str, Callable[..., object]] = {
     name: globals()[name]
     for name in (
         "add", "add_", "allclose", "clamp", "clamp_", "clip", "div", "div_", "divide", "equal", "isclose",

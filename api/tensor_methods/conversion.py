@@ -5,12 +5,12 @@ from __future__ import annotations
 import builtins
 import copy
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, overload
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, Unpack, overload
 
 import numpy as np
 
 from .. import autograd
-from ..arguments.types import Index, MemoryFormat, NewTensorOptions, Operand, Sizes
+from ..arguments.types import Index, MemoryFormat, NestedSequence, NewTensorOptions, Operand, Sizes
 from ..indexing import subscripts
 from ..runtime import dtypes, host_data
 from ..runtime.autograd import inplace
@@ -31,13 +31,16 @@ __all__ = ["Conversions"]
 
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ..creation.legacy_constructors import LegacyType
     from ..execution.streams import Stream
     from ..runtime.tensor import Tensor as TensorBase
 else:
     TensorBase = object
 
 # A string in the first position names a device.
-_PositionalDType = DType | type[bool] | type[int] | type[float] | np.dtype[Any] | type[np.generic]
+_PositionalDType = DType | type[bool] | type[int] | type[float] | np.dtype[np.generic] | type[np.generic]
 
 
 class Conversions(TensorBase):
@@ -147,8 +150,8 @@ class Conversions(TensorBase):
         memory_format: MemoryFormat | None = None,
     ) -> Tensor: ...  # fmt: skip
     def to(
-        self, *args: Any, device: DeviceLike | None = None, dtype: DTypeLike | None = None,
-        copy: builtins.bool | None = None, non_blocking: builtins.bool = False,
+        self, *args: DeviceLike | DTypeLike | Tensor | None, device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None, copy: builtins.bool | None = None, non_blocking: builtins.bool = False,
         memory_format: MemoryFormat | None = None,
     ) -> Tensor:  # fmt: skip
         """Convert to another device, another dtype, or both.
@@ -176,7 +179,7 @@ class Conversions(TensorBase):
             tensor([1., 2.])
         """
         target_device, target_dtype, should_copy = parse_conversion("to", args, device, dtype, copy)
-        result: Any = self
+        result: Tensor = self
         if target_dtype is not None and target_dtype is not self.meta.dtype:
             result = call(registry["copy"], (result,), (target_dtype,))
         if target_device is not None and target_device is not self.meta.device:
@@ -186,10 +189,8 @@ class Conversions(TensorBase):
     @overload
     def type(self, dtype: None = None, non_blocking: builtins.bool = False) -> str: ...
     @overload
-    def type(self, dtype: DTypeLike | builtins.type[Any], non_blocking: builtins.bool = False) -> Tensor: ...
-    def type(
-        self, dtype: DTypeLike | builtins.type[Any] | None = None, non_blocking: builtins.bool = False
-    ) -> str | Tensor:
+    def type(self, dtype: DTypeLike | LegacyType, non_blocking: builtins.bool = False) -> Tensor: ...
+    def type(self, dtype: DTypeLike | LegacyType | None = None, non_blocking: builtins.bool = False) -> str | Tensor:
         """Return the legacy type name, such as `weftgrad.FloatTensor`; with `dtype`, convert to it.
 
         `dtype` is a dtype, a legacy class, or the name of one, which may begin with `torch.`.
@@ -462,7 +463,7 @@ class Conversions(TensorBase):
         """
         return host_data.to_numpy(self, force=force)
 
-    def tolist(self) -> Any:
+    def tolist(self) -> Any:  # lists nested as deep as the shape says, or a number
         """Return the elements as nested lists of Python numbers.
 
         Returns:
@@ -491,7 +492,7 @@ class Conversions(TensorBase):
             raise ShapeError(f"item: takes a tensor of one element; this one has shape {list(self.meta.shape)}")
         return host_data.number(self)
 
-    def new(self, *args: Any, device: DeviceLike | None = None) -> Tensor:
+    def new(self, *args: object, device: DeviceLike | None = None) -> Tensor:
         """Call the legacy constructor with this tensor's dtype and device.
 
         The arguments are data, or the sizes of an uninitialised tensor.
@@ -514,12 +515,18 @@ class Conversions(TensorBase):
 
         return build(args, self.meta.dtype, self.meta.device if device is None else device)
 
-    def new_tensor(self, data: Any, **options: Unpack[NewTensorOptions]) -> Tensor:
+    def new_tensor(
+        self, data: object, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None,
+        requires_grad: builtins.bool = False, pin_memory: builtins.bool = False,
+    ) -> Tensor:  # fmt: skip
         """Create a tensor from `data` with this tensor's dtype and device.
 
         Args:
             data: A number, nested sequences, a NumPy array, or a tensor.
-            **options: `dtype`, `device`, `requires_grad` and further options of the function that creates tensors.
+            dtype: Dtype of the result; None: that of this tensor.
+            device: Device of the result; None: that of this tensor.
+            requires_grad: Whether to record operations on the result.
+            pin_memory: Whether to use page-locked host memory.
 
         Returns:
             Tensor with memory of its own.
@@ -530,7 +537,13 @@ class Conversions(TensorBase):
         """
         from ..creation.from_data import tensor
 
-        return tensor(data, **_options_like(self, options))
+        return tensor(
+            data,
+            dtype=self.meta.dtype if dtype is None else dtype,
+            device=self.meta.device if device is None else device,
+            requires_grad=requires_grad,
+            pin_memory=pin_memory,
+        )
 
     def new_zeros(self, *size: Sizes, **options: Unpack[NewTensorOptions]) -> Tensor:
         """Create zeros with this tensor's dtype and device.
@@ -659,11 +672,11 @@ class Conversions(TensorBase):
 
     __array_priority__ = 1000  # NumPy then leaves mixed operators to Tensor
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: builtins.bool | None = None) -> Array:
         array = host_data.to_numpy(self)
         return array if dtype is None else array.astype(dtype)
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(self, **options: object) -> Any:  # a PyCapsule, which has no name in Python 3.11
         return host_data.to_numpy(self).__dlpack__()
 
     def __dlpack_device__(self) -> tuple[builtins.int, builtins.int]:
@@ -675,11 +688,12 @@ class Conversions(TensorBase):
         duplicate.__dict__.update(self.__dict__)
         return duplicate
 
-    def __deepcopy__(self, memo: dict[Any, Any]) -> Tensor:
+    def __deepcopy__(self, memo: dict[builtins.int, object]) -> Tensor:
         if self.node is not None:
             raise GradientError("only leaf tensors can be deep-copied; use .detach() or .clone()")
-        if builtins.id(self) in memo:
-            return memo[builtins.id(self)]
+        known_copy = memo.get(builtins.id(self))
+        if isinstance(known_copy, Tensor):
+            return known_copy
         with autograd.no_grad():
             copied = call(registry["copy"], (self,), (None,)) if self.meta.numel else empty(self.meta)
         duplicate = _as_type(type(self), copied, self.needs)
@@ -690,7 +704,7 @@ class Conversions(TensorBase):
             duplicate.__dict__.update(copy.deepcopy(self.__dict__, memo))
         return duplicate
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         array = np.asarray(host_data.to_host(self), order="C")
         reduced = _unpickle, (type(self), array, self.meta.dtype, str(self.meta.device), self.needs)
         return (*reduced, self.__dict__) if self.__dict__ else reduced  # and the attributes that the user has set
@@ -698,10 +712,10 @@ class Conversions(TensorBase):
     def __getitem__(self, item: Index) -> Tensor:
         return subscripts.get(self, item)
 
-    def __setitem__(self, item: Index, value: Operand | Array | list[Any] | tuple[Any, ...] | range) -> None:
+    def __setitem__(self, item: Index, value: Operand | Array | NestedSequence) -> None:
         subscripts.set(self, item, value)
 
-    def __delitem__(self, item: Any) -> None:
+    def __delitem__(self, item: object) -> None:
         raise ArgumentError("a tensor's elements cannot be deleted; select those that stay, or use cat()")
 
     def __hash__(self) -> builtins.int:
@@ -722,9 +736,13 @@ class Conversions(TensorBase):
             self.storage.block.pool.record_stream(self.storage.block, stream.record_event())
 
 
-def _options_like(tensor: Tensor, options: NewTensorOptions) -> dict[str, Any]:
+def _options_like(tensor: Tensor, options: NewTensorOptions) -> NewTensorOptions:
     """Return the options of a function that creates tensors, with the dtype and device of `tensor` as defaults."""
-    return {"dtype": tensor.meta.dtype, "device": tensor.meta.device, **options}
+    if options.get("dtype") is None:
+        options["dtype"] = tensor.meta.dtype
+    if options.get("device") is None:
+        options["device"] = tensor.meta.device
+    return options
 
 
 def _transfer(source: Tensor, target: Device) -> Tensor:
@@ -735,39 +753,47 @@ def _transfer(source: Tensor, target: Device) -> Tensor:
     output = empty(layout)
     if not layout.numel:
         return output
-    driver: Any = target.driver
     if target.type == source.meta.device.type == "cuda":  # without the host, and without waiting
+        from ..runtime.backends.cuda import CudaDriver  # lazy: needs packages that only GPUs need
+
+        assert isinstance(target.driver, CudaDriver)
         source_stream = current_stream(source.meta.device)
-        driver.receive(contiguous(source), output.storage, source_stream, current_stream(target))
+        target.driver.receive(contiguous(source), output.storage, source_stream, current_stream(target))
     else:
-        driver.write(output.storage, 0, np.ascontiguousarray(host_data.to_host(source)), current_stream(target))
+        target.driver.write(output.storage, 0, np.ascontiguousarray(host_data.to_host(source)), current_stream(target))
     return output
+
+
+class _TransferContext(Protocol):
+    """What `_Transfer.forward` stores for `backward`."""
+
+    source_device: Device
 
 
 class _Transfer(autograd.Function):
     """Autograd function of a copy between devices."""
 
     @staticmethod
-    def forward(ctx: Any, source: Any, target: Any) -> Tensor:
+    def forward(ctx: _TransferContext, source: Tensor, target: Device) -> Tensor:
         ctx.source_device = source.meta.device
         return _transfer(source.detach(), target)
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
+    def backward(ctx: _TransferContext, grad: Tensor) -> tuple[Tensor, None]:
         return grad.to(device=ctx.source_device), None
 
 
-def _as_type(tensor_type: type, tensor: Tensor, needs: bool) -> Tensor:
+def _as_type(tensor_type: type[Tensor], tensor: Tensor, needs: bool) -> Tensor:
     """Return `tensor` as an instance of `tensor_type`, Tensor or a subclass."""
     if tensor_type is Tensor:
         tensor.needs = needs
         return tensor
-    instance = tensor_type.__new__(tensor_type)  # type: ignore[call-overload]
+    instance = tensor_type.__new__(tensor_type)
     Tensor.__init__(instance, tensor.storage, tensor.meta, tensor.start, needs)
     return instance
 
 
-def _unpickle(tensor_type: type, array: Array, dtype: DType, device_name: str, needs: bool) -> Tensor:
+def _unpickle(tensor_type: type[Tensor], array: Array, dtype: DType, device_name: str, needs: bool) -> Tensor:
     output = empty(meta(dtype, array.shape, None, to_device(device_name)))
     if output.meta.numel:
         output.meta.device.driver.write(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ..runtime.tensor import Tensor
 
@@ -13,7 +12,7 @@ __all__ = ["in_place_method"]
 def in_place_method(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Return the in-place form of `function`: it copies the result to the first operand, and returns that."""
 
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def method(self: Tensor, *args: object, **kwargs: object) -> Tensor:
         return self.copy_(function(self, *args, **kwargs))
 
     method.__name__ = f"{function.__name__}_"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from functools import partial
+from typing import TYPE_CHECKING, SupportsIndex, TypeVar, overload
 
 from .. import autograd
 from ..arguments.aliases import resolve_axis_alias
@@ -16,6 +17,7 @@ from ..runtime import views
 from ..runtime.autograd.inplace import Retained
 from ..runtime.autograd.node import Node
 from ..runtime.autograd.rules import sum_to
+from ..runtime.backends.host import HostDriver
 from ..runtime.dispatch import call, refresh_views
 from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError, DeviceError, DTypeError, GradientError, IndexOutOfRange, ShapeError
@@ -29,6 +31,7 @@ from .size import Size
 __all__ = ["install"]
 
 _hook_ids = itertools.count()
+_Hook = TypeVar("_Hook")
 
 
 class Handle:
@@ -47,12 +50,12 @@ class Handle:
         tensor([1.])
     """
 
-    def __init__(self, hooks: dict[int, Any], key: int):
-        self._hooks = hooks
+    def __init__(self, hooks: dict[int, _Hook], key: int):
         self._key = key
+        self._remove = partial(hooks.pop, key, None)
 
     def remove(self) -> None:
-        self._hooks.pop(self._key, None)
+        self._remove()
 
     def __enter__(self) -> Handle:
         return self
@@ -206,8 +209,8 @@ class _Methods(TensorBase):
             >>> wg.arange(4, device='cpu')[1:].data_ptr() > 0
             True
         """
-        driver: Any = self.meta.device.driver
-        if not self.meta.numel or driver.host_view(self.storage) is None:
+        driver = self.meta.device.driver
+        if not self.meta.numel or not isinstance(driver, HostDriver):
             return int(self.start)
         driver.synchronize()
         if self.storage.owner is None:  # readers of the address do not wait, so later launches must not be deferred
@@ -307,7 +310,7 @@ class _Methods(TensorBase):
     def view(self, dtype: DType) -> Tensor: ...
     @overload
     def view(self, *shape: Sizes, size: Sequence[int] | None = None) -> Tensor: ...
-    def view(self, *shape: Any, size: Sequence[int] | None = None, dtype: DType | None = None) -> Tensor:
+    def view(self, *shape: Sizes | DType, size: Sequence[int] | None = None, dtype: DType | None = None) -> Tensor:
         """Return a view in another shape, or with the bits read as another dtype.
 
         Args:
@@ -826,14 +829,16 @@ def _dim(dim: int, ndim: int, where: str) -> int:
     return normalize_dim(dim, ndim, where)
 
 
-def _sizes(args: tuple[Any, ...]) -> tuple[int, ...]:
-    sizes = tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
-    if any(not isinstance(n, int) for n in sizes):
-        try:
-            return tuple(n.__index__() for n in sizes)
-        except AttributeError:
-            raise ArgumentError(f"sizes and dimensions are ints, not {sizes!r}") from None
-    return sizes
+def _sizes(args: Sequence[object]) -> tuple[int, ...]:
+    """Return the ints of arguments that are ints (or other objects with `__index__`) or one sequence of them."""
+    sizes = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+    integers = tuple([n for n in sizes if isinstance(n, int)])
+    if len(integers) == len(sizes):
+        return integers
+    indices = tuple([n.__index__() for n in sizes if isinstance(n, SupportsIndex)])
+    if len(indices) < len(sizes):
+        raise ArgumentError(f"sizes and dimensions are ints, not {tuple(sizes)!r}")
+    return indices
 
 
 def install() -> None:

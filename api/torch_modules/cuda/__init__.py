@@ -10,7 +10,7 @@ import gc
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..execution import streams
 from ..execution.streams import stream
@@ -23,6 +23,10 @@ from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError, CaptureError, OutOfMemoryError
 from ..runtime.tensor import Tensor
 from . import amp
+
+if TYPE_CHECKING:
+    from ..runtime.backends.cuda import CudaDriver
+    from ..runtime.backends.cuda_streams import CudaStream, Graph
 
 __all__ = [
     "CUDAGraph", "Event", "OutOfMemoryError", "Stream", "amp", "current_device", "current_stream", "default_stream",
@@ -43,6 +47,14 @@ def _resolve_device(device: DeviceLike | None) -> Device:
     if resolved.type != "cuda":
         raise ArgumentError(f"{resolved} is no CUDA device; name one as 'cuda:0', or by its number")
     return resolved
+
+
+def _open_driver(device: DeviceLike | None) -> CudaDriver:
+    from ..runtime.backends.cuda import CudaDriver  # lazy: needs packages that only GPUs need
+
+    driver = _resolve_device(device).driver
+    assert isinstance(driver, CudaDriver)
+    return driver
 
 
 def is_available() -> bool:
@@ -199,7 +211,7 @@ def get_device_properties(device: DeviceLike | None = None) -> Properties:
         ...     properties = wg.cuda.get_device_properties()
         ...
     """
-    info = _resolve_device(device).driver.info  # type: ignore[attr-defined]
+    info = _open_driver(device).info
     return Properties(info.name, info.sm // 10, info.sm % 10, info.memory, info.multiprocessors, info.shared_memory)
 
 
@@ -274,7 +286,7 @@ def mem_get_info(device: DeviceLike | None = None) -> tuple[int, int]:
         ...     free, total = wg.cuda.mem_get_info()
         ...
     """
-    return _resolve_device(device).driver.memory_info()  # type: ignore[attr-defined]
+    return _open_driver(device).memory_info()
 
 
 def synchronize(device: DeviceLike | None = None) -> None:
@@ -461,8 +473,8 @@ class Stream(streams.Stream):
     """
 
     def __init__(self, device: DeviceLike | None = None, priority: int = 0):
-        gpu = _resolve_device(device)
-        super().__init__(gpu, _stream=gpu.driver.new_stream(priority))  # type: ignore[call-arg]
+        driver = _open_driver(device)
+        super().__init__(driver.device, _stream=driver.new_stream(priority))
 
 
 class Event(streams.Event):
@@ -502,8 +514,8 @@ class CUDAGraph:
     """
 
     def __init__(self) -> None:
-        self._graph: Any = None
-        self._stream: Any = None
+        self._graph: Graph | None = None
+        self._stream: CudaStream | None = None
 
     def capture_begin(self) -> None:
         """Start to capture the work of the current stream. `cuda.graph` captures on a separate stream instead.
@@ -514,7 +526,7 @@ class CUDAGraph:
         """
         self._begin(_stream_of(_resolve_device(None)))
 
-    def _begin(self, capture_stream: Any) -> None:
+    def _begin(self, capture_stream: CudaStream) -> None:
         if self._graph is not None or self._stream is not None:
             raise CaptureError("this graph has been captured, or is being; call reset() first")
         capture_stream.begin_capture()
@@ -554,7 +566,7 @@ class CUDAGraph:
 
 
 @contextmanager
-def graph(cuda_graph: CUDAGraph, pool: Any = None, stream: streams.Stream | None = None) -> Iterator[None]:
+def graph(cuda_graph: CUDAGraph, pool: object = None, stream: streams.Stream | None = None) -> Iterator[None]:
     """Capture the work inside a `with` block into `cuda_graph`, on `stream` (default: a new one).
 
     Args:

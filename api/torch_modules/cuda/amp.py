@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import TypeVar, overload
 
 from ..amp import GradScaler as _GradScaler
 from ..amp import autocast as _autocast
@@ -13,7 +13,7 @@ from ..runtime.dtypes import DType, float16
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 class autocast(_autocast):
@@ -55,7 +55,9 @@ class GradScaler(_GradScaler):
 def custom_fwd(fwd: _Function, *, cast_inputs: DType | None = None) -> _Function: ...
 @overload
 def custom_fwd(fwd: None = None, *, cast_inputs: DType | None = None) -> Callable[[_Function], _Function]: ...
-def custom_fwd(fwd: Any = None, *, cast_inputs: DType | None = None) -> Any:
+def custom_fwd(
+    fwd: _Function | None = None, *, cast_inputs: DType | None = None
+) -> _Function | Callable[[_Function], _Function]:
     """`amp.custom_fwd` with `device_type="cuda"`.
 
     Args:
