@@ -90,8 +90,15 @@ def arange(
         raise ArgumentError("arange: needs an end")
     first = 0 if end is None or start is None else start
     bound = start if end is None else end
-    low, high, increment = (x if type(x) is int else _endpoint(x, "arange") for x in (first, bound, step))
-    are_integers = isinstance(low, int) and isinstance(high, int) and isinstance(increment, int)
+    low: float
+    high: float
+    increment: float
+    if type(first) is int and type(bound) is int and type(step) is int:
+        low, high, increment = first, bound, step
+        are_integers = True
+    else:
+        low, high, increment = (_endpoint(x, "arange") for x in (first, bound, step))
+        are_integers = all(isinstance(x, int) for x in (low, high, increment))
     target_dtype, target_device = resolve_dtype_and_device(dtype, device, out, dtypes.int64 if are_integers else None)
     if target_dtype is dtypes.bool_:
         raise UnsupportedDType("arange: has no dtype bool; convert the result with .bool()")
@@ -102,7 +109,7 @@ def arange(
     if (high - low) * increment < 0:
         raise ArgumentError(f"arange: steps of {increment!r} do not lead from {low!r} to {high!r}")
     span = high - low
-    count = -int(-span // increment) if target_dtype is dtypes.int64 else math.ceil(span / increment)
+    count = int(-(-span // increment)) if target_dtype is dtypes.int64 else math.ceil(span / increment)
     number_dtype = dtypes.float64 if target_dtype.kind == "f" else dtypes.int64
     numbers = (to_dtype_number(low, number_dtype, "arange"), to_dtype_number(increment, number_dtype, "arange"))
     output = _fill_progression(

@@ -835,7 +835,7 @@ def _sizes(args: Sequence[object]) -> tuple[int, ...]:
     integers = tuple([n for n in sizes if isinstance(n, int)])
     if len(integers) == len(sizes):
         return integers
-    indices = tuple([n.__index__() for n in sizes if isinstance(n, SupportsIndex)])
+    indices = tuple([n.__index__() for n in sizes if isinstance(n, (int, SupportsIndex))])
     if len(indices) < len(sizes):
         raise ArgumentError(f"sizes and dimensions are ints, not {tuple(sizes)!r}")
     return indices
