@@ -97,7 +97,7 @@ def _members(sources: Sources, init: Module) -> dict[str, _Member]:
             members.setdefault(name, _Member((sources.function(ops, original),)))
     for name in _keys(ops, "INPLACE"):
         members.setdefault(name, _Member((sources.function(ops, name),)))
-    members.update(_class_members(sources.module(f"{PACKAGE}.random"), "_Methods"))
+    members.update(_class_members(sources.module(f"{PACKAGE}.random.methods"), "RandomMethods"))
     _add_composites(sources, members)
     return members
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ..arguments.descriptions import OPTIONS, describe
 from ..runtime import dtypes, host_data
 from ..runtime.device import DeviceLike
 from ..runtime.device import device as to_device
@@ -31,6 +32,7 @@ class SupportsDLPack(Protocol):
     def __dlpack__(self, *, stream: None = None) -> Any: ...  # a PyCapsule, which has no name in Python 3.11
 
 
+@describe(OPTIONS)
 def tensor(
     data: object, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
     pin_memory: bool = False,
@@ -41,9 +43,6 @@ def tensor(
         data: A number, nested sequences, a NumPy array, or a tensor. Tensors of one element in a sequence are numbers.
         dtype: Dtype of the result. By default Python floats get the default dtype, ints int64; arrays and NumPy scalars
             keep theirs.
-        device: Device of the result.
-        requires_grad: Whether to record operations on the result.
-        pin_memory: Whether to use page-locked host memory.
 
     Returns:
         Tensor of the shape of `data`.
@@ -138,13 +137,13 @@ def _copy_tensor(source: Tensor, dtype: DTypeLike | None, device: DeviceLike | N
     return source.detach().to(device=device, dtype=dtype, copy=True)
 
 
+@describe(OPTIONS)
 def as_tensor(data: object, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """Convert `data` to a tensor; share its memory where dtype and device allow that.
 
     Args:
         data: A tensor, a NumPy array, nested sequences, or a number.
         dtype: Dtype of the result; None: that of a tensor or array, else chosen by the numbers, as in `tensor`.
-        device: Device of the result.
 
     Returns:
         `data` itself if it is such a tensor; a tensor over an array's memory if that is writable and on the host; else
@@ -170,6 +169,7 @@ def _can_share(array: Array) -> bool:
     return bool(array.flags.writeable) and all(s >= 0 and not s % array.itemsize for s in array.strides)
 
 
+@describe(OPTIONS)
 def asarray(
     obj: object, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, copy: bool | None = None,
     requires_grad: bool = False,
@@ -179,9 +179,7 @@ def asarray(
     Args:
         obj: The data.
         dtype: Dtype of the result.
-        device: Device of the result.
         copy: True always copies, None copies where needed, False never copies.
-        requires_grad: Whether to record operations on the result.
 
     Returns:
         Tensor of the shape of `obj`.

@@ -20,7 +20,7 @@ __all__ = ["allocate_output", "finalize_output", "resolve_dtype_and_device", "sh
 
 def _is_shape(sizes: Sequence[object]) -> TypeGuard[tuple[int, ...]]:
     """Return True if all sizes are ints from 0 on."""
-    for n in sizes:  # a loop takes a quarter of the time of `all` with a generator, and each factory waits for it
+    for n in sizes:  # noqa: SIM110  `all` with a generator takes four times as long, in every call of a factory
         if type(n) is not int or n < 0:
             return False
     return True

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..arguments.descriptions import OPTIONS, describe
 from ..arguments.types import Layout, Operand
 from ..runtime import dtypes, host_data
 from ..runtime.device import Device, DeviceLike, meta
@@ -54,6 +55,7 @@ def _linspace_values(i: Array, start: float, end: float, step: float, last: floa
     return np.where(2 * i < last, start + step * i, end - step * (last - i))
 
 
+@describe(OPTIONS)
 def arange(
     start: Operand | Array | None = None, end: Operand | Array | None = None, step: Operand | Array = 1, *,
     out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
@@ -65,13 +67,8 @@ def arange(
         start: First value (default 0). A single argument is the end.
         end: Upper bound, not included.
         step: Distance between values; not 0.
-        out: Tensor to write the result to.
         dtype: int64 if all three numbers are integers, else the default dtype. For an integer dtype, `start` and `step`
             are rounded towards zero first, as in PyTorch. Floats are computed in float64 where the device has it.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result.
-        requires_grad: Whether to record operations on the result.
-        pin_memory: Whether to use page-locked host memory.
 
     Returns:
         Vector of ceil((end - start) / step) elements.
@@ -118,6 +115,7 @@ def arange(
     return finalize_output(output, "arange", requires_grad, out, layout, pin_memory)
 
 
+@describe(OPTIONS)
 def linspace(
     start: Operand | Array, end: Operand | Array, steps: int, *, out: Tensor | None = None,
     dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
@@ -129,12 +127,6 @@ def linspace(
         start: First value.
         end: Last value.
         steps: Number of values.
-        out: Tensor to write the result to.
-        dtype: Dtype of the result; None: the default dtype.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result.
-        requires_grad: Whether to record operations on the result.
-        pin_memory: Whether to use page-locked host memory.
 
     Returns:
         Vector of `steps` elements.
@@ -156,6 +148,7 @@ def linspace(
     return finalize_output(output, "linspace", requires_grad, out, layout, pin_memory)
 
 
+@describe(OPTIONS)
 def logspace(
     start: float, end: float, steps: int, base: float = 10.0, *, out: Tensor | None = None,
     dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
@@ -168,12 +161,6 @@ def logspace(
         end: Exponent of the last value.
         steps: Number of values.
         base: Base of the powers.
-        out: Tensor to write the result to.
-        dtype: Dtype of the result; None: the default dtype.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result.
-        requires_grad: Whether to record operations on the result.
-        pin_memory: Whether to use page-locked host memory.
 
     Returns:
         Vector of `steps` elements.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from ..arguments.descriptions import OPTIONS, describe
 from ..arguments.types import Layout
 from ..runtime import dtypes
 from ..runtime.device import DeviceLike
@@ -18,6 +19,16 @@ from ..tensor_methods.argument_checks import to_integer
 from . import factories, sequences
 
 __all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window"]
+
+_describe_window = describe(
+    OPTIONS
+    | {
+        "window_length": "Number of elements.",
+        "periodic": "Whether the window is one period of a repeating one: the first `window_length` elements of a\n"
+        "        window with one element more.",
+        "dtype": "Floating dtype; None: the default dtype.",
+    }
+)
 
 
 def _window(
@@ -45,21 +56,12 @@ def _window(
     return window.requires_grad_(requires_grad)
 
 
+@_describe_window
 def hann_window(
     window_length: int, periodic: bool = True, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
     device: DeviceLike | None = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Return the Hann window 0.5 - 0.5 cos(2 pi n / (N - 1)), of shape `(window_length,)`.
-
-    Args:
-        window_length: Number of elements.
-        periodic: Whether the window is one period of a repeating one: the first `window_length` elements of a window
-            with one element more.
-        dtype: Floating dtype; None: the default dtype.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result; None: the default device.
-        pin_memory: Whether to use page-locked host memory.
-        requires_grad: Whether to record operations on the result.
 
     Returns:
         Vector of `window_length` elements.
@@ -71,6 +73,7 @@ def hann_window(
     return _window("hann_window", window_length, periodic, (0.5, 0.5), dtype, layout, device, requires_grad, pin_memory)
 
 
+@_describe_window
 def hamming_window(
     window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *,
     dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
@@ -79,16 +82,8 @@ def hamming_window(
     """Return the Hamming window alpha - beta cos(2 pi n / (N - 1)), of shape `(window_length,)`.
 
     Args:
-        window_length: Number of elements.
-        periodic: Whether the window is one period of a repeating one: the first `window_length` elements of a window
-            with one element more.
         alpha: The constant.
         beta: Factor of the cosine.
-        dtype: Floating dtype; None: the default dtype.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result; None: the default device.
-        pin_memory: Whether to use page-locked host memory.
-        requires_grad: Whether to record operations on the result.
 
     Returns:
         Vector of `window_length` elements.
@@ -102,21 +97,12 @@ def hamming_window(
     )
 
 
+@_describe_window
 def blackman_window(
     window_length: int, periodic: bool = True, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
     device: DeviceLike | None = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Return the Blackman window 0.42 - 0.5 cos(2 pi n / (N - 1)) + 0.08 cos(4 pi n / (N - 1)), `(window_length,)`.
-
-    Args:
-        window_length: Number of elements.
-        periodic: Whether the window is one period of a repeating one: the first `window_length` elements of a window
-            with one element more.
-        dtype: Floating dtype; None: the default dtype.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result; None: the default device.
-        pin_memory: Whether to use page-locked host memory.
-        requires_grad: Whether to record operations on the result.
 
     Returns:
         Vector of `window_length` elements.
@@ -130,21 +116,12 @@ def blackman_window(
     )
 
 
+@_describe_window
 def bartlett_window(
     window_length: int, periodic: bool = True, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
     device: DeviceLike | None = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Return the Bartlett (triangular) window 1 - |2 n / (N - 1) - 1|, of shape `(window_length,)`.
-
-    Args:
-        window_length: Number of elements.
-        periodic: Whether the window is one period of a repeating one: the first `window_length` elements of a window
-            with one element more.
-        dtype: Floating dtype; None: the default dtype.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result; None: the default device.
-        pin_memory: Whether to use page-locked host memory.
-        requires_grad: Whether to record operations on the result.
 
     Returns:
         Vector of `window_length` elements.
