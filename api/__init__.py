@@ -31,6 +31,7 @@ from .reductions import scans as _scans
 from .reductions import sorting as _sorting
 from .reductions import statistics as _statistics
 from .runtime import dtypes as _dtypes
+from .runtime.backends import available as _available_devices
 from .runtime.dtypes import DType as DType, bfloat16 as bfloat16, float16 as float16, float32 as float32
 from .runtime.dtypes import float64 as float64, int8 as int8, int16 as int16, int32 as int32, int64 as int64
 from .runtime.dtypes import uint8 as uint8
@@ -158,9 +159,7 @@ def devices() -> list[Device]:
         >>> wg.device('cpu') in wg.devices()
         True
     """
-    from .runtime.backends import available
-
-    return available()
+    return _available_devices()
 
 
 def get_default_device() -> Device:

@@ -23,6 +23,7 @@ from typing import Any as _Any
 
 from ._generated import ops as _generated
 from ._generated import records as _records
+from .runtime.derive import register_generated as _register_generated
 from .runtime.errors import SpecError as _SpecError
 from .runtime.records import registry as _registry
 
@@ -65,7 +66,7 @@ def load(spec: str | _Path, trust: bool = False) -> Namespace:
         >>> wg.ops.load(spec).cube_plus_one(wg.tensor([2.0]))
         tensor([9.])
     """
-    from .codegen.model import SpecErrors
+    from .codegen.model import SpecErrors  # lazy: start-up, as all imports from codegen, which imports PyYAML
 
     is_text = isinstance(spec, str) and ("\n" in spec or spec.lstrip().startswith(("- ", "[")))
     path = None if is_text else _Path(spec)
@@ -92,7 +93,7 @@ def existing_ops(owner: str = "") -> _ExistingOps:
         >>> 'relu' in wg.ops.existing_ops().record_names
         True
     """
-    from .codegen.generate import ExistingOps
+    from .codegen.generate import ExistingOps  # lazy: start-up
 
     record_names = {r.name for r in _registry} if owner else set(_records.NAMES)
     reserved = {n for n in record_names if not owner or _registry.owner(n) != owner}
@@ -101,10 +102,9 @@ def existing_ops(owner: str = "") -> _ExistingOps:
 
 
 def _load(source: str | _Path, file: str, owner: str, trust: bool) -> Namespace:
-    from .codegen.generate import functions_module, resolve, shown_names
-    from .codegen.loader import load_file, load_text
-    from .codegen.render import render_all
-    from .runtime.derive import register_generated
+    from .codegen.generate import functions_module, resolve, shown_names  # lazy: start-up
+    from .codegen.loader import load_file, load_text  # lazy: start-up
+    from .codegen.render import render_all  # lazy: start-up
 
     ops = load_text(source, file, trust=trust) if isinstance(source, str) else load_file(source, trust=trust)
     existing = existing_ops(owner)
@@ -118,7 +118,7 @@ def _load(source: str | _Path, file: str, owner: str, trust: bool) -> Namespace:
     filename = f"<weftgrad.ops {name} {digest}>"
     code = compile(text, filename, "exec")
     _registry.claim([op.name for op in ops], owner)
-    register_generated(rendered)
+    _register_generated(rendered)
     module = _ModuleType("weftgrad.ops")
     exec(code, vars(module))  # generated source: see the docstring of this file
     _linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)

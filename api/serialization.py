@@ -51,7 +51,7 @@ _SAFE = {
     ("collections", "deque"), ("builtins", "set"), ("builtins", "frozenset"), ("builtins", "complex"),
     ("builtins", "slice"), ("builtins", "bytearray"), ("builtins", "range"), ("weftgrad.runtime.dtypes", "parse"),
     ("weftgrad.runtime.device", "device"), ("weftgrad.tensor_methods.conversion", "_unpickle"),
-    ("weftgrad.tensor_methods.size", "Size"), ("weftgrad.tensor_methods.methods", "Size"),  # until 0.2.0 in `methods`
+    ("weftgrad.tensor_methods.size", "Size"),
     ("weftgrad.serialization", "_rebuild"), ("weftgrad.runtime.tensor", "Tensor"), ("weftgrad.random", "Generator"),
     ("weftgrad.nn.parameter", "Parameter"), ("weftgrad.nn.parameter", "Buffer"), ("numpy", "ndarray"),
     ("numpy", "dtype"), ("numpy._core.multiarray", "_reconstruct"), ("numpy._core.numeric", "_frombuffer"),

@@ -85,9 +85,8 @@ def functions_text(sources: Sources) -> str:
 def _members(sources: Sources, init: Module) -> dict[str, _Member]:
     """Return the members that the package sets on Tensor, without operators of specs."""
     members: dict[str, _Member] = {}
-    methods = sources.module(f"{PACKAGE}.tensor_methods.methods")
-    members.update(_class_members(methods, "_Methods"))
-    members.update(_class_members(sources.module(f"{PACKAGE}.tensor_methods.conversion"), "Conversions"))
+    for module, class_name in _mixins(sources):
+        members.update(_class_members(module, class_name))
     for module in _modules_with_methods(sources, init):
         members.update(_table(sources, module))
     own_names = set(_class_members(sources.module(f"{PACKAGE}.runtime.tensor"), "Tensor"))
@@ -138,6 +137,17 @@ def _class_members(module: Module, class_name: str) -> dict[str, _Member]:
             kind = "static" if "staticmethod" in decorators else "method"
             members[name] = _Member((Function(module, definitions[name]),), kind)
     return members
+
+
+def _mixins(sources: Sources) -> Iterator[tuple[Module, str]]:
+    """Yield the classes whose methods `tensor_methods.methods.install` copies to Tensor, with their modules."""
+    methods = sources.module(f"{PACKAGE}.tensor_methods.methods")
+    mixins = methods.values["MIXINS"]
+    if not isinstance(mixins, ast.Tuple):
+        raise StubError(f"{methods.name}.MIXINS is no tuple")
+    for node in mixins.elts:
+        module, class_name = methods.imports[ast.unparse(node)]
+        yield sources.module(module), class_name
 
 
 def _modules_with_methods(sources: Sources, init: Module) -> Iterator[Module]:

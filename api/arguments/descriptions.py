@@ -40,12 +40,13 @@ LIKE_OPTIONS = OPTIONS | {
 """The options of functions such as `zeros_like`."""
 
 
-def describe(parameters: Mapping[str, str], *, raises: str = "") -> Callable[[_Function], _Function]:
+def describe(parameters: Mapping[str, str], *, returns: str = "", raises: str = "") -> Callable[[_Function], _Function]:
     """Return a decorator that adds rows to a function's docstring.
 
     Args:
         parameters: Name (with its stars) -> description. Those that the function has and its docstring does not
             describe are added to `Args`.
+        returns: The section `Returns`, if the docstring has none.
         raises: Rows for the section `Raises`, before those that are there.
     """
 
@@ -58,6 +59,8 @@ def describe(parameters: Mapping[str, str], *, raises: str = "") -> Callable[[_F
             rows.setdefault(name.lstrip("*"), f"    {name}: {text}\n")
         if described := [rows[name] for name in _parameters(function) if name in rows]:
             sections["Args"] = "".join(described)
+        if returns:
+            sections.setdefault("Returns", f"    {returns}\n")
         if raises:
             sections["Raises"] = f"    {raises}\n" + sections.get("Raises", "")
         function.__doc__ = write_sections(summary, sections)

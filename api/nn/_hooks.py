@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from ..autograd import Function, is_grad_enabled
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.tensor import Tensor
-from ..tensor_methods.methods import Handle
+from ..tensor_methods.hooks import Handle
 
 if TYPE_CHECKING:
     from .module import Module

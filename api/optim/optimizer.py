@@ -25,7 +25,7 @@ from ..runtime.multi_tensor import MultiTensor
 from ..runtime.records import registry
 from ..runtime.rehearsal import Rehearsal, rehearse
 from ..runtime.tensor import Tensor
-from ..tensor_methods.methods import Handle
+from ..tensor_methods.hooks import Handle
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook", "required"]
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+import numpy as np
+
 from .._generated import ops as generated
+from ..creation import from_data
 from ..runtime import native
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -108,14 +111,10 @@ def _converted(function: Callable[..., object], tensor: Tensor, other: object, r
     Returns:
         The result, or NotImplemented if `other` has another type.
     """
-    import numpy as np
-
     if isinstance(other, np.generic):
         number = other.item()
         return function(number, tensor) if reflected else function(tensor, number)
     if isinstance(other, np.ndarray):
-        from ..creation.from_data import tensor as make_tensor
-
-        operand = make_tensor(other, device=tensor.meta.device)
+        operand = from_data.tensor(other, device=tensor.meta.device)
         return function(operand, tensor) if reflected else function(tensor, operand)
     return NotImplemented

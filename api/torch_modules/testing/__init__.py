@@ -236,7 +236,7 @@ def _module(root: str | None) -> ModuleType:
         return np
     if root == "math":
         return math
-    import scipy.special
+    import scipy.special  # lazy: optional
 
     return scipy.special
 
@@ -273,7 +273,7 @@ def synthetic_device(index: int, capabilities: str, of: str = "opencl:0") -> Dev
     Returns:
         `Device`.
     """
-    from ..runtime.backends import opencl
+    from ..runtime.backends import opencl  # lazy: imports pyopencl
 
     new_device = to_device(f"opencl:{index}")
     if new_device._driver is None:
