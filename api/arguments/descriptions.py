@@ -71,7 +71,7 @@ def describe(parameters: Mapping[str, str], *, returns: str = "", raises: str = 
 
 def _parameters(function: Callable[..., object]) -> list[str]:
     """Return the names of a function's parameters in order. `inspect.signature` would slow down the import."""
-    code = function.__code__
+    code = inspect.unwrap(function).__code__
     variables = list(code.co_varnames)
     positional, variables = variables[: code.co_argcount], variables[code.co_argcount :]
     keyword, variables = variables[: code.co_kwonlyargcount], variables[code.co_kwonlyargcount :]

@@ -1,0 +1,104 @@
+"""Docstrings that are completed at import: each parameter has a row, and the sections stand in the usual order."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import contextmanager
+
+import pytest
+
+import weftgrad as wg
+from weftgrad.arguments.descriptions import OPTIONS, describe, parse_sections
+
+MODULES = (
+    wg, wg.random, wg.serialization, wg.cuda, wg.cpu, wg.accelerator, wg.compiler, wg.func, wg.linalg, wg.special,
+)  # fmt: skip
+    wg,
+    wg.random,
+    wg.serialization,
+    wg.cuda,
+    wg.cpu,
+    wg.accelerator,
+    wg.compiler,
+    wg.func,
+    wg.linalg,
+    wg.special,
+)
+FUNCTIONS = {
+    f"{module.__name__}.{name}": value
+    for module in MODULES
+    for name in module.__all__
+    if inspect.isfunction(value := getattr(module, name))
+    and not value.__module__.startswith(("weftgrad._generated", "weftgrad.layer_functions"))
+}
+METHODS = {
+    f"Tensor.{name}": value
+    for name, value in vars(wg.Tensor).items()
+    if inspect.isfunction(value) and value.__module__.startswith("weftgrad.tensor_methods") and name[0] != "_"
+}
+
+
+def parameters_of(function) -> list[str]:
+    return [name for name in inspect.signature(function).parameters if name != "self"]
+
+
+def described_names(function) -> list[str]:
+    rows = parse_sections(inspect.getdoc(function))[1].get("Args", "").splitlines()
+    return [row.strip().partition(":")[0].lstrip("*") for row in rows if row[4] != " "]
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS | METHODS))
+def test_every_parameter_has_a_row_and_results_and_examples_are_there(name):
+    function = (FUNCTIONS | METHODS)[name]
+    assert described_names(function) == parameters_of(function)
+    _, sections = parse_sections(inspect.getdoc(function))
+    returns_nothing = inspect.signature(function).return_annotation in (None, "None")
+    assert returns_nothing or "Returns" in sections
+    assert "Example" in sections
+
+
+def test_rows_are_added_in_the_order_of_the_signature():
+    @describe(OPTIONS, returns="Nothing.", raises="ShapeError: First.")
+    def create(*size, out=None, strict, dtype=None, **named):
+        """Create it.
+
+        Args:
+            strict: Whether to be strict,
+                as a second line says.
+            dtype: Its dtype.
+
+        Raises:
+            DTypeError: Second.
+
+        Example:
+            >>> create()
+        """
+
+    assert described_names(create) == ["size", "out", "strict", "dtype", "named"]
+    assert inspect.getdoc(create).startswith("Create it.\n\nArgs:\n    *size: The shape, as ints or as one sequence.\n")
+    _, sections = parse_sections(create.__doc__)
+    assert list(sections) == ["Args", "Returns", "Raises", "Example"]
+    assert sections["Args"].splitlines()[2:5] == [
+        "    strict: Whether to be strict,", "        as a second line says.", "    dtype: Its dtype.",
+    ]  # fmt: skip
+    assert sections["Raises"] == "    ShapeError: First.\n    DTypeError: Second.\n"
+
+
+def test_functions_without_docstrings_stay_so():
+    def undocumented(out): ...
+
+    assert describe(OPTIONS)(undocumented).__doc__ is None
+
+
+def test_context_managers_are_described_by_their_own_parameters():
+    @describe({"device": "A device."})
+    @contextmanager
+    def use(device):
+        """Use it.
+
+        Returns:
+            Context manager.
+        """
+        yield
+
+    assert described_names(use) == ["device"]
