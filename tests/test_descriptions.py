@@ -13,17 +13,6 @@ from weftgrad.arguments.descriptions import OPTIONS, describe, parse_sections
 MODULES = (
     wg, wg.random, wg.serialization, wg.cuda, wg.cpu, wg.accelerator, wg.compiler, wg.func, wg.linalg, wg.special,
 )  # fmt: skip
-    wg,
-    wg.random,
-    wg.serialization,
-    wg.cuda,
-    wg.cpu,
-    wg.accelerator,
-    wg.compiler,
-    wg.func,
-    wg.linalg,
-    wg.special,
-)
 FUNCTIONS = {
     f"{module.__name__}.{name}": value
     for module in MODULES
