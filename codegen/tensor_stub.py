@@ -97,16 +97,13 @@ def _members(sources: Sources, init: Module) -> dict[str, _Member]:
     for name in _keys(ops, "INPLACE"):
         members.setdefault(name, _Member((sources.function(ops, name),)))
     members.update(_class_members(sources.module(f"{PACKAGE}.random.methods"), "RandomMethods"))
-    _add_composites(sources, members)
+    _add_derived_methods(sources, members)
     return members
 
 
-def _add_composites(sources: Sources, members: dict[str, _Member]) -> None:
-    """Add what `pointwise.composites.install` sets: functions of `METHODS`, aliases and in-place forms of methods."""
-    module = sources.module(f"{PACKAGE}.pointwise.composites")
-    for name, member in _table(sources, module).items():
-        members.setdefault(name, member)
-    members.update(_table(sources, sources.module(f"{PACKAGE}.pointwise.complex_functions")))
+def _add_derived_methods(sources: Sources, members: dict[str, _Member]) -> None:
+    """Add what `tensor_methods.derived_methods.install` sets: aliases and in-place forms of methods."""
+    module = sources.module(f"{PACKAGE}.tensor_methods.derived_methods")
     for table in ("_VIEWS_IN_PLACE", "_COPIED_IN_PLACE"):
         for name in names(module, module.values[table]):
             members[f"{name}_"] = _Member(members[name].functions, in_place=True)
@@ -193,7 +190,7 @@ def _entry(sources: Sources, module: Module, node: ast.expr) -> _Member:
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         source = sources.module(sources.imported_module(module, node.value.id))
         return _Member((sources.function(source, node.attr),))
-    if isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.Name):
+    if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name):
         function = sources.function(module, node.args[0].id)
         maker = ast.unparse(node.func)
         if maker == "property":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import inspect
 from contextlib import contextmanager
 
@@ -9,6 +10,7 @@ import pytest
 
 import weftgrad as wg
 from weftgrad.arguments.descriptions import OPTIONS, describe, parse_sections
+from weftgrad.creation import legacy_constructors
 
 MODULES = (
     wg, wg.random, wg.serialization, wg.cuda, wg.cpu, wg.accelerator, wg.compiler, wg.func, wg.linalg, wg.special,
@@ -25,6 +27,7 @@ METHODS = {
     for name, value in vars(wg.Tensor).items()
     if inspect.isfunction(value) and value.__module__.startswith("weftgrad.tensor_methods") and name[0] != "_"
 }
+IN_PLACE = {name: value for name, value in METHODS.items() if value.__module__ == "weftgrad.tensor_methods.in_place"}
 
 
 def parameters_of(function) -> list[str]:
@@ -44,6 +47,17 @@ def test_every_parameter_has_a_row_and_results_and_examples_are_there(name):
     returns_nothing = inspect.signature(function).return_annotation in (None, "None")
     assert returns_nothing or "Returns" in sections
     assert "Example" in sections
+
+
+@pytest.mark.parametrize("name", sorted(IN_PLACE))
+def test_examples_of_in_place_forms_print_what_they_say(name):
+    """Modules' doctests do not find these methods, which are made when the package is imported."""
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    text = inspect.getdoc(IN_PLACE[name])
+    runner.run(doctest.DocTestParser().get_doctest(text, {"wg": wg}, name, None, None))
+    assert f".{IN_PLACE[name].__name__}(" in text.partition("Example:")[2]
+    assert runner.tries == 1
+    assert not runner.failures
 
 
 def test_rows_are_added_in_the_order_of_the_signature():
@@ -71,6 +85,14 @@ def test_rows_are_added_in_the_order_of_the_signature():
         "    strict: Whether to be strict,", "        as a second line says.", "    dtype: Its dtype.",
     ]  # fmt: skip
     assert sections["Raises"] == "    ShapeError: First.\n    DTypeError: Second.\n"
+
+
+@pytest.mark.parametrize("name", legacy_constructors.__all__)
+def test_legacy_classes_share_sections(name):
+    summary, sections = parse_sections(getattr(wg, name).__doc__)
+    assert summary.endswith(" tensor on the host.")
+    assert list(sections) == ["Args", "Raises", "Example"]
+    assert f">>> wg.{name}([" in sections["Example"]
 
 
 def test_functions_without_docstrings_stay_so():

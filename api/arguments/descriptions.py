@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-__all__ = ["LIKE_OPTIONS", "OPTIONS", "describe", "parse_sections", "write_sections"]
+__all__ = ["LIKE_OPTIONS", "OPTIONS", "describe", "parse_rows", "parse_sections", "write_sections"]
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 _TITLE = re.compile(r"^(Args|Returns|Yields|Raises|Example):\n", re.MULTILINE)
@@ -54,7 +54,7 @@ def describe(parameters: Mapping[str, str], *, returns: str = "", raises: str = 
         if function.__doc__ is None:  # python -OO
             return function
         summary, sections = parse_sections(function.__doc__)
-        rows = {row.strip().partition(":")[0].lstrip("*"): row for row in _ROW.findall(sections.get("Args", ""))}
+        rows = parse_rows(sections.get("Args", ""))
         for name, text in parameters.items():
             rows.setdefault(name.lstrip("*"), f"    {name}: {text}\n")
         if described := [rows[name] for name in _parameters(function) if name in rows]:
@@ -84,6 +84,11 @@ def parse_sections(docstring: str) -> tuple[str, dict[str, str]]:
     """Return the text before the first section, and the sections' rows by title. The docstring is in Google's style."""
     summary, *parts = _TITLE.split(inspect.cleandoc(docstring) + "\n")
     return summary.strip(), {title: rows.rstrip() + "\n" for title, rows in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def parse_rows(section: str) -> dict[str, str]:
+    """Return the rows of a section `Args` by the names of their parameters, without stars."""
+    return {row.strip().partition(":")[0].lstrip("*"): row for row in _ROW.findall(section)}
 
 
 def write_sections(summary: str, sections: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..arguments.descriptions import parse_sections, write_sections
 from ..runtime import dtypes
 from ..runtime.device import DeviceLike, Meta
 from ..runtime.dtypes import DType, DTypeLike
@@ -64,10 +65,25 @@ def install() -> None:
 _INIT_DEFAULTS = Tensor.__init__.__defaults__ or ()
 
 
+_SECTIONS = {
+    "Args": "    args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array\n"
+    "        or a tensor of this dtype.\n"
+    "    device: Device of the result; None: `cpu`.\n",
+    "Raises": "    ArgumentError: If `args` are neither, or a tensor has another dtype.\n",
+}
+"""What the docstrings of all legacy classes have in common."""
+
+
 class LegacyType(type):
     """Metaclass of `FloatTensor` and the others: a call creates a tensor; `isinstance` tests dtype and device."""
 
     dtype: DType
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, object]):
+        super().__init__(name, bases, namespace)
+        if cls.__doc__ is not None:  # None: python -OO
+            summary, sections = parse_sections(cls.__doc__)
+            cls.__doc__ = write_sections(summary, _SECTIONS | sections)
 
     def __call__(cls, *args: object, device: DeviceLike | None = None) -> Tensor:
         return build(args, cls.dtype, "cpu" if device is None else device)
@@ -78,14 +94,6 @@ class LegacyType(type):
 
 class FloatTensor(metaclass=LegacyType):
     """A float32 tensor on the host.
-
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.FloatTensor([1, 2])
@@ -98,14 +106,6 @@ class FloatTensor(metaclass=LegacyType):
 class DoubleTensor(metaclass=LegacyType):
     """A float64 tensor on the host.
 
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
-
     Example:
         >>> wg.DoubleTensor([1, 2])
         tensor([1., 2.], dtype=weftgrad.float64)
@@ -116,14 +116,6 @@ class DoubleTensor(metaclass=LegacyType):
 
 class HalfTensor(metaclass=LegacyType):
     """A float16 tensor on the host.
-
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.HalfTensor([1, 2])
@@ -136,14 +128,6 @@ class HalfTensor(metaclass=LegacyType):
 class BFloat16Tensor(metaclass=LegacyType):
     """A bfloat16 tensor on the host.
 
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
-
     Example:
         >>> wg.BFloat16Tensor([1, 2])
         tensor([1., 2.], dtype=weftgrad.bfloat16)
@@ -154,14 +138,6 @@ class BFloat16Tensor(metaclass=LegacyType):
 
 class ByteTensor(metaclass=LegacyType):
     """A uint8 tensor on the host.
-
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.ByteTensor([1, 2])
@@ -174,14 +150,6 @@ class ByteTensor(metaclass=LegacyType):
 class CharTensor(metaclass=LegacyType):
     """An int8 tensor on the host.
 
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
-
     Example:
         >>> wg.CharTensor([1, 2])
         tensor([1, 2], dtype=weftgrad.int8)
@@ -192,14 +160,6 @@ class CharTensor(metaclass=LegacyType):
 
 class ShortTensor(metaclass=LegacyType):
     """An int16 tensor on the host.
-
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.ShortTensor([1, 2])
@@ -212,14 +172,6 @@ class ShortTensor(metaclass=LegacyType):
 class IntTensor(metaclass=LegacyType):
     """An int32 tensor on the host.
 
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
-
     Example:
         >>> wg.IntTensor([1, 2])
         tensor([1, 2], dtype=weftgrad.int32)
@@ -231,14 +183,6 @@ class IntTensor(metaclass=LegacyType):
 class LongTensor(metaclass=LegacyType):
     """An int64 tensor on the host.
 
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
-
     Example:
         >>> wg.LongTensor([1, 2])
         tensor([1, 2])
@@ -249,14 +193,6 @@ class LongTensor(metaclass=LegacyType):
 
 class BoolTensor(metaclass=LegacyType):
     """A bool tensor on the host.
-
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.BoolTensor([True, False])

@@ -18,7 +18,7 @@ from ..runtime.errors import DomainError, DTypeError, GradientError, ShapeError,
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 from ..tensor_methods.in_place import in_place_method
-from .functions import result_type
+from .type_info import result_type
 
 __all__ = ["frexp", "heaviside", "ldexp", "nextafter", "renorm"]
 
@@ -217,8 +217,12 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
     return output if out is None else copy_to_out(output, out, "renorm")
 
 
+_NEXTAFTER_EXAMPLE = """    >>> wg.tensor([1.0]).nextafter_(wg.tensor([2.0])) == 1 + wg.finfo(wg.float32).eps
+    tensor([True])
+"""
 METHODS = {
     "frexp": frexp, "heaviside": heaviside, "heaviside_": in_place_method(heaviside), "ldexp": ldexp,
-    "ldexp_": in_place_method(ldexp), "nextafter": nextafter, "nextafter_": in_place_method(nextafter),
+    "ldexp_": in_place_method(ldexp), "nextafter": nextafter,
+    "nextafter_": in_place_method(nextafter, _NEXTAFTER_EXAMPLE),
     "renorm": renorm, "renorm_": in_place_method(renorm),
 }  # fmt: skip

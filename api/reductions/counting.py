@@ -18,7 +18,7 @@ from ..arguments.out import copy_to_out
 from ..creation import factories, from_data, sequences
 from ..indexing.bounds import check_bounds
 from ..indexing.gathering import nonzero
-from ..pointwise.functions import result_type
+from ..pointwise.type_info import result_type
 from ..runtime import dtypes, layout, views
 from ..runtime.dispatch import call
 from ..runtime.errors import ArgumentError, DomainError, DTypeError, IndexOutOfRange, NotSupported, ShapeError
