@@ -66,8 +66,8 @@ _INIT_DEFAULTS = Tensor.__init__.__defaults__ or ()
 
 
 _SECTIONS = {
-    "Args": "    args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array\n"
-    "        or a tensor of this dtype.\n"
+    "Args": "    args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an\n"
+    "        array or a tensor of this dtype.\n"
     "    device: Device of the result; None: `cpu`.\n",
     "Raises": "    ArgumentError: If `args` are neither, or a tensor has another dtype.\n",
 }
