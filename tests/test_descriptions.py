@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 import weftgrad as wg
-from weftgrad.arguments.descriptions import OPTIONS, describe, parse_sections
+from weftgrad.arguments.descriptions import OPTIONS, Docstring, describe
 from weftgrad.creation import legacy_constructors
 
 MODULES = (
@@ -35,15 +35,15 @@ def parameters_of(function) -> list[str]:
 
 
 def described_names(function) -> list[str]:
-    rows = parse_sections(inspect.getdoc(function))[1].get("Args", "").splitlines()
+    _, *rows = Docstring(inspect.getdoc(function)).sections.get("Args", "").splitlines() or [""]
     return [row.strip().partition(":")[0].lstrip("*") for row in rows if row[4] != " "]
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS | METHODS))
 def test_every_parameter_has_a_row_and_results_and_examples_are_there(name):
     function = (FUNCTIONS | METHODS)[name]
-    assert described_names(function) == parameters_of(function)
-    _, sections = parse_sections(inspect.getdoc(function))
+    assert sorted(described_names(function)) == sorted(parameters_of(function))
+    sections = Docstring(inspect.getdoc(function)).sections
     returns_nothing = inspect.signature(function).return_annotation in (None, "None")
     assert returns_nothing or "Returns" in sections
     assert "Example" in sections
@@ -60,10 +60,12 @@ def test_examples_of_in_place_forms_print_what_they_say(name):
     assert not runner.failures
 
 
-def test_rows_are_added_in_the_order_of_the_signature():
+def test_rows_and_sections_are_added():
     @describe(OPTIONS, returns="Nothing.", raises="ShapeError: First.")
     def create(*size, out=None, strict, dtype=None, **named):
         """Create it.
+
+        It is created.
 
         Args:
             strict: Whether to be strict,
@@ -75,24 +77,48 @@ def test_rows_are_added_in_the_order_of_the_signature():
 
         Example:
             >>> create()
+
+            >>> create(2)
         """
 
-    assert described_names(create) == ["size", "out", "strict", "dtype", "named"]
-    assert inspect.getdoc(create).startswith("Create it.\n\nArgs:\n    *size: The shape, as ints or as one sequence.\n")
-    _, sections = parse_sections(create.__doc__)
-    assert list(sections) == ["Args", "Returns", "Raises", "Example"]
-    assert sections["Args"].splitlines()[2:5] == [
-        "    strict: Whether to be strict,", "        as a second line says.", "    dtype: Its dtype.",
-    ]  # fmt: skip
-    assert sections["Raises"] == "    ShapeError: First.\n    DTypeError: Second.\n"
+    expected = """Create it.
+
+It is created.
+
+Args:
+    strict: Whether to be strict,
+        as a second line says.
+    dtype: Its dtype.
+    *size: The shape, as ints or as one sequence.
+    out: Tensor to write the result to.
+    **named: `size=`: the shape, as a sequence.
+
+Returns:
+    Nothing.
+
+Raises:
+    ShapeError: First.
+    DTypeError: Second.
+
+Example:
+    >>> create()
+
+    >>> create(2)
+"""
+    assert inspect.getdoc(create) == expected.rstrip()
+    without_indent = Docstring(expected)  # as Python 3.13 has docstrings
+    without_indent.add_row("Args", "last: Two\nlines.")
+    without_indent.remove_row("Args", "strict")
+    assert "Args:\n    dtype: Its dtype." in str(without_indent)
+    assert "a sequence.\n    last: Two\n        lines.\n\nReturns:" in str(without_indent)
 
 
 @pytest.mark.parametrize("name", legacy_constructors.__all__)
 def test_legacy_classes_share_sections(name):
-    summary, sections = parse_sections(getattr(wg, name).__doc__)
-    assert summary.endswith(" tensor on the host.")
-    assert list(sections) == ["Args", "Raises", "Example"]
-    assert f">>> wg.{name}([" in sections["Example"]
+    docstring = Docstring(inspect.getdoc(getattr(wg, name)))
+    assert docstring.summary.endswith(" tensor on the host.")
+    assert set(docstring.sections) == {"Args", "Raises", "Example"}
+    assert f">>> wg.{name}([" in docstring.sections["Example"]
 
 
 def test_functions_without_docstrings_stay_so():

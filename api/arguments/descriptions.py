@@ -7,16 +7,13 @@ section `Args`, so that `help(wg.zeros)` shows every parameter.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-__all__ = ["LIKE_OPTIONS", "OPTIONS", "describe", "parse_rows", "parse_sections", "write_sections"]
+__all__ = ["LIKE_OPTIONS", "OPTIONS", "Docstring", "describe"]
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
-_TITLE = re.compile(r"^(Args|Returns|Yields|Raises|Example):\n", re.MULTILINE)
-_ROW = re.compile(r"^    \S.*\n(?:     .*\n)*", re.MULTILINE)
-_ORDER = ("Args", "Returns", "Yields", "Raises", "Example")
+_ORDER = ("Args", "Attributes", "Returns", "Yields", "Raises", "Example")
 
 OPTIONS = {
     "*size": "The shape, as ints or as one sequence.",
@@ -32,8 +29,9 @@ OPTIONS = {
 }
 """The options of functions that create tensors."""
 
-LIKE_OPTIONS = OPTIONS | {
+LIKE_OPTIONS = {
     "input": "Tensor whose shape the result has.",
+    **OPTIONS,
     "dtype": "Dtype of the result; None: that of `input`.",
     "device": "Device of the result; None: that of `input`.",
 }
@@ -45,53 +43,93 @@ def describe(parameters: Mapping[str, str], *, returns: str = "", raises: str = 
 
     Args:
         parameters: Name (with its stars) -> description. Those that the function has and its docstring does not
-            describe are added to `Args`.
+            describe are added at the end of `Args`, in the table's order.
         returns: The section `Returns`, if the docstring has none.
-        raises: Rows for the section `Raises`, before those that are there.
+        raises: A row for the section `Raises`, before those that are there.
     """
 
     def add(function: _Function) -> _Function:
         if function.__doc__ is None:  # python -OO
             return function
-        summary, sections = parse_sections(function.__doc__)
-        rows = parse_rows(sections.get("Args", ""))
+        docstring = Docstring(function.__doc__)
+        names = _parameters(function)
+        described = docstring.sections.get("Args", "")
         for name, text in parameters.items():
-            rows.setdefault(name.lstrip("*"), f"    {name}: {text}\n")
-        if described := [rows[name] for name in _parameters(function) if name in rows]:
-            sections["Args"] = "".join(described)
-        if returns:
-            sections.setdefault("Returns", f"    {returns}\n")
+            bare_name = name.lstrip("*")
+            is_described = any(f"\n{docstring.indent}    {s}{bare_name}: " in described for s in ("", "*", "**"))
+            if bare_name in names and not is_described:
+                docstring.add_row("Args", f"{name}: {text}")
+        if returns and "Returns" not in docstring.sections:
+            docstring.add_row("Returns", returns)
         if raises:
-            sections["Raises"] = f"    {raises}\n" + sections.get("Raises", "")
-        function.__doc__ = write_sections(summary, sections)
+            docstring.add_row("Raises", raises, first=True)
+        function.__doc__ = str(docstring)
         return function
 
     return add
 
 
-def _parameters(function: Callable[..., object]) -> list[str]:
-    """Return the names of a function's parameters in order. `inspect.signature` would slow down the import."""
+def _parameters(function: Callable[..., object]) -> tuple[str, ...]:
+    """Return the names of a function's parameters. `inspect.signature` would slow down the import."""
     code = inspect.unwrap(function).__code__
-    variables = list(code.co_varnames)
-    positional, variables = variables[: code.co_argcount], variables[code.co_argcount :]
-    keyword, variables = variables[: code.co_kwonlyargcount], variables[code.co_kwonlyargcount :]
-    starred = [variables.pop(0)] if code.co_flags & inspect.CO_VARARGS else []
-    keywords = [variables.pop(0)] if code.co_flags & inspect.CO_VARKEYWORDS else []
-    return [*positional, *starred, *keyword, *keywords]
+    starred = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + starred]
 
 
-def parse_sections(docstring: str) -> tuple[str, dict[str, str]]:
-    """Return the text before the first section, and the sections' rows by title. The docstring is in Google's style."""
-    summary, *parts = _TITLE.split(inspect.cleandoc(docstring) + "\n")
-    return summary.strip(), {title: rows.rstrip() + "\n" for title, rows in zip(parts[::2], parts[1::2], strict=True)}
+class Docstring:
+    """A docstring in Google's style, in parts that can be changed.
+
+    It is only split at blank lines, because the package's import waits for it.
+
+    Args:
+        text: The docstring. Its sections have no blank lines, except for the last one, `Example`.
+
+    Attributes:
+        summary: The text before the first section.
+        sections: Title -> section, which begins with the title's line.
+        indent: The spaces before a title. Python 3.13 removes them from docstrings.
+    """
+
+    def __init__(self, text: str):
+        parts = text.split("\n\n")
+        count = next((i for i, part in enumerate(parts) if _title(part)), len(parts))
+        self.summary = "\n\n".join(parts[:count])
+        self.sections: dict[str, str] = {}
+        title = ""
+        for part in parts[count:]:
+            title = _title(part) or title
+            self.sections[title] = f"{self.sections[title]}\n\n{part}" if title in self.sections else part
+        first = next(iter(self.sections.values()), "")
+        self.indent = first[: len(first) - len(first.lstrip(" "))]
+
+    def add_row(self, title: str, row: str, *, first: bool = False) -> None:
+        """Add a row to a section, at its beginning or its end; create the section if it is missing."""
+        head, _, rows = self.sections.get(title, f"{self.indent}{title}:").partition("\n")
+        new_row = f"{self.indent}    {row}".replace("\n", f"\n{self.indent}        ")
+        ordered = [new_row, rows.rstrip()] if first else [rows.rstrip(), new_row]
+        self.sections[title] = "\n".join([head, *filter(None, ordered)])
+
+    def remove_row(self, title: str, name: str) -> None:
+        """Remove the row of a parameter; and the section, if it has no other row."""
+        head, *lines = self.sections.get(title, "").split("\n")
+        rows: list[str] = []
+        is_removed = False
+        for line in lines:
+            if line[len(self.indent) + 4 : len(self.indent) + 5] != " ":  # not the second line of a row
+                is_removed = line.startswith(f"{self.indent}    {name}: ")
+            if not is_removed and line.strip():
+                rows.append(line)
+        if rows:
+            self.sections[title] = "\n".join([head, *rows])
+        else:
+            self.sections.pop(title, None)
+
+    def __str__(self) -> str:
+        parts = [self.summary.rstrip(), *(self.sections[t].rstrip() for t in _ORDER if t in self.sections)]
+        return "\n\n".join(parts) + f"\n{self.indent}"
 
 
-def parse_rows(section: str) -> dict[str, str]:
-    """Return the rows of a section `Args` by the names of their parameters, without stars."""
-    return {row.strip().partition(":")[0].lstrip("*"): row for row in _ROW.findall(section)}
-
-
-def write_sections(summary: str, sections: Mapping[str, str]) -> str:
-    """Return the docstring of a summary and sections, in the usual order."""
-    parts = [f"{title}:\n{sections[title]}" for title in _ORDER if title in sections]
-    return "\n".join([summary + "\n", *parts])
+def _title(part: str) -> str:
+    """Return the title of a section, or "" for other text."""
+    title = part[: part.find("\n")].strip()
+    return title[:-1] if title[-1:] == ":" and title[:-1] in _ORDER else ""

@@ -207,6 +207,7 @@ def empty_like(
     It has the strides of `input` if these are dense, or row-major ones with `memory_format=contiguous_format`.
 
     Args:
+        input: Tensor whose shape the result has.
         memory_format: `contiguous_format`: row-major strides; else the strides of `input` if they are dense.
 
     Returns:
@@ -233,6 +234,7 @@ def full_like(
     """Create a tensor with the shape, dtype and device of `input`, filled with `fill_value`.
 
     Args:
+        input: Tensor whose shape the result has.
         fill_value: Number.
 
     Returns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..arguments.descriptions import parse_sections, write_sections
+from ..arguments.descriptions import Docstring
 from ..runtime import dtypes
 from ..runtime.device import DeviceLike, Meta
 from ..runtime.dtypes import DType, DTypeLike
@@ -65,15 +65,6 @@ def install() -> None:
 _INIT_DEFAULTS = Tensor.__init__.__defaults__ or ()
 
 
-_SECTIONS = {
-    "Args": "    args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an\n"
-    "        array or a tensor of this dtype.\n"
-    "    device: Device of the result; None: `cpu`.\n",
-    "Raises": "    ArgumentError: If `args` are neither, or a tensor has another dtype.\n",
-}
-"""What the docstrings of all legacy classes have in common."""
-
-
 class LegacyType(type):
     """Metaclass of `FloatTensor` and the others: a call creates a tensor; `isinstance` tests dtype and device."""
 
@@ -82,8 +73,15 @@ class LegacyType(type):
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, object]):
         super().__init__(name, bases, namespace)
         if cls.__doc__ is not None:  # None: python -OO
-            summary, sections = parse_sections(cls.__doc__)
-            cls.__doc__ = write_sections(summary, _SECTIONS | sections)
+            docstring = Docstring(cls.__doc__)
+            docstring.add_row(
+                "Args",
+                "args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an\n"
+                "array or a tensor of this dtype.",
+            )
+            docstring.add_row("Args", "device: Device of the result; None: `cpu`.")
+            docstring.add_row("Raises", "ArgumentError: If `args` are neither, or a tensor has another dtype.")
+            cls.__doc__ = str(docstring)
 
     def __call__(cls, *args: object, device: DeviceLike | None = None) -> Tensor:
         return build(args, cls.dtype, "cpu" if device is None else device)

@@ -20,15 +20,7 @@ from . import factories, sequences
 
 __all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window"]
 
-_describe_window = describe(
-    OPTIONS
-    | {
-        "window_length": "Number of elements.",
-        "periodic": "Whether the window is one period of a repeating one: the first `window_length` elements of a\n"
-        "        window with one element more.",
-        "dtype": "Floating dtype; None: the default dtype.",
-    }
-)
+_describe_window = describe(OPTIONS | {"dtype": "Floating dtype; None: the default dtype."})
 
 
 def _window(
@@ -63,6 +55,10 @@ def hann_window(
 ) -> Tensor:  # fmt: skip
     """Return the Hann window 0.5 - 0.5 cos(2 pi n / (N - 1)), of shape `(window_length,)`.
 
+    Args:
+        window_length: Number of elements.
+        periodic: Whether the window is one period of a repeating one, and not symmetric.
+
     Returns:
         Vector of `window_length` elements.
 
@@ -82,6 +78,8 @@ def hamming_window(
     """Return the Hamming window alpha - beta cos(2 pi n / (N - 1)), of shape `(window_length,)`.
 
     Args:
+        window_length: Number of elements.
+        periodic: Whether the window is one period of a repeating one, and not symmetric.
         alpha: The constant.
         beta: Factor of the cosine.
 
@@ -104,6 +102,10 @@ def blackman_window(
 ) -> Tensor:  # fmt: skip
     """Return the Blackman window 0.42 - 0.5 cos(2 pi n / (N - 1)) + 0.08 cos(4 pi n / (N - 1)), `(window_length,)`.
 
+    Args:
+        window_length: Number of elements.
+        periodic: Whether the window is one period of a repeating one, and not symmetric.
+
     Returns:
         Vector of `window_length` elements.
 
@@ -122,6 +124,10 @@ def bartlett_window(
     device: DeviceLike | None = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Return the Bartlett (triangular) window 1 - |2 n / (N - 1) - 1|, of shape `(window_length,)`.
+
+    Args:
+        window_length: Number of elements.
+        periodic: Whether the window is one period of a repeating one, and not symmetric.
 
     Returns:
         Vector of `window_length` elements.

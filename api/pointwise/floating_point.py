@@ -217,9 +217,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
     return output if out is None else copy_to_out(output, out, "renorm")
 
 
-_NEXTAFTER_EXAMPLE = """    >>> wg.tensor([1.0]).nextafter_(wg.tensor([2.0])) == 1 + wg.finfo(wg.float32).eps
-    tensor([True])
-"""
+_NEXTAFTER_EXAMPLE = ">>> wg.tensor([1.0]).nextafter_(wg.tensor([2.0])) == 1 + wg.finfo(wg.float32).eps\ntensor([True])"
 METHODS = {
     "frexp": frexp, "heaviside": heaviside, "heaviside_": in_place_method(heaviside), "ldexp": ldexp,
     "ldexp_": in_place_method(ldexp), "nextafter": nextafter,

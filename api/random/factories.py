@@ -193,6 +193,7 @@ def randint_like(
     """Sample integers from [0, high) or [low, high), with the shape and dtype of `input`.
 
     Args:
+        input: Tensor whose shape the result has.
         *bounds: `high`, or `low` and `high`.
         **named: `low=` and `high=`.
 

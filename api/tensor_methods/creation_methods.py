@@ -25,7 +25,7 @@ _describe = describe(
         "dtype": "Dtype of the result; None: that of this tensor.",
         "device": "Device of the result; None: that of this tensor.",
         "**options": "`dtype`, `device`, `requires_grad`, `pin_memory` and `layout`, as those of the function that\n"
-        "        creates tensors; the dtype and the device are those of this tensor by default.",
+        "creates tensors; the dtype and the device are those of this tensor by default.",
     }
 )
 

@@ -20,9 +20,8 @@ _VIEWS_IN_PLACE = ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdi
 _COPIED_IN_PLACE = ("addmm", "addmv", "baddbmm", "deg2rad", "float_power", "logit", "nan_to_num", "rad2deg")
 # Examples of in-place forms whose functions' examples have another shape or dtype than the first operand.
 _EXAMPLES = {
-    "addmm": "    >>> wg.ones(1, 1).addmm_(wg.tensor([[1.0, 2.0]]), wg.tensor([[3.0], [4.0]]))\n    tensor([[12.]])\n",
-    "float_power": "    >>> wg.tensor([2.0], dtype=wg.float64).float_power_(3)\n"
-    "    tensor([8.], dtype=weftgrad.float64)\n",
+    "addmm": ">>> wg.ones(1, 1).addmm_(wg.tensor([[1.0, 2.0]]), wg.tensor([[3.0], [4.0]]))\ntensor([[12.]])",
+    "float_power": ">>> wg.tensor([2.0], dtype=wg.float64).float_power_(3)\ntensor([8.], dtype=weftgrad.float64)",
 }
 
 

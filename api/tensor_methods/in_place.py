@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
-from ..arguments.descriptions import parse_rows, parse_sections, write_sections
+from ..arguments.descriptions import Docstring
 from ..runtime.dispatch import is_recorded
 from ..runtime.errors import GradientError
 from ..runtime.tensor import Tensor
@@ -39,7 +39,7 @@ def in_place_view(name: str) -> Callable[..., Tensor]:
         self.meta, self.start = view.meta, view.start
         return self
 
-    _document(method, getattr(Tensor, name), name, raises="    GradientError: This tensor requires grad.\n")
+    _document(method, getattr(Tensor, name), name, raises="GradientError: This tensor requires grad.")
     return method
 
 
@@ -48,22 +48,37 @@ def _document(
 ) -> None:
     """Give `method`, the in-place form of `function`, its name, signature and docstring."""
     method.__name__, method.__qualname__ = f"{name}_", f"Tensor.{name}_"
-    signature = inspect.signature(function)
-    first, *parameters = (p for p in signature.parameters.values() if p.name != "out")
-    vars(method)["__signature__"] = signature.replace(
-        parameters=[first.replace(name="self", annotation="Tensor"), *parameters], return_annotation="Tensor"
-    )
+    vars(method)["__wrapped__"] = _InPlaceSignature(function)
     if function.__doc__ is None:  # python -OO
         return
-    _, sections = parse_sections(function.__doc__)
-    rows = parse_rows(sections.pop("Args", ""))
-    if described := [rows[p.name] for p in parameters if p.name in rows]:
-        sections["Args"] = "".join(described)
-    sections["Returns"] = "    This tensor.\n"
+    docstring = Docstring(function.__doc__)
+    docstring.summary = f"Compute `{name}` in place."
+    for parameter in ("input", "out"):
+        docstring.remove_row("Args", parameter)
+    docstring.sections["Returns"] = f"{docstring.indent}Returns:\n{docstring.indent}    This tensor."
     if raises:
-        sections["Raises"] = raises + sections.get("Raises", "")
-    sections["Example"] = example or _example_in_place(sections["Example"], name)
-    method.__doc__ = write_sections(f"Compute `{name}` in place.", sections)
+        docstring.add_row("Raises", raises, first=True)
+    if example:
+        docstring.sections.pop("Example", None)
+        for line in example.splitlines():
+            docstring.add_row("Example", line)
+    else:
+        docstring.sections["Example"] = _example_in_place(docstring.sections["Example"], name)
+    method.__doc__ = str(docstring)
+
+
+class _InPlaceSignature:
+    """Computes the signature of a function's in-place form when `inspect` asks for it, which few programs do."""
+
+    def __init__(self, function: Callable[..., Tensor]):
+        self._function = function
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        signature = inspect.signature(self._function)
+        first, *parameters = (p for p in signature.parameters.values() if p.name != "out")
+        own = first.replace(name="self", annotation="Tensor")
+        return signature.replace(parameters=[own, *parameters], return_annotation="Tensor")
 
 
 def _example_in_place(example: str, name: str) -> str:
