@@ -76,6 +76,11 @@ class Generator:
 
         Returns:
             Python int.
+
+        Example:
+            >>> generator = wg.Generator()
+            >>> generator.seed() == generator.initial_seed()
+            True
         """
         self.manual_seed(int.from_bytes(os.urandom(8), "little"))
         return self._seed
@@ -85,6 +90,10 @@ class Generator:
 
         Returns:
             Python int.
+
+        Example:
+            >>> wg.Generator().manual_seed(3).initial_seed()
+            3
         """
         return self._seed
 
@@ -96,6 +105,11 @@ class Generator:
 
         Returns:
             Two ints.
+
+        Example:
+            >>> generator = wg.Generator().manual_seed(3)
+            >>> generator.take(2), generator.take(1)
+            ((3, 0), (3, 2))
         """
         offset = self.offset
         self.offset = (offset + draws) & _UINT64_MAX

@@ -112,15 +112,11 @@ def assign_device(memory: FileMemory, location: MapLocation) -> FileMemory:
 
 
 def byte_extent(layout: Meta, start: int) -> tuple[int, int]:
-    """Return the first byte of a tensor, and the byte after its last.
-
-    The tensor has this layout, and its first element is at `start`.
-    """
-    byte_extents = [(n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True)]
+    """Return the first byte of a tensor of this layout with its first element at `start`, and one past the last byte."""
+    spans = [(n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True)]  # elements, along each dimension
+    lowest, highest = sum(min(span, 0) for span in spans), sum(max(span, 0) for span in spans)
     size = layout.dtype.itemsize
-    return start + size * sum(min(r, 0) for r in byte_extents), start + size * (
-        1 + sum(max(r, 0) for r in byte_extents)
-    )
+    return start + size * lowest, start + size * (highest + 1)
 
 
 def _rebuild(

@@ -38,6 +38,7 @@ class Handle:
         self._remove = partial(hooks.pop, key, None)
 
     def remove(self) -> None:
+        """Remove the hook; do nothing if it was removed."""
         self._remove()
 
     def __enter__(self) -> Handle:

@@ -23,6 +23,13 @@ class autocast(_autocast):
         enabled: False disables autocast inside.
         dtype: float16 or bfloat16.
         cache_enabled: Cast each weight once and keep the result until the outermost region ends.
+
+    Example:
+        >>> if wg.cuda.is_available():
+        ...     x = wg.ones(2, 2, device='cuda')
+        ...     with wg.cuda.amp.autocast():
+        ...         y = x @ x
+        ...
     """
 
     def __init__(self, enabled: bool = True, dtype: DType = float16, cache_enabled: bool = True):

@@ -47,6 +47,14 @@ class CUDAGraph:
         Raises:
             CaptureError: If this graph was captured already, or is being captured.
             DriverNotFound: If there is no GPU, or a package that it needs is missing.
+
+        Example:
+            >>> if wg.cuda.is_available():
+            ...     captured = wg.cuda.CUDAGraph()
+            ...     with wg.cuda.stream(wg.cuda.Stream()):
+            ...         captured.capture_begin()
+            ...         captured.capture_end()
+            ...
         """
         self._begin(runtime_stream(resolve_device(None)))
 
@@ -61,6 +69,14 @@ class CUDAGraph:
 
         Raises:
             CaptureError: If this graph is not being captured.
+
+        Example:
+            >>> try:
+            ...     wg.cuda.CUDAGraph().capture_end()
+            ... except RuntimeError as error:
+            ...     print(error)
+            ...
+            capture_end: this graph is not being captured
         """
         if self._stream is None:
             raise CaptureError("capture_end: this graph is not being captured")
@@ -68,7 +84,11 @@ class CUDAGraph:
         self._graph = capture_stream.end_capture()
 
     def abort(self) -> None:
-        """End the capture and discard it."""
+        """End the capture and discard it; do nothing if there is none.
+
+        Example:
+            >>> wg.cuda.CUDAGraph().abort()
+        """
         if self._stream is not None:
             capture_stream, self._stream = self._stream, None
             capture_stream.abort_capture()
@@ -78,13 +98,25 @@ class CUDAGraph:
 
         Raises:
             CaptureError: If nothing was captured.
+
+        Example:
+            >>> try:
+            ...     wg.cuda.CUDAGraph().replay()
+            ... except RuntimeError as error:
+            ...     print(error)
+            ...
+            replay: nothing was captured
         """
         if self._graph is None:
             raise CaptureError("replay: nothing was captured")
         self._graph.replay(runtime_stream(self._graph.driver.device))
 
     def reset(self) -> None:
-        """Discard the captured work, and free its memory once it is not in use."""
+        """Discard the captured work, and free its memory once it is not in use.
+
+        Example:
+            >>> wg.cuda.CUDAGraph().reset()
+        """
         self.abort()
         self._graph = None
 

@@ -272,6 +272,11 @@ def synthetic_device(index: int, capabilities: str, of: str = "opencl:0") -> Dev
 
     Returns:
         `Device`.
+
+    Example:
+        >>> if any(device.type == 'opencl' for device in wg.devices()):
+        ...     device = wg.testing.synthetic_device(990, 'style=gpu,fp64=0')
+        ...
     """
     from ..runtime.backends import opencl  # lazy: imports pyopencl
 
