@@ -112,7 +112,7 @@ def assign_device(memory: FileMemory, location: MapLocation) -> FileMemory:
 
 
 def byte_extent(layout: Meta, start: int) -> tuple[int, int]:
-    """Return the first byte of a tensor of this layout with its first element at `start`, and one past the last byte."""
+    """Return the first byte, and one past the last, of a tensor of this layout with its first element at `start`."""
     spans = [(n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True)]  # elements, along each dimension
     lowest, highest = sum(min(span, 0) for span in spans), sum(max(span, 0) for span in spans)
     size = layout.dtype.itemsize
