@@ -22,7 +22,12 @@ from .layer_functions import embeddings as _embeddings
 from .linear_algebra import products as _products
 from .linear_algebra import special_products as _special_products
 from .linear_algebra import triangles as _triangles
-from .pointwise import functions as _functions
+from .pointwise import arithmetic as _arithmetic
+from .pointwise import comparison as _comparison
+from .pointwise import complex_functions as _complex_functions
+from .pointwise import composites as _composites
+from .pointwise import special_functions as _special_functions
+from .pointwise import type_info as _type_info
 from .linear_algebra import matrix_updates as _matrix_updates
 from .pointwise import floating_point as _floating_point
 from .reductions import nan_reductions as _nan_reductions
@@ -37,6 +42,7 @@ from .reductions import sorting as _sorting
 from .reductions import statistics as _statistics
 from .reductions import unique_elements as _unique_elements
 from .runtime import dtypes as _dtypes
+from .runtime.backends import available as _available_devices
 from .runtime.dtypes import DType as DType, bfloat16 as bfloat16, float16 as float16, float32 as float32
 from .runtime.dtypes import float64 as float64, int8 as int8, int16 as int16, int32 as int32, int64 as int64
 from .runtime.dtypes import uint8 as uint8
@@ -48,20 +54,21 @@ from .shape import repeating as _repeating
 from .shape import reshaping as _reshaping
 from .shape import splitting as _splitting
 from .tensor_methods import methods as _methods
+from .tensor_methods import resizing as _resizing
 from .tensor_methods.generated_methods import OF_LAYERS as _OF_LAYERS
 from .tensor_methods.generated_methods import install_ops as _install_ops
 
 # Methods of Tensor. Functions written in Python come first: a generated op of the same name does not replace them.
 _methods.install()
 for _source in (
-    _functions, _products, _extrema, _statistics, _broadcasting, _reshaping, _gathering, _subscripts, _scans,
-    _differences, _index_writes, _scattering, _sorting, _order_statistics, _quantiles, _unique_elements, _histograms,
-    _nan_reductions, _softmax, _floating_point, _matrix_updates, _assembling, _splitting, _special_products,
-    _repeating, _triangles,
+    _arithmetic, _comparison, _type_info, _special_functions, _complex_functions, _composites, _resizing, _products,
+    _extrema, _statistics, _broadcasting, _reshaping, _gathering, _subscripts, _scans, _differences, _index_writes,
+    _scattering, _sorting, _order_statistics, _quantiles, _unique_elements, _histograms, _nan_reductions, _softmax,
+    _floating_point, _matrix_updates, _assembling, _splitting, _special_products, _repeating, _triangles,
 ):  # fmt: skip
     for _name, _function in _source.METHODS.items():
         setattr(Tensor, _name, _function)
-_namespaces: dict[str, dict[str, _typing.Any]] = {"torch": {}, "nn.functional": {}}
+_namespaces: dict[str, dict[str, object]] = {"torch": {}, "nn.functional": {}}
 _install_ops(_namespaces)
 _namespaces["nn.functional"].update(embedding=_embeddings.embedding, one_hot=_embeddings.one_hot)
 
@@ -102,10 +109,12 @@ from .linear_algebra.distances import *
 from .linear_algebra.products import *
 from .linear_algebra.special_products import *
 from .linear_algebra.triangles import *
+from .pointwise.arithmetic import *
+from .pointwise.comparison import *
 from .pointwise.complex_functions import *
 from .pointwise.composites import *
-from .pointwise.composites import install as _install_composed
-from .pointwise.functions import *
+from .pointwise.special_functions import *
+from .pointwise.type_info import *
 from .linear_algebra.matrix_updates import *
 from .linear_algebra.vandermonde import vander as vander
 from .pointwise.floating_point import *
@@ -134,13 +143,16 @@ from .shape.joining import *
 from .shape.repeating import *
 from .shape.reshaping import *
 from .shape.splitting import *
+from .tensor_methods.derived_methods import install as _install_derived_methods
+from .tensor_methods.functions import *
+from .tensor_methods.resizing import *
 from .tensor_methods.size import Size as Size
 from .tensor_methods.printing import set_printoptions as set_printoptions
 from .version import __version__ as __version__
 
 _install_random()
 _install_legacy()
-_install_composed()
+_install_derived_methods()
 globals().update({k: v for k, v in _namespaces["torch"].items() if k not in globals()})
 
 bool = _bool
@@ -174,9 +186,7 @@ def devices() -> list[Device]:
         >>> wg.device('cpu') in wg.devices()
         True
     """
-    from .runtime.backends import available
-
-    return available()
+    return _available_devices()
 
 
 def get_default_device() -> Device:
@@ -202,7 +212,7 @@ if _typing.TYPE_CHECKING:  # names that exist at run time through `globals().upd
     from .nn._torch_names import *
 else:
 
-    def __getattr__(name: str) -> _typing.Any:
+    def __getattr__(name: str) -> object:
         if name in _LAZY:
             return _import_module(f".{name}", __name__)
         if name in _OF_LAYERS:

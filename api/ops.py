@@ -14,26 +14,33 @@ import hashlib as _hashlib
 import linecache as _linecache
 import threading as _threading
 from collections.abc import Callable as _Callable
+from collections.abc import Iterator as _Iterator
 from pathlib import Path as _Path
+from types import ModuleType as _ModuleType
 from types import SimpleNamespace as _SimpleNamespace
+from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 from ._generated import ops as _generated
 from ._generated import records as _records
+from .runtime.derive import register_generated as _register_generated
 from .runtime.errors import SpecError as _SpecError
 from .runtime.records import registry as _registry
+
+if TYPE_CHECKING:
+    from .codegen.generate import ExistingOps as _ExistingOps
 
 __all__ = ["existing_ops", "load"]
 
 _lock = _threading.RLock()
-_loaded: dict[str, _Callable[..., _Any]] = {}
+_loaded: dict[str, _Callable[..., object]] = {}
 _names: dict[str, list[str]] = {}
 
 
 class Namespace(_SimpleNamespace):
     """The functions of one spec file, as attributes."""
 
-    def __iter__(self) -> _Any:
+    def __iter__(self) -> _Iterator[str]:
         return iter(vars(self))
 
 
@@ -59,7 +66,7 @@ def load(spec: str | _Path, trust: bool = False) -> Namespace:
         >>> wg.ops.load(spec).cube_plus_one(wg.tensor([2.0]))
         tensor([9.])
     """
-    from .codegen.model import SpecErrors
+    from .codegen.model import SpecErrors  # lazy: start-up, as all imports from codegen, which imports PyYAML
 
     is_text = isinstance(spec, str) and ("\n" in spec or spec.lstrip().startswith(("- ", "[")))
     path = None if is_text else _Path(spec)
@@ -72,7 +79,7 @@ def load(spec: str | _Path, trust: bool = False) -> Namespace:
         raise _SpecError(str(error)) from None
 
 
-def existing_ops(owner: str = "") -> _Any:
+def existing_ops(owner: str = "") -> _ExistingOps:
     """Return the ops and names that a new spec must not redefine, as `codegen.generate.ExistingOps`.
 
     Args:
@@ -86,7 +93,7 @@ def existing_ops(owner: str = "") -> _Any:
         >>> 'relu' in wg.ops.existing_ops().record_names
         True
     """
-    from .codegen.generate import ExistingOps
+    from .codegen.generate import ExistingOps  # lazy: start-up
 
     record_names = {r.name for r in _registry} if owner else set(_records.NAMES)
     reserved = {n for n in record_names if not owner or _registry.owner(n) != owner}
@@ -95,10 +102,9 @@ def existing_ops(owner: str = "") -> _Any:
 
 
 def _load(source: str | _Path, file: str, owner: str, trust: bool) -> Namespace:
-    from .codegen.generate import functions_module, resolve, shown_names
-    from .codegen.loader import load_file, load_text
-    from .codegen.render import render_all
-    from .runtime.derive import register_generated
+    from .codegen.generate import functions_module, resolve, shown_names  # lazy: start-up
+    from .codegen.loader import load_file, load_text  # lazy: start-up
+    from .codegen.render import render_all  # lazy: start-up
 
     ops = load_text(source, file, trust=trust) if isinstance(source, str) else load_file(source, trust=trust)
     existing = existing_ops(owner)
@@ -112,12 +118,12 @@ def _load(source: str | _Path, file: str, owner: str, trust: bool) -> Namespace:
     filename = f"<weftgrad.ops {name} {digest}>"
     code = compile(text, filename, "exec")
     _registry.claim([op.name for op in ops], owner)
-    register_generated(rendered)
-    namespace: dict[str, _Any] = {"__name__": "weftgrad.ops"}
-    exec(code, namespace)  # generated source: see the module's docstring
+    _register_generated(rendered)
+    module = _ModuleType("weftgrad.ops")
+    exec(code, vars(module))  # generated source: see the docstring of this file
     _linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    functions = {n: entry[0] for n, entry in namespace["FUNCTIONS"].items()}
-    functions |= {alias: functions[of] for alias, of in namespace["ALIASES"].items()}
+    functions = {n: entry[0] for n, entry in module.FUNCTIONS.items()}
+    functions |= {alias: functions[of] for alias, of in module.ALIASES.items()}
     for old in _names.get(owner, ()):
         _loaded.pop(old, None)
     _names[owner] = list(functions)
@@ -125,7 +131,7 @@ def _load(source: str | _Path, file: str, owner: str, trust: bool) -> Namespace:
     return Namespace(**functions)
 
 
-def __getattr__(name: str) -> _Any:
+def __getattr__(name: str) -> _Callable[..., _Any]:  # a loaded op returns one tensor or several
     try:
         return _loaded[name]
     except KeyError:

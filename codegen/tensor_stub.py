@@ -85,9 +85,8 @@ def functions_text(sources: Sources) -> str:
 def _members(sources: Sources, init: Module) -> dict[str, _Member]:
     """Return the members that the package sets on Tensor, without operators of specs."""
     members: dict[str, _Member] = {}
-    methods = sources.module(f"{PACKAGE}.tensor_methods.methods")
-    members.update(_class_members(methods, "_Methods"))
-    members.update(_class_members(sources.module(f"{PACKAGE}.tensor_methods.conversion"), "Conversions"))
+    for module, class_name in _mixins(sources):
+        members.update(_class_members(module, class_name))
     for module in _modules_with_methods(sources, init):
         members.update(_table(sources, module))
     own_names = set(_class_members(sources.module(f"{PACKAGE}.runtime.tensor"), "Tensor"))
@@ -97,17 +96,14 @@ def _members(sources: Sources, init: Module) -> dict[str, _Member]:
             members.setdefault(name, _Member((sources.function(ops, original),)))
     for name in _keys(ops, "INPLACE"):
         members.setdefault(name, _Member((sources.function(ops, name),)))
-    members.update(_class_members(sources.module(f"{PACKAGE}.random"), "_Methods"))
-    _add_composites(sources, members)
+    members.update(_class_members(sources.module(f"{PACKAGE}.random.methods"), "RandomMethods"))
+    _add_derived_methods(sources, members)
     return members
 
 
-def _add_composites(sources: Sources, members: dict[str, _Member]) -> None:
-    """Add what `pointwise.composites.install` sets: functions of `METHODS`, aliases and in-place forms of methods."""
-    module = sources.module(f"{PACKAGE}.pointwise.composites")
-    for name, member in _table(sources, module).items():
-        members.setdefault(name, member)
-    members.update(_table(sources, sources.module(f"{PACKAGE}.pointwise.complex_functions")))
+def _add_derived_methods(sources: Sources, members: dict[str, _Member]) -> None:
+    """Add what `tensor_methods.derived_methods.install` sets: aliases and in-place forms of methods."""
+    module = sources.module(f"{PACKAGE}.tensor_methods.derived_methods")
     for table in ("_VIEWS_IN_PLACE", "_COPIED_IN_PLACE"):
         for name in names(module, module.values[table]):
             members[f"{name}_"] = _Member(members[name].functions, in_place=True)
@@ -138,6 +134,17 @@ def _class_members(module: Module, class_name: str) -> dict[str, _Member]:
             kind = "static" if "staticmethod" in decorators else "method"
             members[name] = _Member((Function(module, definitions[name]),), kind)
     return members
+
+
+def _mixins(sources: Sources) -> Iterator[tuple[Module, str]]:
+    """Yield the classes whose methods `tensor_methods.methods.install` copies to Tensor, with their modules."""
+    methods = sources.module(f"{PACKAGE}.tensor_methods.methods")
+    mixins = methods.values["MIXINS"]
+    if not isinstance(mixins, ast.Tuple):
+        raise StubError(f"{methods.name}.MIXINS is no tuple")
+    for node in mixins.elts:
+        module, class_name = methods.imports[ast.unparse(node)]
+        yield sources.module(module), class_name
 
 
 def _modules_with_methods(sources: Sources, init: Module) -> Iterator[Module]:
@@ -183,7 +190,7 @@ def _entry(sources: Sources, module: Module, node: ast.expr) -> _Member:
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         source = sources.module(sources.imported_module(module, node.value.id))
         return _Member((sources.function(source, node.attr),))
-    if isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.Name):
+    if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name):
         function = sources.function(module, node.args[0].id)
         maker = ast.unparse(node.func)
         if maker == "property":

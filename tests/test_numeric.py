@@ -62,6 +62,16 @@ def test_frexp_ldexp_and_heaviside():
         wg.heaviside(wg.ones(2, requires_grad=True), wg.tensor(1.0))
 
 
+def test_renorm_in_place_is_differentiable():
+    gradients = []
+    for run in (lambda x: x.renorm(2, 1, 1.5), lambda x: (x * 1).renorm_(2, 1, 1.5)):
+        leaf = wg.tensor(X, requires_grad=True)
+        run(leaf).square().sum().backward()
+        gradients.append(leaf.grad)
+    assert gradients[0].abs().max() > 0
+    assert_close(*gradients)
+
+
 def test_norms_and_powers():
     norms = np.linalg.norm(X, axis=0)
     assert_close(wg.renorm(wg.tensor(X), 2, 1, 1.5), X * np.minimum(1, 1.5 / norms))

@@ -14,6 +14,8 @@ import pytest
 import weftgrad as wg
 from weftgrad import serialization
 from weftgrad.runtime.errors import ArgumentError, DeviceError
+from weftgrad.serialization import file_format
+from weftgrad.serialization.file_memory import FileMemory
 
 
 def save_to_bytes(value):
@@ -124,7 +126,7 @@ def test_map_location(location):
 
 def test_an_unknown_device():
     data = save_to_bytes(vector(1)).replace(b"\x8c\x03cpu", b"\x8c\x03xpu")
-    header = serialization._HEADER
+    header = file_format.HEADER
     magic, version, size, count, _ = header.unpack(data[: header.size])
     text = data[header.size : header.size + size]
     data = header.pack(magic, version, size, count, zlib.crc32(text)) + data[header.size :]
@@ -209,7 +211,7 @@ def test_code_is_refused():
 
 
 def test_sizes_and_strides_in_a_file_are_checked():
-    memory = serialization._FileMemory(0, "cpu")
+    memory = FileMemory(0, "cpu")
     memory.content = np.zeros(16, np.uint8)
     rebuild = serialization._rebuild
     assert rebuild(wg.Tensor, memory, wg.float32, (2, 2), (2, 1), 0, False).tolist() == [[0, 0], [0, 0]]
@@ -222,13 +224,37 @@ def test_sizes_and_strides_in_a_file_are_checked():
             rebuild(kind, memory, dtype, shape, (1,), 0, False)
 
 
+def test_names_are_found_that_were_in_other_modules():
+    for module in ("weftgrad.methods", "weftgrad.tensor_methods.methods"):
+        text = pickle.PROTO + b"\x02" + pickle.GLOBAL + f"{module}\nSize\n".encode() + b"(K\x02K\x03t\x85R."
+        for weights_only in (True, False):
+            size = load_from_bytes(text, weights_only=weights_only)
+            assert (type(size), size) == (wg.Size, (2, 3))
+
+
+def test_a_file_names_functions_and_classes_by_public_modules():
+    text = save_to_bytes([wg.ones(2), wg.Generator()])
+    names = {arg for _, arg, _ in pickletools.genops(text[file_format.HEADER.size :]) if isinstance(arg, str)}
+    modules = {name for name in names if name.startswith("weftgrad.")}
+    assert modules == {f"weftgrad.{name}" for name in ("runtime.tensor", "runtime.dtypes", "serialization", "random")}
+
+
 def test_plain_pickles_are_read():
     actual = load_from_bytes(pickle.dumps({"a": [vector(1, 2)]}), map_location="cpu")
     assert actual["a"][0].tolist() == [1, 2]
 
 
+@pytest.mark.parametrize(
+    "location", [{"cpu": "cpu:0"}, {"cuda:7": "cpu"}, lambda storage, device: storage, lambda storage, device: None]
+)
+def test_plain_pickles_take_every_kind_of_map_location(location):
+    actual = load_from_bytes(pickle.dumps({"a": [wg.ones(2, device="cpu")]}), map_location=location)
+    assert actual["a"][0].tolist() == [1, 1]
+    assert actual["a"][0].device == wg.device("cpu")
+
+
 def test_the_pickle_holds_no_tensor_elements():
     text = save_to_bytes(wg.zeros(10_000, device="cpu"))
-    size = serialization._HEADER.unpack(text[: serialization._HEADER.size])[2]
-    body = text[serialization._HEADER.size : serialization._HEADER.size + size]
+    size = file_format.HEADER.unpack(text[: file_format.HEADER.size])[2]
+    body = text[file_format.HEADER.size : file_format.HEADER.size + size]
     assert all(len(arg) < 100 for _, arg, _ in pickletools.genops(body) if isinstance(arg, (bytes, str)))

@@ -194,5 +194,7 @@ def test_options_of_sequences() -> None:
     assert wg.normal(0, 1, (2,), out=wg.zeros(2)).shape == (2,)
     assert X.new_full(size=(2,), fill_value=3).tolist() == [3, 3]
     assert X.new_zeros(size=(2,)).tolist() == [0, 0]
+    for created in (X.new_zeros(2, dtype=None), X.new_full((2,), 1, dtype=None), X.new_tensor([1], dtype=None)):
+        assert created.dtype is X.dtype
     assert X.new([1, 2]).dtype is X.new(2, 3).dtype is wg.float64
     assert X.new(2, 3).shape == (2, 3)

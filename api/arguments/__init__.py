@@ -1,1 +1,5 @@
-"""Arguments that many functions have: `aliases` of `dim` and `keepdim`, `out`, and the `types` of arguments."""
+"""What many functions' arguments have in common.
+
+`aliases` reads NumPy's names `axis` and `keepdims`, `out` writes results to `out=`, `types` names the types of
+arguments for annotations, and `descriptions` adds the text about shared parameters to docstrings.
+"""

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Final, ParamSpec, TypeVar, overload
 
 from ..runtime.errors import ArgumentError
 
 __all__ = ["REQUIRED", "accept_axis", "resolve_axis_alias", "resolve_axis_aliases"]
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+_Dim = TypeVar("_Dim")
 
-REQUIRED: Any = object()  # stands for the default of a `dim` that must be given
+
+class _Required:
+    """The type of `REQUIRED`, by which type checkers know that the resolved `dim` is not None."""
 
 
-def resolve_axis_alias(where: str, dim: Any, default: Any, axis: Any) -> Any:
+REQUIRED: Final = _Required()
+"""Stands for the default of a `dim` that the caller must pass."""
+
+
+@overload
+def resolve_axis_alias(where: str, dim: _Dim | None, default: _Required, axis: _Dim | None) -> _Dim: ...
+@overload
+def resolve_axis_alias(where: str, dim: _Dim, default: _Dim, axis: _Dim | None) -> _Dim: ...
+def resolve_axis_alias(
+    where: str, dim: _Dim | None, default: _Dim | _Required | None, axis: _Dim | None
+) -> _Dim | None:
     """Return `dim`, which the caller may have passed as `axis`.
 
     Args:
@@ -37,9 +51,18 @@ def resolve_axis_alias(where: str, dim: Any, default: Any, axis: Any) -> Any:
     return axis
 
 
+@overload
 def resolve_axis_aliases(
-    where: str, dim: Any, default: Any, axis: Any, keepdim: bool, keepdims: bool | None
-) -> tuple[Any, bool]:
+    where: str, dim: _Dim | None, default: _Required, axis: _Dim | None, keepdim: bool, keepdims: bool | None
+) -> tuple[_Dim, bool]: ...
+@overload
+def resolve_axis_aliases(
+    where: str, dim: _Dim, default: _Dim, axis: _Dim | None, keepdim: bool, keepdims: bool | None
+) -> tuple[_Dim, bool]: ...
+def resolve_axis_aliases(
+    where: str, dim: _Dim | None, default: _Dim | _Required | None, axis: _Dim | None, keepdim: bool,
+    keepdims: bool | None,
+) -> tuple[_Dim | None, bool]:  # fmt: skip
     """Return `dim` and `keepdim`, which the caller may have passed as `axis` and `keepdims`.
 
     See `resolve_axis_alias`.
@@ -48,14 +71,16 @@ def resolve_axis_aliases(
         if keepdim:
             raise ArgumentError(f"{where}: keepdim and keepdims are two names of one argument; give one of them")
         keepdim = keepdims
+    if isinstance(default, _Required):
+        return resolve_axis_alias(where, dim, default, axis), keepdim
     return resolve_axis_alias(where, dim, default, axis), keepdim
 
 
-def accept_axis(function: _Function) -> _Function:
+def accept_axis(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
     """Let `function`, whose second parameter is `dim`, accept `axis` as well. Passing both raises `ArgumentError`."""
 
     @wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
         if "axis" in kwargs:
             if "dim" in kwargs or len(args) > 1:
                 raise ArgumentError(
@@ -64,4 +89,4 @@ def accept_axis(function: _Function) -> _Function:
             kwargs["dim"] = kwargs.pop("axis")
         return function(*args, **kwargs)
 
-    return run  # type: ignore[return-value]
+    return run

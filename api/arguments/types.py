@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any, Literal, SupportsIndex, TypeAlias, TypedDict
+from typing import Literal, Protocol, SupportsIndex, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -13,8 +13,8 @@ from ..runtime.dtypes import Array, DTypeLike
 from ..runtime.tensor import Tensor
 
 __all__ = [
-    "Dims", "FloatOrFloats", "Index", "IntOrInts", "Layout", "MemoryFormat", "NewTensorOptions", "Number", "Operand",
-    "Sizes", "TensorOptions",
+    "Dims", "FloatOrFloats", "Index", "IntOrInts", "Layout", "MemoryFormat", "NestedSequence", "NewTensorOptions",
+    "Number", "Operand", "Sizes", "TensorOptions",
 ]  # fmt: skip
 
 Number: TypeAlias = bool | int | float | np.generic
@@ -35,9 +35,16 @@ IntOrInts: TypeAlias = int | Sequence[int]
 FloatOrFloats: TypeAlias = float | Sequence[float]
 """One number for all dimensions, or one for each."""
 
-Index: TypeAlias = (
-    SupportsIndex | slice | EllipsisType | Tensor | Array | np.bool_ | list[Any] | tuple[Any, ...] | range | None
-)
+
+class NestedSequence(Protocol):
+    """A list, a tuple or a range, whose elements may be sequences again. A str is none: it contains only strings."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, position: SupportsIndex, /) -> object: ...
+    def __contains__(self, value: object, /) -> bool: ...
+
+
+Index: TypeAlias = SupportsIndex | slice | EllipsisType | Tensor | Array | np.bool_ | NestedSequence | None
 """What may stand between the brackets of `x[...]`."""
 
 Layout: TypeAlias = Literal["strided"]

@@ -223,7 +223,7 @@ def indexing(device: Device, dtype: DType) -> Iterator[Call]:
     """Yield reads, writes and additions by index, embeddings, masks, one-hot encoding, and concatenation."""
     from ..indexing import gathering, index_writes, scattering
     from ..nn import functional as F
-    from ..pointwise import functions
+    from ..pointwise.comparison import where
     from ..shape import joining
 
     for rows, columns in SHAPES:
@@ -271,8 +271,8 @@ def indexing(device: Device, dtype: DType) -> Iterator[Call]:
         yield partial(_run_backward, F.embedding_bag, positions, make_tensor(grad=True))
         yield partial(_run_backward, joining.cat, [make_tensor(grad=True), make_tensor(grad=True)], dim=1)
         yield partial(_run_backward, joining.stack, [make_tensor(grad=True), make_tensor(grad=True)])
-        yield partial(_run_backward, functions.where, mask, make_tensor(grad=True), 0.0)
-        yield partial(_run_backward, functions.where, mask, make_tensor(grad=True), make_tensor(grad=True))
+        yield partial(_run_backward, where, mask, make_tensor(grad=True), 0.0)
+        yield partial(_run_backward, where, mask, make_tensor(grad=True), make_tensor(grad=True))
 
 
 @_scene(

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, SupportsIndex, overload
+from typing import SupportsIndex, overload
 
 import numpy as np
 
+from ..arguments.descriptions import LIKE_OPTIONS, OPTIONS, describe
 from ..arguments.types import Layout, MemoryFormat, Number, Operand, Sizes
 from ..runtime import dtypes, host_data
 from ..runtime.device import DeviceLike, meta
@@ -42,23 +43,13 @@ def empty(
     layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
     pin_memory: bool = False, memory_format: MemoryFormat | None = None,
 ) -> Tensor: ...  # fmt: skip
+@describe(OPTIONS)
 def empty(
-    *size: Any, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    *size: Sizes, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
     device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
-    memory_format: MemoryFormat | None = None, **named: Any,
+    memory_format: MemoryFormat | None = None, **named: Sizes,
 ) -> Tensor:  # fmt: skip
     """Create an uninitialised tensor. Pass the shape as ints, as one sequence, or as `size=`.
-
-    Args:
-        *size: The shape, as ints or as one sequence.
-        out: Tensor to write the result to.
-        dtype: Dtype of the result; None: the default dtype.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result.
-        requires_grad: Whether to record operations on the result.
-        pin_memory: Whether to use page-locked host memory.
-        memory_format: Accepted for compatibility with PyTorch.
-        **named: `size=`: the shape, as a sequence.
 
     Returns:
         Tensor of shape `size`, whose elements are undefined.
@@ -71,6 +62,7 @@ def empty(
     return finalize_output(output, "empty", requires_grad, None, layout, pin_memory)
 
 
+@describe(OPTIONS)
 def empty_strided(
     size: Sequence[int], stride: Sequence[int], *, dtype: DTypeLike | None = None, device: DeviceLike | None = None,
     requires_grad: bool = False,
@@ -80,9 +72,6 @@ def empty_strided(
     Args:
         size: Shape.
         stride: Distance between neighbours along each dimension, in elements.
-        dtype: Dtype of the result; None: the default dtype.
-        device: Device of the result.
-        requires_grad: Whether to record operations on the result.
 
     Returns:
         Tensor of shape `size`, whose elements are undefined.
@@ -96,6 +85,7 @@ def empty_strided(
     return finalize_output(output, "empty_strided", requires_grad)
 
 
+@describe(OPTIONS)
 def full(
     size: Sequence[SupportsIndex], fill_value: Operand, *, out: Tensor | None = None, dtype: DTypeLike | None = None,
     layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
@@ -108,12 +98,7 @@ def full(
     Args:
         size: Shape.
         fill_value: Number, or a tensor of one element.
-        out: Tensor to write the result to.
         dtype: Dtype of the result; None: bool, int64 or the default dtype, by the number's type.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result.
-        requires_grad: Whether to record operations on the result.
-        pin_memory: Whether to use page-locked host memory.
 
     Returns:
         Tensor of shape `size`.
@@ -164,21 +149,12 @@ def zeros(
     layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
+@describe(OPTIONS)
 def zeros(
-    *size: Any, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
-    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+    *size: Sizes, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False, **named: Sizes,
 ) -> Tensor:  # fmt: skip
     """Create a tensor of zeros. Pass the shape as ints, as one sequence, or as `size=`.
-
-    Args:
-        *size: The shape, as ints or as one sequence.
-        out: Tensor to write the result to.
-        dtype: Dtype of the result; None: the default dtype.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result.
-        requires_grad: Whether to record operations on the result.
-        pin_memory: Whether to use page-locked host memory.
-        **named: `size=`: the shape, as a sequence.
 
     Returns:
         Tensor of shape `size`.
@@ -203,21 +179,12 @@ def ones(
     layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
+@describe(OPTIONS)
 def ones(
-    *size: Any, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
-    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+    *size: Sizes, out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False, **named: Sizes,
 ) -> Tensor:  # fmt: skip
     """Create a tensor of ones. Pass the shape as ints, as one sequence, or as `size=`.
-
-    Args:
-        *size: The shape, as ints or as one sequence.
-        out: Tensor to write the result to.
-        dtype: Dtype of the result; None: the default dtype.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result.
-        requires_grad: Whether to record operations on the result.
-        pin_memory: Whether to use page-locked host memory.
-        **named: `size=`: the shape, as a sequence.
 
     Returns:
         Tensor of shape `size`.
@@ -230,6 +197,7 @@ def ones(
     return finalize_output(output, "ones", requires_grad, None, layout, pin_memory)
 
 
+@describe(LIKE_OPTIONS)
 def empty_like(
     input: Tensor, *, dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat | None = None,
@@ -239,12 +207,7 @@ def empty_like(
     It has the strides of `input` if these are dense, or row-major ones with `memory_format=contiguous_format`.
 
     Args:
-        input: Tensor of any dtype.
-        dtype: Dtype of the result; None: that of `input`.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result; None: that of `input`.
-        requires_grad: Whether to record operations on the result.
-        pin_memory: Whether to use page-locked host memory.
+        input: Tensor whose shape the result has.
         memory_format: `contiguous_format`: row-major strides; else the strides of `input` if they are dense.
 
     Returns:
@@ -262,6 +225,7 @@ def empty_like(
     return finalize_output(output, "empty_like", requires_grad, None, layout, pin_memory)
 
 
+@describe(LIKE_OPTIONS)
 def full_like(
     input: Tensor, fill_value: Number, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
     device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
@@ -270,14 +234,8 @@ def full_like(
     """Create a tensor with the shape, dtype and device of `input`, filled with `fill_value`.
 
     Args:
-        input: Tensor of any dtype.
+        input: Tensor whose shape the result has.
         fill_value: Number.
-        dtype: Dtype of the result; None: that of `input`.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result; None: that of `input`.
-        requires_grad: Whether to record operations on the result.
-        pin_memory: Whether to use page-locked host memory.
-        memory_format: Accepted for compatibility with PyTorch.
 
     Returns:
         Tensor of the shape of `input`.
@@ -291,20 +249,12 @@ def full_like(
     return finalize_output(output, "full_like", requires_grad, None, layout, pin_memory)
 
 
+@describe(LIKE_OPTIONS)
 def zeros_like(
     input: Tensor, *, dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
     """Create a tensor of zeros with the shape, dtype and device of `input`.
-
-    Args:
-        input: Tensor of any dtype.
-        dtype: Dtype of the result; None: that of `input`.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result; None: that of `input`.
-        requires_grad: Whether to record operations on the result.
-        pin_memory: Whether to use page-locked host memory.
-        memory_format: Accepted for compatibility with PyTorch.
 
     Returns:
         Tensor of the shape of `input`.
@@ -318,20 +268,12 @@ def zeros_like(
     return finalize_output(output, "zeros_like", requires_grad, None, layout, pin_memory)
 
 
+@describe(LIKE_OPTIONS)
 def ones_like(
     input: Tensor, *, dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
     """Create a tensor of ones with the shape, dtype and device of `input`.
-
-    Args:
-        input: Tensor of any dtype.
-        dtype: Dtype of the result; None: that of `input`.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result; None: that of `input`.
-        requires_grad: Whether to record operations on the result.
-        pin_memory: Whether to use page-locked host memory.
-        memory_format: Accepted for compatibility with PyTorch.
 
     Returns:
         Tensor of the shape of `input`.
@@ -345,13 +287,12 @@ def ones_like(
     return finalize_output(output, "ones_like", requires_grad, None, layout, pin_memory)
 
 
+@describe(OPTIONS)
 def scalar_tensor(value: Operand, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """Create a 0-d tensor, of the default dtype unless `dtype` is set.
 
     Args:
         value: Number.
-        dtype: Dtype of the result; None: the default dtype.
-        device: Device of the result.
 
     Returns:
         Tensor of shape `()`.
@@ -363,6 +304,7 @@ def scalar_tensor(value: Operand, *, dtype: DTypeLike | None = None, device: Dev
     return full((), value, dtype=dtype or dtypes.default_dtype(), device=device)
 
 
+@describe(OPTIONS)
 def eye(
     n: int, m: int | None = None, *, out: Tensor | None = None, dtype: DTypeLike | None = None,
     layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
@@ -373,12 +315,6 @@ def eye(
     Args:
         n: Number of rows.
         m: Number of columns; None: `n`.
-        out: Tensor to write the result to.
-        dtype: Dtype of the result; None: the default dtype.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result.
-        requires_grad: Whether to record operations on the result.
-        pin_memory: Whether to use page-locked host memory.
 
     Returns:
         Tensor of shape `(n, m)`.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ..arguments.descriptions import OPTIONS, describe
 from ..runtime import dtypes, host_data
 from ..runtime.device import DeviceLike
 from ..runtime.device import device as to_device
@@ -17,11 +19,22 @@ from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import to_dtype_number
 from .options import finalize_output
 
+if TYPE_CHECKING:
+    from array import array
+    from mmap import mmap
+
 __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "tensor"]
 
 
+class SupportsDLPack(Protocol):
+    """An object with memory that other libraries can read by the DLPack protocol."""
+
+    def __dlpack__(self, *, stream: None = None) -> Any: ...  # a PyCapsule, which has no name in Python 3.11
+
+
+@describe(OPTIONS)
 def tensor(
-    data: Any, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    data: object, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Create a leaf tensor with a copy of `data`.
@@ -30,9 +43,6 @@ def tensor(
         data: A number, nested sequences, a NumPy array, or a tensor. Tensors of one element in a sequence are numbers.
         dtype: Dtype of the result. By default Python floats get the default dtype, ints int64; arrays and NumPy scalars
             keep theirs.
-        device: Device of the result.
-        requires_grad: Whether to record operations on the result.
-        pin_memory: Whether to use page-locked host memory.
 
     Returns:
         Tensor of the shape of `data`.
@@ -60,7 +70,7 @@ def tensor(
     return finalize_output(output, "tensor", requires_grad, pin_memory=pin_memory)
 
 
-def _as_array(data: Any) -> Array:
+def _as_array(data: object) -> Array:
     """Return the data as an array, or raise `ArgumentError` if no tensor can hold it."""
     if isinstance(data, (list, tuple)) and _has_tensor(data):
         data = _host_lists(data)
@@ -77,11 +87,11 @@ def _as_array(data: Any) -> Array:
     return array
 
 
-def _has_tensor(data: Any) -> bool:
+def _has_tensor(data: Iterable[object]) -> bool:
     return any(isinstance(x, Tensor) or (isinstance(x, (list, tuple)) and _has_tensor(x)) for x in data)
 
 
-def _host_lists(data: Any) -> Any:
+def _host_lists(data: object) -> object:
     """Return nested sequences with their tensors replaced by arrays."""
     if isinstance(data, Tensor):
         if data.meta.numel != 1:
@@ -93,7 +103,7 @@ def _host_lists(data: Any) -> Any:
     return [_host_lists(x) for x in data] if isinstance(data, (list, tuple)) else data
 
 
-def _dtype_of(array: Array, data: Any) -> DType:
+def _dtype_of(array: Array, data: object) -> DType:
     """Return the dtype of the result for `data` without a requested one; `array` is `data` as an array."""
     if isinstance(data, (np.ndarray, np.generic)):
         return dtypes.from_numpy(array.dtype)
@@ -106,11 +116,11 @@ def _dtype_of(array: Array, data: Any) -> DType:
     return dtypes.from_numpy(array.dtype) if array.size else dtypes.default_dtype()
 
 
-def _float_types(data: Any) -> set[Any]:
+def _float_types(data: object) -> set[object]:
     """Return the types of the floating numbers in nested sequences: `float`, and dtypes of tensors and NumPy data."""
     if not isinstance(data, (list, tuple)):
         return {getattr(data, "dtype", float)}
-    float_types: set[Any] = set()
+    float_types: set[object] = set()
     for value_type in set(map(type, data)):
         if issubclass(value_type, (list, tuple)):
             float_types.update(*(_float_types(x) for x in data if isinstance(x, value_type)))
@@ -127,13 +137,13 @@ def _copy_tensor(source: Tensor, dtype: DTypeLike | None, device: DeviceLike | N
     return source.detach().to(device=device, dtype=dtype, copy=True)
 
 
-def as_tensor(data: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
+@describe(OPTIONS)
+def as_tensor(data: object, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """Convert `data` to a tensor; share its memory where dtype and device allow that.
 
     Args:
         data: A tensor, a NumPy array, nested sequences, or a number.
         dtype: Dtype of the result; None: that of a tensor or array, else chosen by the numbers, as in `tensor`.
-        device: Device of the result.
 
     Returns:
         `data` itself if it is such a tensor; a tensor over an array's memory if that is writable and on the host; else
@@ -159,8 +169,9 @@ def _can_share(array: Array) -> bool:
     return bool(array.flags.writeable) and all(s >= 0 and not s % array.itemsize for s in array.strides)
 
 
+@describe(OPTIONS)
 def asarray(
-    obj: Any, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, copy: bool | None = None,
+    obj: object, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, copy: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Convert `obj` (a tensor, an array, nested sequences, a number) to a tensor.
@@ -168,9 +179,7 @@ def asarray(
     Args:
         obj: The data.
         dtype: Dtype of the result.
-        device: Device of the result.
         copy: True always copies, None copies where needed, False never copies.
-        requires_grad: Whether to record operations on the result.
 
     Returns:
         Tensor of the shape of `obj`.
@@ -219,7 +228,12 @@ def from_numpy(array: Array) -> Tensor:
 
 
 def frombuffer(
-    buffer: Any, *, dtype: DTypeLike, count: int = -1, offset: int = 0, requires_grad: bool = False
+    buffer: bytes | bytearray | memoryview | array[int] | array[float] | mmap | Array,
+    *,
+    dtype: DTypeLike,
+    count: int = -1,
+    offset: int = 0,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Create a 1-d `cpu` tensor that shares the memory of a buffer. A read-only buffer is copied, with a warning.
 
@@ -250,7 +264,7 @@ def frombuffer(
     return finalize_output(from_numpy(array), "frombuffer", requires_grad)
 
 
-def from_dlpack(source: Any) -> Tensor:
+def from_dlpack(source: Tensor | SupportsDLPack) -> Tensor:
     """Create a tensor that shares the memory of an object with `__dlpack__` on the host.
 
     Args:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from ..arguments.descriptions import Docstring
 from ..runtime import dtypes
-from ..runtime.device import DeviceLike
-from ..runtime.dtypes import DType
+from ..runtime.device import DeviceLike, Meta
+from ..runtime.dtypes import DType, DTypeLike
 from ..runtime.errors import ArgumentError
+from ..runtime.storage import Storage
 from ..runtime.tensor import Tensor
 from ..tensor_methods.size import Size
 from . import factories, from_data
@@ -19,15 +20,16 @@ __all__ = [
 ]  # fmt: skip
 
 
-def build(args: Sequence[Any], dtype: DType, device: DeviceLike | None = None) -> Tensor:
+def build(args: Sequence[object], dtype: DType, device: DeviceLike | None = None) -> Tensor:
     """Create a tensor from data or, uninitialised, from sizes.
 
     Data is a sequence, an array or a tensor; sizes are ints or a `Size`.
     """
     if not args:
         return factories.empty(0, dtype=dtype, device=device)
-    if all(isinstance(a, int) and not isinstance(a, bool) for a in args):
-        return factories.empty(*args, dtype=dtype, device=device)
+    sizes = [a for a in args if isinstance(a, int) and not isinstance(a, bool)]
+    if len(sizes) == len(args):
+        return factories.empty(*sizes, dtype=dtype, device=device)
     if len(args) > 1 or isinstance(args[0], (bool, float)):
         raise ArgumentError("a tensor's constructor takes sizes (ints) or one sequence; use tensor(data) for a number")
     if isinstance(args[0], Size):
@@ -44,7 +46,7 @@ def build(args: Sequence[Any], dtype: DType, device: DeviceLike | None = None) -
 def install() -> None:
     """Let `Tensor(...)` accept sizes or data; the result has the default dtype and device."""
 
-    def read(*values: Any) -> Any:
+    def read(*values: object) -> tuple[Storage, Meta, int]:
         """Return storage, layout and start of the tensor that `Tensor(*values)` creates.
 
         Args:
@@ -60,31 +62,36 @@ def install() -> None:
     Tensor.read = staticmethod(read)  # type: ignore[method-assign]
 
 
-_INIT_DEFAULTS: tuple[Any, ...] = Tensor.__init__.__defaults__  # type: ignore[assignment]
+_INIT_DEFAULTS = Tensor.__init__.__defaults__ or ()
 
 
-class _OfDtype(type):
+class LegacyType(type):
     """Metaclass of `FloatTensor` and the others: a call creates a tensor; `isinstance` tests dtype and device."""
 
     dtype: DType
 
-    def __call__(cls, *args: Any, device: DeviceLike | None = None) -> Tensor:
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, object]):
+        super().__init__(name, bases, namespace)
+        if cls.__doc__ is not None:  # None: python -OO
+            docstring = Docstring(cls.__doc__)
+            docstring.add_row(
+                "Args",
+                "args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an\n"
+                "array or a tensor of this dtype.",
+            )
+            docstring.add_row("Args", "device: Device of the result; None: `cpu`.")
+            docstring.add_row("Raises", "ArgumentError: If `args` are neither, or a tensor has another dtype.")
+            cls.__doc__ = str(docstring)
+
+    def __call__(cls, *args: object, device: DeviceLike | None = None) -> Tensor:
         return build(args, cls.dtype, "cpu" if device is None else device)
 
     def __instancecheck__(cls, value: object) -> bool:
         return isinstance(value, Tensor) and value.dtype is cls.dtype and value.device.type == "cpu"
 
 
-class FloatTensor(metaclass=_OfDtype):
+class FloatTensor(metaclass=LegacyType):
     """A float32 tensor on the host.
-
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.FloatTensor([1, 2])
@@ -94,16 +101,8 @@ class FloatTensor(metaclass=_OfDtype):
     dtype = dtypes.float32
 
 
-class DoubleTensor(metaclass=_OfDtype):
+class DoubleTensor(metaclass=LegacyType):
     """A float64 tensor on the host.
-
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.DoubleTensor([1, 2])
@@ -113,16 +112,8 @@ class DoubleTensor(metaclass=_OfDtype):
     dtype = dtypes.float64
 
 
-class HalfTensor(metaclass=_OfDtype):
+class HalfTensor(metaclass=LegacyType):
     """A float16 tensor on the host.
-
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.HalfTensor([1, 2])
@@ -132,16 +123,8 @@ class HalfTensor(metaclass=_OfDtype):
     dtype = dtypes.float16
 
 
-class BFloat16Tensor(metaclass=_OfDtype):
+class BFloat16Tensor(metaclass=LegacyType):
     """A bfloat16 tensor on the host.
-
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.BFloat16Tensor([1, 2])
@@ -151,16 +134,8 @@ class BFloat16Tensor(metaclass=_OfDtype):
     dtype = dtypes.bfloat16
 
 
-class ByteTensor(metaclass=_OfDtype):
+class ByteTensor(metaclass=LegacyType):
     """A uint8 tensor on the host.
-
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.ByteTensor([1, 2])
@@ -170,16 +145,8 @@ class ByteTensor(metaclass=_OfDtype):
     dtype = dtypes.uint8
 
 
-class CharTensor(metaclass=_OfDtype):
+class CharTensor(metaclass=LegacyType):
     """An int8 tensor on the host.
-
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.CharTensor([1, 2])
@@ -189,16 +156,8 @@ class CharTensor(metaclass=_OfDtype):
     dtype = dtypes.int8
 
 
-class ShortTensor(metaclass=_OfDtype):
+class ShortTensor(metaclass=LegacyType):
     """An int16 tensor on the host.
-
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.ShortTensor([1, 2])
@@ -208,16 +167,8 @@ class ShortTensor(metaclass=_OfDtype):
     dtype = dtypes.int16
 
 
-class IntTensor(metaclass=_OfDtype):
+class IntTensor(metaclass=LegacyType):
     """An int32 tensor on the host.
-
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.IntTensor([1, 2])
@@ -227,16 +178,8 @@ class IntTensor(metaclass=_OfDtype):
     dtype = dtypes.int32
 
 
-class LongTensor(metaclass=_OfDtype):
+class LongTensor(metaclass=LegacyType):
     """An int64 tensor on the host.
-
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.LongTensor([1, 2])
@@ -246,16 +189,8 @@ class LongTensor(metaclass=_OfDtype):
     dtype = dtypes.int64
 
 
-class BoolTensor(metaclass=_OfDtype):
+class BoolTensor(metaclass=LegacyType):
     """A bool tensor on the host.
-
-    Args:
-        args: Sizes of a tensor with undefined elements, as ints or one `Size`; or data: a sequence, an array or a
-            tensor of this dtype.
-        device: Device of the result; None: `cpu`.
-
-    Raises:
-        ArgumentError: If `args` are neither, or a tensor has another dtype.
 
     Example:
         >>> wg.BoolTensor([True, False])
@@ -265,7 +200,7 @@ class BoolTensor(metaclass=_OfDtype):
     dtype = dtypes.bool_
 
 
-_CLASSES: dict[str, Any] = {name: globals()[name] for name in __all__}
+_CLASSES: dict[str, LegacyType] = {name: globals()[name] for name in __all__}
 
 
 def type_name(tensor: Tensor) -> str:
@@ -275,9 +210,9 @@ def type_name(tensor: Tensor) -> str:
     return f"weftgrad.{name}" if device_type == "cpu" else f"weftgrad.{device_type}.{name}"
 
 
-def dtype_of(type_or_name: Any) -> Any:
-    """Return the dtype of a legacy class or of its name; return anything else unchanged."""
-    resolved = (
-        _CLASSES.get(type_or_name.rpartition(".")[2], type_or_name) if isinstance(type_or_name, str) else type_or_name
-    )
-    return resolved.dtype if isinstance(getattr(resolved, "dtype", None), DType) else resolved
+def dtype_of(type_or_name: DTypeLike | LegacyType) -> DType:
+    """Return the dtype of a legacy class or of its name, or of what else names a dtype."""
+    resolved: object = type_or_name
+    if isinstance(type_or_name, str):
+        resolved = _CLASSES.get(type_or_name.rpartition(".")[2], type_or_name)
+    return resolved.dtype if isinstance(resolved, LegacyType) else dtypes.parse(resolved)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from ..arguments.descriptions import OPTIONS, describe
 from ..arguments.types import Layout, Operand
 from ..runtime import dtypes, host_data
 from ..runtime.device import Device, DeviceLike, meta
@@ -24,7 +24,7 @@ from .options import finalize_output, resolve_dtype_and_device
 __all__ = ["arange", "linspace", "logspace"]
 
 
-def _endpoint(value: Operand | Array, where: str, finite: bool = True) -> bool | int | float:
+def _endpoint(value: Operand | Array | None, where: str, finite: bool = True) -> bool | int | float:
     """Return a Python number, from a number or a tensor or array of one element."""
     number = value.item() if isinstance(value, (Tensor, np.generic, np.ndarray)) else value
     if not isinstance(number, (bool, int, float)) or not (math.isfinite(number) or not finite):
@@ -34,7 +34,7 @@ def _endpoint(value: Operand | Array, where: str, finite: bool = True) -> bool |
 
 def _fill_progression(
     name: str, count: int, dtype: DType, device: Device, numbers: tuple[int | float, ...],
-    host_formula: Callable[..., Any],
+    host_formula: Callable[..., Array],
 ) -> Tensor:  # fmt: skip
     """Create a vector by the op `name`, or by `host_formula`, which computes the same bits, if no driver is open."""
     output = _empty(meta(dtype, (count,), None, device))
@@ -55,6 +55,7 @@ def _linspace_values(i: Array, start: float, end: float, step: float, last: floa
     return np.where(2 * i < last, start + step * i, end - step * (last - i))
 
 
+@describe(OPTIONS)
 def arange(
     start: Operand | Array | None = None, end: Operand | Array | None = None, step: Operand | Array = 1, *,
     out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
@@ -66,13 +67,8 @@ def arange(
         start: First value (default 0). A single argument is the end.
         end: Upper bound, not included.
         step: Distance between values; not 0.
-        out: Tensor to write the result to.
         dtype: int64 if all three numbers are integers, else the default dtype. For an integer dtype, `start` and `step`
             are rounded towards zero first, as in PyTorch. Floats are computed in float64 where the device has it.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result.
-        requires_grad: Whether to record operations on the result.
-        pin_memory: Whether to use page-locked host memory.
 
     Returns:
         Vector of ceil((end - start) / step) elements.
@@ -89,12 +85,16 @@ def arange(
     """
     if start is None and end is None:
         raise ArgumentError("arange: needs an end")
-    low: Any = 0 if end is None or start is None else start
-    high: Any = start if end is None else end
-    increment: Any = step
-    are_integers = type(low) is type(high) is type(increment) is int
-    if not are_integers:
-        low, high, increment = (_endpoint(x, "arange") for x in (low, high, increment))
+    first = 0 if end is None or start is None else start
+    bound = start if end is None else end
+    low: float
+    high: float
+    increment: float
+    if type(first) is int and type(bound) is int and type(step) is int:
+        low, high, increment = first, bound, step
+        are_integers = True
+    else:
+        low, high, increment = (_endpoint(x, "arange") for x in (first, bound, step))
         are_integers = all(isinstance(x, int) for x in (low, high, increment))
     target_dtype, target_device = resolve_dtype_and_device(dtype, device, out, dtypes.int64 if are_integers else None)
     if target_dtype is dtypes.bool_:
@@ -106,7 +106,7 @@ def arange(
     if (high - low) * increment < 0:
         raise ArgumentError(f"arange: steps of {increment!r} do not lead from {low!r} to {high!r}")
     span = high - low
-    count = -(-span // increment) if target_dtype is dtypes.int64 else math.ceil(span / increment)
+    count = int(-(-span // increment)) if target_dtype is dtypes.int64 else math.ceil(span / increment)
     number_dtype = dtypes.float64 if target_dtype.kind == "f" else dtypes.int64
     numbers = (to_dtype_number(low, number_dtype, "arange"), to_dtype_number(increment, number_dtype, "arange"))
     output = _fill_progression(
@@ -115,6 +115,7 @@ def arange(
     return finalize_output(output, "arange", requires_grad, out, layout, pin_memory)
 
 
+@describe(OPTIONS)
 def linspace(
     start: Operand | Array, end: Operand | Array, steps: int, *, out: Tensor | None = None,
     dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
@@ -126,12 +127,6 @@ def linspace(
         start: First value.
         end: Last value.
         steps: Number of values.
-        out: Tensor to write the result to.
-        dtype: Dtype of the result; None: the default dtype.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result.
-        requires_grad: Whether to record operations on the result.
-        pin_memory: Whether to use page-locked host memory.
 
     Returns:
         Vector of `steps` elements.
@@ -153,6 +148,7 @@ def linspace(
     return finalize_output(output, "linspace", requires_grad, out, layout, pin_memory)
 
 
+@describe(OPTIONS)
 def logspace(
     start: float, end: float, steps: int, base: float = 10.0, *, out: Tensor | None = None,
     dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
@@ -165,12 +161,6 @@ def logspace(
         end: Exponent of the last value.
         steps: Number of values.
         base: Base of the powers.
-        out: Tensor to write the result to.
-        dtype: Dtype of the result; None: the default dtype.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result.
-        requires_grad: Whether to record operations on the result.
-        pin_memory: Whether to use page-locked host memory.
 
     Returns:
         Vector of `steps` elements.

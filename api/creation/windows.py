@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from ..arguments.descriptions import OPTIONS, describe
 from ..arguments.types import Layout
 from ..runtime import dtypes
 from ..runtime.device import DeviceLike
@@ -18,6 +19,8 @@ from ..tensor_methods.argument_checks import to_integer
 from . import factories, sequences
 
 __all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window"]
+
+_describe_window = describe(OPTIONS | {"dtype": "Floating dtype; None: the default dtype."})
 
 
 def _window(
@@ -45,6 +48,7 @@ def _window(
     return window.requires_grad_(requires_grad)
 
 
+@_describe_window
 def hann_window(
     window_length: int, periodic: bool = True, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
     device: DeviceLike | None = None, pin_memory: bool = False, requires_grad: bool = False,
@@ -53,13 +57,7 @@ def hann_window(
 
     Args:
         window_length: Number of elements.
-        periodic: Whether the window is one period of a repeating one: the first `window_length` elements of a window
-            with one element more.
-        dtype: Floating dtype; None: the default dtype.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result; None: the default device.
-        pin_memory: Whether to use page-locked host memory.
-        requires_grad: Whether to record operations on the result.
+        periodic: Whether the window is one period of a repeating one, and not symmetric.
 
     Returns:
         Vector of `window_length` elements.
@@ -71,6 +69,7 @@ def hann_window(
     return _window("hann_window", window_length, periodic, (0.5, 0.5), dtype, layout, device, requires_grad, pin_memory)
 
 
+@_describe_window
 def hamming_window(
     window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *,
     dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
@@ -80,15 +79,9 @@ def hamming_window(
 
     Args:
         window_length: Number of elements.
-        periodic: Whether the window is one period of a repeating one: the first `window_length` elements of a window
-            with one element more.
+        periodic: Whether the window is one period of a repeating one, and not symmetric.
         alpha: The constant.
         beta: Factor of the cosine.
-        dtype: Floating dtype; None: the default dtype.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result; None: the default device.
-        pin_memory: Whether to use page-locked host memory.
-        requires_grad: Whether to record operations on the result.
 
     Returns:
         Vector of `window_length` elements.
@@ -102,6 +95,7 @@ def hamming_window(
     )
 
 
+@_describe_window
 def blackman_window(
     window_length: int, periodic: bool = True, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
     device: DeviceLike | None = None, pin_memory: bool = False, requires_grad: bool = False,
@@ -110,13 +104,7 @@ def blackman_window(
 
     Args:
         window_length: Number of elements.
-        periodic: Whether the window is one period of a repeating one: the first `window_length` elements of a window
-            with one element more.
-        dtype: Floating dtype; None: the default dtype.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result; None: the default device.
-        pin_memory: Whether to use page-locked host memory.
-        requires_grad: Whether to record operations on the result.
+        periodic: Whether the window is one period of a repeating one, and not symmetric.
 
     Returns:
         Vector of `window_length` elements.
@@ -130,6 +118,7 @@ def blackman_window(
     )
 
 
+@_describe_window
 def bartlett_window(
     window_length: int, periodic: bool = True, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
     device: DeviceLike | None = None, pin_memory: bool = False, requires_grad: bool = False,
@@ -138,13 +127,7 @@ def bartlett_window(
 
     Args:
         window_length: Number of elements.
-        periodic: Whether the window is one period of a repeating one: the first `window_length` elements of a window
-            with one element more.
-        dtype: Floating dtype; None: the default dtype.
-        layout: Accepted for compatibility with PyTorch.
-        device: Device of the result; None: the default device.
-        pin_memory: Whether to use page-locked host memory.
-        requires_grad: Whether to record operations on the result.
+        periodic: Whether the window is one period of a repeating one, and not symmetric.
 
     Returns:
         Vector of `window_length` elements.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
-from typing import Self, overload
+from typing import Self, TypedDict, Unpack, overload
 
 from ..arguments.types import MemoryFormat
 from ..autograd import no_grad
@@ -19,6 +19,16 @@ from ._named_tensors import NamedTensors
 from .parameter import is_lazy
 
 __all__ = ["Conversion"]
+
+
+class _Options(TypedDict, total=False):
+    """Keyword arguments of `Module.to`."""
+
+    tensor: Tensor
+    device: DeviceLike | None
+    dtype: DTypeLike | None
+    non_blocking: bool
+    memory_format: MemoryFormat | None
 
 
 class Conversion(NamedTensors):
@@ -58,7 +68,7 @@ class Conversion(NamedTensors):
     ) -> Self: ...  # fmt: skip
     @overload
     def to(self, tensor: Tensor, non_blocking: bool = False, *, memory_format: MemoryFormat | None = None) -> Self: ...
-    def to(self, *args: object, **kwargs: object) -> Self:
+    def to(self, *args: object, **kwargs: Unpack[_Options]) -> Self:
         """Move parameters and buffers to a device and cast floating-point ones to a dtype, in place.
 
         `to(device=None, dtype=None, non_blocking=False)`, `to(dtype, non_blocking=False)` or
@@ -211,7 +221,7 @@ class Conversion(NamedTensors):
         return self._apply(lambda tensor: tensor.share_memory_())
 
 
-def _parse_to_args(args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[Device | None, DType | None]:
+def _parse_to_args(args: tuple[object, ...], kwargs: _Options) -> tuple[Device | None, DType | None]:
     """Return the device and dtype from the arguments of `Module.to`, None for those not passed."""
     if "tensor" in kwargs:
         args = (kwargs.pop("tensor"), *args)

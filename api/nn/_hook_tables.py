@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..runtime.errors import ArgumentError
-from ..tensor_methods.methods import Handle
+from ..tensor_methods.hooks import Handle
 
 if TYPE_CHECKING:
     from ._types import Hook

@@ -15,7 +15,7 @@ from ._backward_hooks import BackwardHookCall
 from ._hook_tables import HookTable, global_backward, global_backward_pre, global_forward, global_forward_pre
 
 if TYPE_CHECKING:
-    from ..tensor_methods.methods import Handle
+    from ..tensor_methods.hooks import Handle
     from ._types import Hook, Output
 
 __all__ = ["Hooks", "WithForward"]

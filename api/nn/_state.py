@@ -19,7 +19,7 @@ from ..runtime import dtypes, host_data
 from ..runtime.device import device
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
-from ..tensor_methods.methods import Handle
+from ..tensor_methods.hooks import Handle
 from ._errors import StateDictError
 from ._hook_tables import HookTable
 from ._members import Members

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from ..runtime.errors import DomainError
-from ..tensor_methods.methods import Handle
+from ..tensor_methods.hooks import Handle
 from ._state_memory import end_rehearsals
 from ._types import StateDict
 

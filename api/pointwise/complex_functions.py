@@ -5,26 +5,24 @@ from __future__ import annotations
 import math
 
 from .._generated import ops
+from ..arguments.descriptions import describe
 from ..arguments.out import copy_to_out
 from ..runtime import dtypes
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from . import functions
+from .comparison import where
 
 __all__ = ["angle", "conj", "is_complex", "is_conj", "is_neg", "real", "resolve_conj", "resolve_neg"]
 
+_INPUT = {"input": "Tensor of any dtype."}
+_NO_TENSOR = "ArgumentError: If `input` is not a tensor."
+_describe_question = describe(_INPUT, returns="False.", raises=_NO_TENSOR)
+_describe_identity = describe(_INPUT, returns="`input`.", raises=_NO_TENSOR)
 
+
+@_describe_question
 def is_complex(input: Tensor) -> bool:
     """Return False: there are no complex dtypes.
-
-    Args:
-        input: Tensor of any dtype.
-
-    Returns:
-        False.
-
-    Raises:
-        ArgumentError: If `input` is not a tensor.
 
     Example:
         >>> wg.is_complex(wg.ones(2))
@@ -34,17 +32,9 @@ def is_complex(input: Tensor) -> bool:
     return False
 
 
+@_describe_question
 def is_conj(input: Tensor) -> bool:
     """Return False: there are no complex dtypes.
-
-    Args:
-        input: Tensor of any dtype.
-
-    Returns:
-        False.
-
-    Raises:
-        ArgumentError: If `input` is not a tensor.
 
     Example:
         >>> wg.is_conj(wg.ones(2))
@@ -53,17 +43,9 @@ def is_conj(input: Tensor) -> bool:
     return is_complex(input)
 
 
+@_describe_question
 def is_neg(input: Tensor) -> bool:
     """Return False: there are no lazily negated tensors.
-
-    Args:
-        input: Tensor of any dtype.
-
-    Returns:
-        False.
-
-    Raises:
-        ArgumentError: If `input` is not a tensor.
 
     Example:
         >>> wg.is_neg(wg.ones(2))
@@ -72,17 +54,9 @@ def is_neg(input: Tensor) -> bool:
     return is_complex(input)
 
 
+@_describe_identity
 def real(input: Tensor) -> Tensor:
     """Return `input` itself, which is real.
-
-    Args:
-        input: Tensor of any dtype.
-
-    Returns:
-        `input`.
-
-    Raises:
-        ArgumentError: If `input` is not a tensor.
 
     Example:
         >>> wg.real(wg.tensor([1.0, 2.0]))
@@ -92,17 +66,9 @@ def real(input: Tensor) -> Tensor:
     return input
 
 
+@_describe_identity
 def conj(input: Tensor) -> Tensor:
     """Return `input` itself: a real number is its own conjugate.
-
-    Args:
-        input: Tensor of any dtype.
-
-    Returns:
-        `input`.
-
-    Raises:
-        ArgumentError: If `input` is not a tensor.
 
     Example:
         >>> wg.conj(wg.tensor([1.0, 2.0]))
@@ -111,17 +77,9 @@ def conj(input: Tensor) -> Tensor:
     return real(input)
 
 
+@_describe_identity
 def resolve_conj(input: Tensor) -> Tensor:
     """Return `input` itself: there are no lazily conjugated tensors.
-
-    Args:
-        input: Tensor of any dtype.
-
-    Returns:
-        `input`.
-
-    Raises:
-        ArgumentError: If `input` is not a tensor.
 
     Example:
         >>> wg.resolve_conj(wg.tensor([1.0, 2.0]))
@@ -130,17 +88,9 @@ def resolve_conj(input: Tensor) -> Tensor:
     return real(input)
 
 
+@_describe_identity
 def resolve_neg(input: Tensor) -> Tensor:
     """Return `input` itself: there are no lazily negated tensors.
-
-    Args:
-        input: Tensor of any dtype.
-
-    Returns:
-        `input`.
-
-    Raises:
-        ArgumentError: If `input` is not a tensor.
 
     Example:
         >>> wg.resolve_neg(wg.tensor([1.0, 2.0]))
@@ -168,7 +118,7 @@ def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     only_tensors("angle", input)
     x = input if input.is_floating_point() else input.to(dtypes.default_dtype())
-    output = functions.where(x.isnan(), x, functions.where(x < 0, math.pi, ops.zero_like(x)))
+    output = where(x.isnan(), x, where(x < 0, math.pi, ops.zero_like(x)))
     return output if out is None else copy_to_out(output, out, "angle")
 
 

@@ -1,35 +1,28 @@
-"""Functions composed of other ops, methods such as `resize_`, functions that call a method, and aliases of methods.
+"""Functions composed of other ops: angles, powers, covariance, positions in a tensor.
 
-They do not read values on the host, and their gradients follow from the ops they call. `install` adds the methods to
-`Tensor`.
+They do not read values on the host, and their gradients follow from the ops they call.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, SupportsIndex
+from collections.abc import Sequence
+from typing import SupportsIndex
 
-from .. import random
 from .._generated import ops
 from ..arguments.out import copy_to_out
-from ..arguments.types import Index, MemoryFormat, Operand, Sizes
+from ..arguments.types import Operand
 from ..creation import factories
 from ..creation.options import shape_of
 from ..linear_algebra import products
 from ..reductions import statistics
 from ..runtime import dtypes
-from ..runtime.device import meta
-from ..runtime.dispatch import empty, is_recorded
-from ..runtime.errors import ArgumentError, GradientError, NotSupported, ShapeError
+from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from . import complex_functions
 
 __all__ = [
-    "as_strided", "clamp_", "clip_", "corrcoef", "cov", "deg2rad", "detach", "detach_", "dist", "fill_", "float_power",
-    "get_device", "index_put_", "is_nonzero", "is_same_size", "is_signed", "logit", "matrix_power", "positive",
-    "rad2deg", "resize_as_", "sgn", "unravel_index", "zero_",
+    "corrcoef", "cov", "deg2rad", "dist", "float_power", "matrix_power", "positive", "rad2deg", "sgn", "unravel_index",
 ]  # fmt: skip
 
 
@@ -121,29 +114,6 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """
     only_tensors("dist", input, other)
     return statistics.norm(ops.sub(input, other), p)
-
-
-def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Return log(x / (1 - x)), with x clamped to [eps, 1 - eps] if `eps` is not None.
-
-    Args:
-        input: Tensor of probabilities.
-        eps: Distance from 0 and 1 to which elements are clamped.
-        out: Tensor to write the result to.
-
-    Returns:
-        Tensor of the shape of `input`.
-
-    Example:
-        >>> wg.logit(wg.tensor([0.5]))
-        tensor([0.])
-    """
-    only_tensors("logit", input)
-    x = input if input.is_floating_point() else input.to(dtypes.default_dtype())
-    if eps is not None:
-        x = x.clamp(eps, 1 - eps)
-    output = x.log() - (-x).log1p()
-    return output if out is None else copy_to_out(output, out, "logit")
 
 
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
@@ -310,339 +280,9 @@ def unravel_index(indices: Tensor, shape: SupportsIndex | Sequence[SupportsIndex
     return tuple(reversed(coordinates))
 
 
-def detach(input: Tensor) -> Tensor:
-    """Return a tensor without history that shares the memory of `input`.
-
-    Args:
-        input: Tensor of any dtype.
-
-    Returns:
-        A view of `input`.
-
-    Example:
-        >>> x = wg.ones(2, requires_grad=True)
-        >>> wg.detach(x).requires_grad
-        False
-    """
-    only_tensors("detach", input)
-    return input.detach()
-
-
-def is_nonzero(input: Tensor) -> bool:
-    """Return True if the single element is not 0.
-
-    Args:
-        input: Tensor of one element.
-
-    Returns:
-        Python bool.
-
-    Raises:
-        ShapeError: If there is more than one element.
-
-    Example:
-        >>> wg.tensor([0.5]).is_nonzero()
-        True
-    """
-    return bool(input)
-
-
-def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Return True if the shapes are equal.
-
-    Args:
-        input: Tensor of any dtype.
-        other: Tensor of any dtype.
-
-    Returns:
-        Python bool.
-
-    Example:
-        >>> wg.is_same_size(wg.ones(2, 3), wg.zeros(2, 3))
-        True
-    """
-    return input.meta.shape == other.meta.shape
-
-
-def is_signed(input: Tensor) -> bool:
-    """Return True if the dtype has negative numbers.
-
-    Args:
-        input: Tensor of any dtype.
-
-    Returns:
-        Python bool.
-
-    Example:
-        >>> wg.is_signed(wg.tensor([1], dtype=wg.uint8))
-        False
-    """
-    return input.meta.dtype.kind in "if"
-
-
-def _view_in_place(name: str) -> Callable[..., Any]:
-    """Return the in-place form of a view: the tensor gets the view's layout."""
-
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if self.requires_grad:
-            raise GradientError(f"{name}_: changes a tensor's shape in place, which is not recorded; use {name}")
-        view = getattr(self, name)(*args, **kwargs)
-        self.meta, self.start = view.meta, view.start
-        return self
-
-    method.__name__ = f"{name}_"
-    method.__doc__ = f"`{name}`, of this tensor itself. Raises `GradientError` where it requires grad."
-    return method
-
-
-def resize_(self: Tensor, *sizes: Sizes, memory_format: MemoryFormat | None = None) -> Tensor:
-    """Change this tensor's shape in place. The result is contiguous.
-
-    Elements keep their order in memory, starting from the tensor's first element. If the storage is too small, the
-    tensor gets a new one, whose additional elements are uninitialised; it then shares no memory with its old views.
-
-    Args:
-        *sizes: The shape, as ints or as one sequence.
-        memory_format: None, `contiguous_format` or `preserve_format`.
-
-    Returns:
-        This tensor.
-
-    Raises:
-        GradientError: The tensor requires grad.
-        NotSupported: `memory_format` is not contiguous.
-
-    Example:
-        >>> wg.arange(6).resize_(2, 2)
-        tensor([[0, 1],
-                [2, 3]])
-    """
-    if self.requires_grad:
-        raise GradientError("resize_: changes a tensor's shape in place, which is not recorded; use reshape")
-    if memory_format not in (None, "contiguous_format", "preserve_format"):
-        raise NotSupported(f"resize_: gives contiguous tensors, not {memory_format}")
-    if shape_of(sizes) == self.meta.shape:
-        return self
-    layout = meta(self.meta.dtype, shape_of(sizes), None, self.meta.device)
-    storage = self.storage
-    available_bytes = storage.nbytes - (self.start - storage.start)
-    if layout.nbytes > available_bytes:
-        larger = empty(layout)
-        count = available_bytes // layout.dtype.itemsize
-        if count:
-            flat_layout = meta(layout.dtype, (count,), None, layout.device)
-            larger.view(-1)[:count].copy_(Tensor(storage, flat_layout, self.start))
-        self.storage, self.start = larger.storage, larger.start
-    storage.version += 1  # backward of an earlier op must not read the saved tensor with the new shape
-    self.meta = layout
-    if self.extra is not None and not _lies_within(self, self.extra.base):
-        self.extra.base = None  # it is no view of its base any more
-    return self
-
-
-def _lies_within(view: Tensor, base: Tensor | None) -> bool:
-    """Return True if all elements of a contiguous view lie inside the contiguous tensor `base`, which may be None."""
-    if base is None or base.storage is not view.storage or not base.meta.contiguous:
-        return False
-    return bool(base.start <= view.start and view.start + view.meta.nbytes <= base.start + base.meta.nbytes)
-
-
-def resize_as_(self: Tensor, other: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """Call `resize_` with the shape of `other`.
-
-    Args:
-        other: Tensor whose shape this tensor gets.
-        memory_format: None, `contiguous_format` or `preserve_format`.
-
-    Returns:
-        This tensor.
-
-    Raises:
-        GradientError: The tensor requires grad.
-
-    Example:
-        >>> wg.arange(6).resize_as_(wg.ones(2, 2))
-        tensor([[0, 1],
-                [2, 3]])
-    """
-    return resize_(self, *other.shape, memory_format=memory_format)
-
-
-def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
-    """Call `Tensor.as_strided`.
-
-    Args:
-        input: Tensor of any dtype.
-        size: The shape.
-        stride: Distance between neighbours in each dimension, in elements, not negative.
-        storage_offset: Position of the first element in the storage, in elements; None: that of `input`.
-
-    Returns:
-        A view of the storage of `input`.
-
-    Raises:
-        ShapeError: If the view leaves the storage, or a stride is negative.
-
-    Example:
-        >>> wg.as_strided(wg.arange(4), (2, 2), (1, 2))
-        tensor([[0, 2],
-                [1, 3]])
-    """
-    only_tensors("as_strided", input)
-    return input.as_strided(size, stride, storage_offset)
-
-
-def clamp_(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """Call `Tensor.clamp_`.
-
-    Args:
-        input: Tensor, which is changed.
-        min: Lower bound: a number, a tensor that broadcasts, or None.
-        max: Upper bound: a number, a tensor that broadcasts, or None.
-
-    Returns:
-        `input`.
-
-    Raises:
-        ArgumentError: Both bounds are None.
-
-    Example:
-        >>> wg.clamp_(wg.tensor([-2.0, 3.0]), 0, 1)
-        tensor([0., 1.])
-    """
-    only_tensors("clamp_", input)
-    return input.clamp_(min, max)
-
-
-clip_ = clamp_
-
-
-def detach_(input: Tensor) -> Tensor:
-    """Call `Tensor.detach_`.
-
-    Args:
-        input: Tensor, which is changed.
-
-    Returns:
-        `input`.
-
-    Example:
-        >>> wg.detach_(wg.ones(2, requires_grad=True) * 2)
-        tensor([2., 2.])
-    """
-    only_tensors("detach_", input)
-    return input.detach_()
-
-
-def fill_(input: Tensor, value: Operand) -> Tensor:
-    """Call `Tensor.fill_`.
-
-    Args:
-        input: Tensor, which is changed.
-        value: Number, or a tensor of shape `()`.
-
-    Returns:
-        `input`.
-
-    Example:
-        >>> wg.fill_(wg.empty(2), 3)
-        tensor([3., 3.])
-    """
-    only_tensors("fill_", input)
-    return input.fill_(value)
-
-
-def zero_(input: Tensor) -> Tensor:
-    """Call `Tensor.zero_`.
-
-    Args:
-        input: Tensor, which is changed.
-
-    Returns:
-        `input`.
-
-    Example:
-        >>> wg.zero_(wg.ones(2))
-        tensor([0., 0.])
-    """
-    only_tensors("zero_", input)
-    return input.zero_()
-
-
-def get_device(input: Tensor) -> int:
-    """Call `Tensor.get_device`.
-
-    Args:
-        input: Tensor of any dtype.
-
-    Returns:
-        Index of the device; -1 for `cpu`.
-
-    Example:
-        >>> wg.get_device(wg.ones(2, device='cpu'))
-        -1
-    """
-    only_tensors("get_device", input)
-    return input.get_device()
-
-
-def index_put_(input: Tensor, indices: Sequence[Index], values: Operand, accumulate: bool = False) -> Tensor:
-    """Call `Tensor.index_put_`.
-
-    Args:
-        input: Tensor, which is changed.
-        indices: Indices of the first dimensions, such as int64 or bool tensors.
-        values: Number, or a tensor that broadcasts to the indexed shape.
-        accumulate: Add the values to the elements, once for each occurrence of a position, instead of storing them.
-
-    Returns:
-        `input`.
-
-    Example:
-        >>> wg.index_put_(wg.zeros(3), (wg.tensor([0, 2]),), wg.tensor([5.0, 6.0]))
-        tensor([5., 0., 6.])
-    """
-    only_tensors("index_put_", input)
-    return input.index_put_(indices, values, accumulate)
-
-
-_METHOD_ALIASES = {
-    "absolute_": "abs_", "arccos_": "acos_", "arccosh_": "acosh_", "arcsin_": "asin_", "arcsinh_": "asinh_",
-    "arctan_": "atan_", "arctanh_": "atanh_", "clip_": "clamp_", "divide_": "div_", "multiply_": "mul_",
-    "negative_": "neg_", "ndimension": "dim", "sgn_": "sign_", "subtract_": "sub_", "arctan2_": "atan2_",
-    "fix_": "trunc_", "greater_": "gt_", "greater_equal_": "ge_", "less_": "lt_", "less_equal_": "le_",
-    "not_equal_": "ne_",
-}  # fmt: skip
 METHODS = {
     name: globals()[name]
     for name in (
-        "corrcoef", "cov", "deg2rad", "dist", "float_power", "is_nonzero", "is_same_size", "is_signed", "logit",
-        "matrix_power", "positive", "rad2deg", "resize_", "resize_as_", "sgn",
+        "corrcoef", "cov", "deg2rad", "dist", "float_power", "matrix_power", "positive", "rad2deg", "sgn",
     )
 }  # fmt: skip
-_RANDOM_METHODS = {"bernoulli": random.bernoulli, "multinomial": random.multinomial}
-_VIEWS_IN_PLACE = ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims")
-_COPIED_IN_PLACE = ("addmm", "addmv", "baddbmm", "deg2rad", "float_power", "logit", "nan_to_num", "rad2deg")
-
-
-def _copying_in_place(name: str) -> Callable[..., Any]:
-    """Return the in-place form of a method that needs several kernels: it copies the result back."""
-
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        source = self.clone() if is_recorded(self) else self  # backward may read the old values
-        return self.copy_(getattr(source, name)(*args, **kwargs))
-
-    method.__name__, method.__doc__ = f"{name}_", f"`{name}`, written into this tensor."
-    return method
-
-
-def install() -> None:
-    """Add these functions and the aliases of methods to `Tensor`."""
-    for name, function in (METHODS | complex_functions.METHODS | _RANDOM_METHODS).items():
-        setattr(Tensor, name, function)
-    for name in _VIEWS_IN_PLACE:
-        setattr(Tensor, f"{name}_", _view_in_place(name))
-    for name, target in _METHOD_ALIASES.items():
-        setattr(Tensor, name, getattr(Tensor, target))
-    for name in _COPIED_IN_PLACE:
-        setattr(Tensor, f"{name}_", _copying_in_place(name))

@@ -11,12 +11,14 @@ from typing import NamedTuple
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
+from ..autograd import is_grad_enabled
 from ..reductions import statistics
 from ..runtime import dtypes, layout
 from ..runtime.errors import DomainError, DTypeError, GradientError, ShapeError, UnsupportedDType
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 from ..tensor_methods.in_place import in_place_method
+from .type_info import result_type
 
 __all__ = ["frexp", "heaviside", "ldexp", "nextafter", "renorm"]
 
@@ -58,8 +60,6 @@ def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Te
         raise DTypeError(
             f"heaviside: input is {input.meta.dtype.name} and values {values.meta.dtype.name}; convert one with .to()"
         )
-    from ..autograd import is_grad_enabled
-
     if is_grad_enabled() and (input.requires_grad or values.requires_grad):
         raise GradientError("heaviside: has no derivative; call it under no_grad() or of .detach()")
     positive = ops.gt(input, 0).to(input.meta.dtype)
@@ -112,9 +112,6 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
         >>> wg.nextafter(wg.tensor([1.0]), wg.tensor([2.0])) - 1 == wg.finfo(wg.float32).eps
         tensor([True])
     """
-    from ..autograd import is_grad_enabled
-    from .functions import result_type
-
     only_tensors("nextafter", input, other)
     result_dtype = result_type(input, other)
     if result_dtype.name not in _FLOAT_BITS:
@@ -125,9 +122,8 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     int_min = -(1 << (8 * integers.itemsize - 1))
     start_bits, end_bits = (x.to(result_dtype).contiguous().view(integers) for x in (input, other))
 
-    def to_ordinal(
-        bits: Tensor,
-    ) -> Tensor:  # a two's complement integer in the order of the numbers; 0 for 0.0 and -0.0
+    def to_ordinal(bits: Tensor) -> Tensor:
+        """Return two's complement integers in the order of the numbers: 0 for 0.0 and for -0.0."""
         return ops.where(ops.lt(bits, 0), ops.sub(int_min, bits), bits)
 
     start_ordinal, end_ordinal = to_ordinal(start_bits), to_ordinal(end_bits)
@@ -221,8 +217,10 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
     return output if out is None else copy_to_out(output, out, "renorm")
 
 
+_NEXTAFTER_EXAMPLE = ">>> wg.tensor([1.0]).nextafter_(wg.tensor([2.0])) == 1 + wg.finfo(wg.float32).eps\ntensor([True])"
 METHODS = {
     "frexp": frexp, "heaviside": heaviside, "heaviside_": in_place_method(heaviside), "ldexp": ldexp,
-    "ldexp_": in_place_method(ldexp), "nextafter": nextafter, "nextafter_": in_place_method(nextafter),
+    "ldexp_": in_place_method(ldexp), "nextafter": nextafter,
+    "nextafter_": in_place_method(nextafter, _NEXTAFTER_EXAMPLE),
     "renorm": renorm, "renorm_": in_place_method(renorm),
 }  # fmt: skip

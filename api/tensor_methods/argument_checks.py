@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any
+from typing import SupportsIndex
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ..runtime.tensor import Tensor
 __all__ = ["only_tensors", "to_dtype_number", "to_integer"]
 
 
-def only_tensors(where: str, *values: Any) -> None:
+def only_tensors(where: str, *values: object) -> None:
     """Raise `ArgumentError` unless all `values` are tensors."""
     for value in values:
         if not isinstance(value, Tensor):
@@ -24,18 +24,16 @@ def only_tensors(where: str, *values: Any) -> None:
             )
 
 
-def to_integer(value: Any, where: str, name: str, minimum: int = 0) -> int:
+def to_integer(value: object, where: str, name: str, minimum: int = 0) -> int:
     """Return `value` as an int. Raises `ArgumentError` unless it is an integer of at least `minimum`."""
-    try:
+    if isinstance(value, (int, SupportsIndex)) and not isinstance(value, bool):
         number = int(value.__index__())
-    except AttributeError:
-        number = minimum - 1  # not an integer: fail the check below
-    if number < minimum or isinstance(value, bool):
-        raise ArgumentError(f"{where}: {name} must be an integer of at least {minimum}, not {value!r}")
-    return number
+        if number >= minimum:
+            return number
+    raise ArgumentError(f"{where}: {name} must be an integer of at least {minimum}, not {value!r}")
 
 
-def to_dtype_number(value: Any, dtype: DType, where: str) -> bool | int | float:
+def to_dtype_number(value: object, dtype: DType, where: str) -> bool | int | float:
     """Convert a number to `dtype`'s Python type. Raises `ArgumentError` for other types and integers out of range."""
     if isinstance(value, np.generic):
         value = value.item()

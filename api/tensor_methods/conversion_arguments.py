@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..runtime import dtypes
-from ..runtime.device import Device
+from ..runtime.device import Device, DeviceLike
 from ..runtime.device import device as to_device
-from ..runtime.dtypes import DType
+from ..runtime.dtypes import DType, DTypeLike
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 
@@ -17,8 +15,9 @@ __all__ = ["parse_conversion"]
 
 
 def parse_conversion(
-    where: str, args: tuple[Any, ...], device: Any = None, dtype: Any = None, copy: bool | None = None
-) -> tuple[Device | None, DType | None, bool]:
+    where: str, args: tuple[object, ...], device: DeviceLike | None = None, dtype: DTypeLike | None = None,
+    copy: bool | None = None,
+) -> tuple[Device | None, DType | None, bool]:  # fmt: skip
     """Return the device, the dtype and `copy` from the arguments of `to`; None stands for "as it is".
 
     Args:
@@ -53,7 +52,7 @@ def parse_conversion(
     return parsed_device, parsed_dtype, flags[1] if len(flags) == 2 else bool(copy)
 
 
-def _device_and_dtype(where: str, arg: Any) -> tuple[Device | None, DType | None]:
+def _device_and_dtype(where: str, arg: object) -> tuple[Device | None, DType | None]:
     if isinstance(arg, Tensor):
         return arg.meta.device, arg.meta.dtype
     if isinstance(arg, (DType, np.dtype, type)):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
+
+import numpy as np
 
 from .._generated import ops as generated
+from ..creation import from_data
 from ..runtime import native
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -37,7 +40,10 @@ _OPERATORS = {
 _UNARY = ("~", "neg", "abs")
 
 
-def install_ops(namespaces: dict[str, dict[str, Any]]) -> None:
+_Method = TypeVar("_Method", bound=Callable[[Tensor, object], object])
+
+
+def install_ops(namespaces: dict[str, dict[str, object]]) -> None:
     """Add every generated function to its namespace in `namespaces`, and methods and operators to Tensor."""
     for name, (function, namespace, method) in generated.FUNCTIONS.items():
         names = [name, *(alias for alias, original in generated.ALIASES.items() if original == name)]
@@ -52,7 +58,7 @@ def install_ops(namespaces: dict[str, dict[str, Any]]) -> None:
     operators(generated.OPERATORS, generated.INPLACE)
 
 
-def operators(functions: dict[str, Callable[..., Any]], inplace: dict[str, Callable[..., Any]]) -> None:
+def operators(functions: dict[str, Callable[..., object]], inplace: dict[str, Callable[..., object]]) -> None:
     """Set the operator methods of Tensor, such as `__add__`, `__radd__` and `__iadd__`.
 
     Args:
@@ -76,13 +82,13 @@ def operators(functions: dict[str, Callable[..., Any]], inplace: dict[str, Calla
 _OPERANDS = (Tensor, int, float)
 
 
-def _named(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _named(name: str, method: _Method) -> _Method:
     method.__name__, method.__qualname__ = name, f"Tensor.{name}"
     return method
 
 
-def _binary(function: Callable[..., Any]) -> Callable[..., Any]:
-    def operator(self: Tensor, other: Any) -> Any:
+def _binary(function: Callable[..., object]) -> Callable[[Tensor, object], object]:
+    def operator(self: Tensor, other: object) -> object:
         if isinstance(other, _OPERANDS):
             return function(self, other)
         return _converted(function, self, other, False)
@@ -90,8 +96,8 @@ def _binary(function: Callable[..., Any]) -> Callable[..., Any]:
     return operator
 
 
-def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
-    def operator(self: Tensor, other: Any) -> Any:
+def _reflected(function: Callable[..., object]) -> Callable[[Tensor, object], object]:
+    def operator(self: Tensor, other: object) -> object:
         if isinstance(other, _OPERANDS):
             return function(other, self)
         return _converted(function, self, other, True)
@@ -99,20 +105,16 @@ def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
     return operator
 
 
-def _converted(function: Callable[..., Any], tensor: Tensor, other: Any, reflected: bool) -> Any:
+def _converted(function: Callable[..., object], tensor: Tensor, other: object, reflected: bool) -> object:
     """Convert a NumPy scalar to a number, or a NumPy array to a tensor, and call `function` with it.
 
     Returns:
         The result, or NotImplemented if `other` has another type.
     """
-    import numpy as np
-
     if isinstance(other, np.generic):
         number = other.item()
         return function(number, tensor) if reflected else function(tensor, number)
     if isinstance(other, np.ndarray):
-        from ..creation.from_data import tensor as make_tensor
-
-        operand = make_tensor(other, device=tensor.meta.device)
+        operand = from_data.tensor(other, device=tensor.meta.device)
         return function(operand, tensor) if reflected else function(tensor, operand)
     return NotImplemented

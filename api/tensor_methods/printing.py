@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,12 +16,24 @@ from ..runtime.tensor import Tensor
 
 __all__ = ["set_printoptions", "show"]
 
-_PROFILES: dict[str, dict[str, Any]] = {
-    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
-    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
-    "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80},
+
+@dataclass(frozen=True)
+class _Options:
+    """How tensors are printed; `set_printoptions` explains the fields."""
+
+    precision: int = 4
+    threshold: float = 1000
+    edgeitems: int = 3
+    linewidth: int = 80
+    sci_mode: bool | None = None
+
+
+_PROFILES = {
+    "default": _Options(),
+    "short": _Options(precision=2, edgeitems=2),
+    "full": _Options(threshold=math.inf),
 }
-_options = dict(_PROFILES["default"], sci_mode=None)
+_options = _Options()
 
 
 def set_printoptions(
@@ -50,31 +63,39 @@ def set_printoptions(
         tensor([0.12])
         >>> wg.set_printoptions(profile='default')
     """
+    global _options
+    base = _options
     if profile is not None:
         if profile not in _PROFILES:
             raise ArgumentError(f"set_printoptions: a profile is {', '.join(_PROFILES)}, not {profile!r}")
-        _options.update(_PROFILES[profile])
-    updates = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
-    _options.update({k: v for k, v in updates.items() if v is not None}, sci_mode=sci_mode)
+        base = _PROFILES[profile]
+    _options = replace(
+        base,
+        precision=base.precision if precision is None else precision,
+        threshold=base.threshold if threshold is None else threshold,
+        edgeitems=base.edgeitems if edgeitems is None else edgeitems,
+        linewidth=base.linewidth if linewidth is None else linewidth,
+        sci_mode=sci_mode,
+    )
 
 
 def _visible_elements(array: Array) -> Array:
     """Return the elements that will be printed: of a summarised array, those at the ends."""
-    if array.size > _options["threshold"]:
-        ends = _options["edgeitems"]
+    if array.size > _options.threshold:
+        ends = _options.edgeitems
         for dim, size in enumerate(array.shape):
             if size > 2 * ends:
                 array = np.take(array, [*range(ends), *range(size - ends, size)], dim)
     return array
 
 
-def _float_formatter(values: Array) -> Callable[[Any], str]:
+def _float_formatter(values: Array) -> Callable[[float], str]:
     """Return the formatter of floats: `1.` for integral values, else with digits, or exponents for a wide range.
 
     All numbers get the width of the widest finite one.
     """
     values = values[np.isfinite(values) & (values != 0)].astype(np.float64)
-    digits, forced = _options["precision"], _options["sci_mode"]
+    digits, forced = _options.precision, _options.sci_mode
     low, high = (np.abs(values).min(), np.abs(values).max()) if values.size else (1, 1)
     is_whole = bool((values == np.ceil(values)).all())
     needs_exponent = bool(high / low > 1000 or high > 1e8 or (low < 1e-4 and not is_whole))
@@ -88,14 +109,22 @@ def show(tensor: Tensor) -> str:
     """Return the repr `tensor([...])`, with dtype, device and autograd history where they are not the default."""
     layout = tensor.meta
     array = host_data.host_array(tensor)
-    options = {k: _options[k] for k in ("threshold", "edgeitems")}
-    if layout.dtype.kind == "f":
-        formatter = _float_formatter(_visible_elements(array))
-        options["formatter"] = {"float_kind": lambda v: formatter(float(v))}
-    elif layout.dtype is dtypes.bool_ and _visible_elements(array).all():
-        options["formatter"] = {"bool": str}  # all True: do not reserve the width of False
-    width = _options["linewidth"] + max(layout.ndim - 1, 0)  # NumPy reserves room for all closing brackets
-    body = np.array2string(array, separator=", ", prefix="tensor(", max_line_width=width, **options)
+    visible = _visible_elements(array)
+    format_float = _float_formatter(visible) if layout.dtype.kind == "f" else None
+    is_all_true = layout.dtype is dtypes.bool_ and bool(visible.all())
+    body = np.array2string(
+        array,
+        separator=", ",
+        prefix="tensor(",
+        max_line_width=_options.linewidth + max(layout.ndim - 1, 0),  # NumPy reserves room for all closing brackets
+        threshold=int(min(_options.threshold, sys.maxsize)),
+        edgeitems=_options.edgeitems,
+        formatter={"float_kind": lambda v: format_float(float(v))}
+        if format_float is not None
+        else {"bool": str}  # do not reserve the width of False
+        if is_all_true
+        else None,
+    )
     body = body.replace(", ..., ", ",  ..., ")
     notes = []
     if not layout.numel and layout.shape != (0,):
@@ -105,8 +134,9 @@ def show(tensor: Tensor) -> str:
         notes.append(f"dtype={layout.dtype!r}")
     if layout.device.type != "cpu":
         notes.append(f"device='{layout.device}'")
-    if tensor.grad_fn is not None:
-        notes.append(f"grad_fn=<{tensor.node.name}>")  # type: ignore[union-attr]
+    grad_fn = tensor.grad_fn
+    if grad_fn is not None:
+        notes.append(f"grad_fn=<{grad_fn.name}>")
     elif tensor.needs:
         notes.append("requires_grad=True")
     return f"tensor({', '.join([body, *notes])})"

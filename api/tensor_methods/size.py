@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, SupportsIndex, overload
+from typing import SupportsIndex, overload
 
 __all__ = ["Size"]
 
@@ -35,13 +35,13 @@ class Size(tuple[int, ...]):
             count *= n
         return count
 
-    def __add__(self, other: Any) -> Any:  # a Size, or NotImplemented
+    def __add__(self, other: tuple[int, ...]) -> Size:  # type: ignore[override]  # a tuple adds any elements
         return Size(super().__add__(other)) if isinstance(other, tuple) else NotImplemented
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: tuple[int, ...]) -> Size:
         return Size(other + tuple(self)) if isinstance(other, tuple) else NotImplemented
 
-    def __mul__(self, count: Any) -> Any:
+    def __mul__(self, count: SupportsIndex) -> Size:
         return Size(super().__mul__(count))
 
     __rmul__ = __mul__

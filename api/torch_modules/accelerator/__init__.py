@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..arguments.descriptions import describe
 from ..execution import streams
 from ..runtime.backends import accelerators, available
 from ..runtime.device import Device, DeviceLike, current_of_type, set_current_of_type
@@ -13,6 +14,11 @@ __all__ = [
     "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved", "memory_stats",
     "reset_peak_memory_stats", "set_device_idx", "set_device_index", "synchronize",
 ]  # fmt: skip
+
+_describe = describe(
+    {"device": "An index, a name or a `Device`; None: the current accelerator."},
+    raises="DeviceError: If there is no accelerator.",
+)
 
 
 def is_available() -> bool:
@@ -70,14 +76,12 @@ def _resolve_device(device: DeviceLike | None) -> Device:
     return current if device is None else to_device(f"{current.type}:{device}")
 
 
+@_describe
 def current_device_index() -> int:
     """Return the index of `current_accelerator` among the devices of its type.
 
     Returns:
         Python int.
-
-    Raises:
-        DeviceError: If there is no accelerator.
 
     Example:
         >>> if wg.accelerator.is_available():
@@ -87,6 +91,7 @@ def current_device_index() -> int:
     return int(_resolve_device(None).index or 0)
 
 
+@_describe
 def set_device_index(device: DeviceLike | None) -> None:
     """Set the device that a bare type name such as `"cuda"` refers to.
 
@@ -95,7 +100,6 @@ def set_device_index(device: DeviceLike | None) -> None:
 
     Raises:
         ArgumentError: If `device` is `cpu`.
-        DeviceError: If there is no accelerator.
 
     Example:
         >>> if wg.accelerator.is_available():
@@ -108,14 +112,9 @@ def set_device_index(device: DeviceLike | None) -> None:
 set_device_idx = set_device_index
 
 
+@_describe
 def synchronize(device: DeviceLike | None = None) -> None:
     """Wait for all work on the accelerator.
-
-    Args:
-        device: An index, a name or a `Device`; None: the current accelerator.
-
-    Raises:
-        DeviceError: If there is no accelerator.
 
     Example:
         >>> if wg.accelerator.is_available():
@@ -125,17 +124,12 @@ def synchronize(device: DeviceLike | None = None) -> None:
     streams.synchronize(_resolve_device(device))
 
 
+@_describe
 def current_stream(device: DeviceLike | None = None) -> streams.Stream:
     """Return the current stream of this thread on the accelerator.
 
-    Args:
-        device: An index, a name or a `Device`; None: the current accelerator.
-
     Returns:
         `Stream`.
-
-    Raises:
-        DeviceError: If there is no accelerator.
 
     Example:
         >>> if wg.accelerator.is_available():
@@ -145,17 +139,12 @@ def current_stream(device: DeviceLike | None = None) -> streams.Stream:
     return streams.current_stream(_resolve_device(device))
 
 
+@_describe
 def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
     """Return counters of the accelerator's memory pools; see `weftgrad.memory_stats`.
 
-    Args:
-        device: An index, a name or a `Device`; None: the current accelerator.
-
     Returns:
         Dict from names to numbers.
-
-    Raises:
-        DeviceError: If there is no accelerator.
 
     Example:
         >>> if wg.accelerator.is_available():
@@ -165,17 +154,12 @@ def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
     return streams.memory_stats(_resolve_device(device))
 
 
+@_describe
 def memory_allocated(device: DeviceLike | None = None) -> int:
     """Return the bytes in use by tensors.
 
-    Args:
-        device: An index, a name or a `Device`; None: the current accelerator.
-
     Returns:
         Python int.
-
-    Raises:
-        DeviceError: If there is no accelerator.
 
     Example:
         >>> if wg.accelerator.is_available():
@@ -185,17 +169,12 @@ def memory_allocated(device: DeviceLike | None = None) -> int:
     return streams.memory_allocated(_resolve_device(device))
 
 
+@_describe
 def max_memory_allocated(device: DeviceLike | None = None) -> int:
     """Return the peak of bytes in use since the last `reset_peak_memory_stats`.
 
-    Args:
-        device: An index, a name or a `Device`; None: the current accelerator.
-
     Returns:
         Python int.
-
-    Raises:
-        DeviceError: If there is no accelerator.
 
     Example:
         >>> if wg.accelerator.is_available():
@@ -205,17 +184,12 @@ def max_memory_allocated(device: DeviceLike | None = None) -> int:
     return streams.max_memory_allocated(_resolve_device(device))
 
 
+@_describe
 def memory_reserved(device: DeviceLike | None = None) -> int:
     """Return the bytes reserved from the driver.
 
-    Args:
-        device: An index, a name or a `Device`; None: the current accelerator.
-
     Returns:
         Python int.
-
-    Raises:
-        DeviceError: If there is no accelerator.
 
     Example:
         >>> if wg.accelerator.is_available():
@@ -225,17 +199,12 @@ def memory_reserved(device: DeviceLike | None = None) -> int:
     return streams.memory_reserved(_resolve_device(device))
 
 
+@_describe
 def max_memory_reserved(device: DeviceLike | None = None) -> int:
     """Return the peak of bytes reserved from the driver.
 
-    Args:
-        device: An index, a name or a `Device`; None: the current accelerator.
-
     Returns:
         Python int.
-
-    Raises:
-        DeviceError: If there is no accelerator.
 
     Example:
         >>> if wg.accelerator.is_available():
@@ -245,14 +214,9 @@ def max_memory_reserved(device: DeviceLike | None = None) -> int:
     return streams.max_memory_reserved(_resolve_device(device))
 
 
+@_describe
 def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
     """Reset the peaks of the memory statistics.
-
-    Args:
-        device: An index, a name or a `Device`; None: the current accelerator.
-
-    Raises:
-        DeviceError: If there is no accelerator.
 
     Example:
         >>> if wg.accelerator.is_available():

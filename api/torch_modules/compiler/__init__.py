@@ -6,29 +6,32 @@ Nothing is traced, because calls already run compiled kernels.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import TypeVar, overload
 
 from ..runtime.errors import ArgumentError
 
 __all__ = ["allow_in_graph", "compile", "disable", "is_compiling", "is_dynamo_compiling", "is_exporting", "reset"]
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 @overload
 def compile(
-    model: _Function, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = "eager",
-    mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, name: str | None = None,
+    model: _Function, *, fullgraph: bool = False, dynamic: bool | None = None,
+    backend: str | Callable[..., object] = "eager", mode: str | None = None, options: dict[str, object] | None = None,
+    disable: bool = False, name: str | None = None,
 ) -> _Function: ...  # fmt: skip
 @overload
 def compile(
-    model: None = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = "eager",
-    mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, name: str | None = None,
+    model: None = None, *, fullgraph: bool = False, dynamic: bool | None = None,
+    backend: str | Callable[..., object] = "eager", mode: str | None = None, options: dict[str, object] | None = None,
+    disable: bool = False, name: str | None = None,
 ) -> Callable[[_Function], _Function]: ...  # fmt: skip
 def compile(
-    model: _Function | None = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = "eager",
-    mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, name: str | None = None,
-) -> Any:  # fmt: skip
+    model: _Function | None = None, *, fullgraph: bool = False, dynamic: bool | None = None,
+    backend: str | Callable[..., object] = "eager", mode: str | None = None, options: dict[str, object] | None = None,
+    disable: bool = False, name: str | None = None,
+) -> _Function | Callable[[_Function], _Function]:  # fmt: skip
     """Return `model`, a function or a module, unchanged, like PyTorch's backend "eager".
 
     Args:
@@ -64,7 +67,9 @@ def disable(fn: _Function, recursive: bool = True, *, reason: str | None = None)
 def disable(
     fn: None = None, recursive: bool = True, *, reason: str | None = None
 ) -> Callable[[_Function], _Function]: ...
-def disable(fn: _Function | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+def disable(
+    fn: _Function | None = None, recursive: bool = True, *, reason: str | None = None
+) -> _Function | Callable[[_Function], _Function]:
     """Return `fn` unchanged; without it, a decorator.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import ParamSpec, TypeVar, overload
 
 from ..amp import GradScaler as _GradScaler
 from ..amp import autocast as _autocast
@@ -13,7 +13,6 @@ from ..runtime.dtypes import DType, float16
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 _P = ParamSpec("_P")
 _Result = TypeVar("_Result")
 
@@ -25,6 +24,13 @@ class autocast(_autocast):
         enabled: False disables autocast inside.
         dtype: float16 or bfloat16.
         cache_enabled: Cast each weight once and keep the result until the outermost region ends.
+
+    Example:
+        >>> if wg.cuda.is_available():
+        ...     x = wg.ones(2, 2, device='cuda')
+        ...     with wg.cuda.amp.autocast():
+        ...         y = x @ x
+        ...
     """
 
     def __init__(self, enabled: bool = True, dtype: DType = float16, cache_enabled: bool = True):
@@ -54,10 +60,14 @@ class GradScaler(_GradScaler):
 
 
 @overload
-def custom_fwd(fwd: _Function, *, cast_inputs: DType | None = None) -> _Function: ...
+def custom_fwd(fwd: Callable[_P, _Result], *, cast_inputs: DType | None = None) -> Callable[_P, _Result]: ...
 @overload
-def custom_fwd(fwd: None = None, *, cast_inputs: DType | None = None) -> Callable[[_Function], _Function]: ...
-def custom_fwd(fwd: Any = None, *, cast_inputs: DType | None = None) -> Any:
+def custom_fwd(
+    fwd: None = None, *, cast_inputs: DType | None = None
+) -> Callable[[Callable[_P, _Result]], Callable[_P, _Result]]: ...
+def custom_fwd(
+    fwd: Callable[..., object] | None = None, *, cast_inputs: DType | None = None
+) -> Callable[..., object]:
     """`amp.custom_fwd` with `device_type="cuda"`.
 
     Args:
@@ -71,6 +81,8 @@ def custom_fwd(fwd: Any = None, *, cast_inputs: DType | None = None) -> Any:
         >>> callable(wg.cuda.amp.custom_fwd(cast_inputs=wg.float32))
         True
     """
+    if fwd is None:
+        return _custom_fwd(None, device_type="cuda", cast_inputs=cast_inputs)
     return _custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
 
 

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..nn.utils.stateless import call_with_tensors
 
 if TYPE_CHECKING:
     from ..nn.module import Module
+    from ..runtime.tensor import Tensor
 
 __all__ = ["functional_call"]
 
 
 def functional_call(
     module: Module,
-    parameter_and_buffer_dicts: Any,
-    args: Any = None,
-    kwargs: dict[str, Any] | None = None,
+    parameter_and_buffer_dicts: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]],
+    args: object = None,
+    kwargs: dict[str, object] | None = None,
     *,
     tie_weights: bool = True,
     strict: bool = False,
-) -> Any:
+) -> Any:  # what the module returns
     """Call a module with other parameters and buffers. The module itself is unchanged afterwards.
 
     Args:

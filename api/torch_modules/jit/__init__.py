@@ -6,7 +6,7 @@ Nothing is scripted or traced, because calls already run compiled kernels.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar, overload
 
 from ..runtime.errors import ArgumentError
 
@@ -14,10 +14,11 @@ __all__ = [
     "Final", "annotate", "export", "ignore", "is_scripting", "is_tracing", "script", "script_if_tracing", "unused",
 ]  # fmt: skip
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
+_Value = TypeVar("_Value")
 
 
-def script(obj: _Function, optimize: Any = None, example_inputs: Any = None) -> _Function:
+def script(obj: _Function, optimize: object = None, example_inputs: object = None) -> _Function:
     """Return `obj`, a function, class or module, unchanged.
 
     The result has no method `save`: save a state_dict with `weftgrad.save` instead.
@@ -74,7 +75,11 @@ def export(fn: _Function) -> _Function:
     return fn
 
 
-def ignore(drop: Any = False, **options: Any) -> Any:
+@overload
+def ignore(drop: _Function) -> _Function: ...
+@overload
+def ignore(drop: bool = False, **options: object) -> Callable[[_Function], _Function]: ...
+def ignore(drop: _Function | bool = False, **options: object) -> _Function | Callable[[_Function], _Function]:
     """Return the decorated function unchanged; usable with or without arguments.
 
     Args:
@@ -88,7 +93,7 @@ def ignore(drop: Any = False, **options: Any) -> Any:
         >>> wg.jit.ignore(wg.sqrt) is wg.sqrt
         True
     """
-    return drop if callable(drop) else lambda fn: fn
+    return drop if callable(drop) else export
 
 
 def unused(fn: _Function) -> _Function:
@@ -107,12 +112,12 @@ def unused(fn: _Function) -> _Function:
     return fn
 
 
-def annotate(the_type: Any, the_value: Any) -> Any:
+def annotate(the_type: object, the_value: _Value) -> _Value:
     """Return `the_value`.
 
     Args:
         the_type: Ignored.
-        the_value: Any object.
+        the_value: An object of any type.
 
     Returns:
         `the_value`.

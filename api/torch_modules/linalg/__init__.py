@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
@@ -219,11 +218,13 @@ def norm(
     return matrix_norm(A, ord, (0, 1) if dims is None else dims, keepdim, dtype=dtype, out=out)
 
 
-def _apply_to_floating(where: str, x: Tensor, dtype: DTypeLike | None, out: Tensor | None, function: Any) -> Tensor:
+def _apply_to_floating(
+    where: str, x: Tensor, dtype: DTypeLike | None, out: Tensor | None, function: Callable[[Tensor], Tensor]
+) -> Tensor:
     only_tensors(where, x)
     if x.meta.dtype.kind != "f":
         raise DTypeError(f"{where}: takes floating dtypes, not {x.meta.dtype.name}; convert with .float()")
     if dtype is not None:
         x = x.to(dtype)
-    output: Tensor = function(x)
+    output = function(x)
     return output if out is None else copy_to_out(output, out, where)

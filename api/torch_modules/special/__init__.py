@@ -15,8 +15,8 @@ from .._generated.ops import (
 )
 from .._generated.ops import lgamma as gammaln
 from .._generated.ops import sigmoid as expit
-from ..pointwise.composites import logit
-from ..pointwise.functions import polygamma, round
+from ..pointwise.arithmetic import round
+from ..pointwise.special_functions import logit, polygamma
 from ..reductions.softmax import log_softmax, softmax
 from ..reductions.statistics import logsumexp
 

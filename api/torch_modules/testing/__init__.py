@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -44,9 +45,20 @@ def default_tolerances(*operand_dtypes: DType) -> tuple[float, float]:
     return max((p[0] for p in pairs), default=0.0), max((p[1] for p in pairs), default=0.0)
 
 
+class _Options(NamedTuple):
+    """The options of `assert_close`."""
+
+    rtol: float | None
+    atol: float | None
+    equal_nan: bool
+    check_device: bool
+    check_dtype: bool
+    check_stride: bool
+
+
 def assert_close(
-    actual: Any,
-    expected: Any,
+    actual: object,
+    expected: object,
     *,
     rtol: float | None = None,
     atol: float | None = None,
@@ -78,13 +90,13 @@ def assert_close(
     """
     if (rtol is None) != (atol is None):
         raise ArgumentError("assert_close: give both rtol and atol, or neither")
-    options = (rtol, atol, equal_nan, check_device, check_dtype, check_stride)
+    options = _Options(rtol, atol, equal_nan, check_device, check_dtype, check_stride)
     for path, problem in _problems(actual, expected, "", options):
         text = problem + (f"\n\nThe failure is of item {path}" if path else "")
         raise AssertionError(msg(text) if callable(msg) else text if msg is None else msg)
 
 
-def _problems(actual: Any, expected: Any, path: str, options: tuple[Any, ...]) -> Any:
+def _problems(actual: object, expected: object, path: str, options: _Options) -> Iterator[tuple[str, str]]:
     """Yield (path, description) for every pair that differs."""
     if isinstance(expected, Mapping) and isinstance(actual, Mapping):
         if set(actual) != set(expected):
@@ -107,11 +119,11 @@ def _problems(actual: Any, expected: Any, path: str, options: tuple[Any, ...]) -
             yield path, problem
 
 
-def _is_sequence(value: Any) -> bool:
+def _is_sequence(value: object) -> TypeGuard[Sequence[object]]:
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 
-def _difference(actual: Any, expected: Any, options: tuple[Any, ...]) -> str | None:
+def _difference(actual: object, expected: object, options: _Options) -> str | None:
     rtol, atol, equal_nan, check_device, check_dtype, check_stride = options
     (a, a_dtype), (e, e_dtype) = _values(actual), _values(expected)
     if a.shape != e.shape:
@@ -128,7 +140,7 @@ def _difference(actual: Any, expected: Any, options: tuple[Any, ...]) -> str | N
     return _mismatch(a, e, rtol, atol, equal_nan)
 
 
-def _values(value: Any) -> tuple[Array, DType]:
+def _values(value: object) -> tuple[Array, DType]:
     """Return the values of a tensor, array or number as an array, and their dtype."""
     if isinstance(value, Tensor):
         return host_data.host_array(value), value.dtype
@@ -187,7 +199,7 @@ _SETTINGS = "test info get_include show_config show_runtime set_printoptions set
 _NO_FUNCTIONS = frozenset(f"{_FILES} {_SETTINGS}".split())
 
 
-def resolve_reference(name: str) -> Callable[..., Any]:
+def resolve_reference(name: str) -> Callable[..., object]:
     """Import the function that a spec's `reference:` names: a public one of numpy, scipy.special or math.
 
     Args:
@@ -207,7 +219,7 @@ def resolve_reference(name: str) -> Callable[..., Any]:
     parts = name.removeprefix(f"{root}.").split(".") if root else []
     if not parts or not all(p.isidentifier() and not p.startswith("_") for p in parts) or parts[-1] in _NO_FUNCTIONS:
         raise ArgumentError(f"{name!r} is not a function of {', '.join(_ROOTS)}")
-    target = _module(root)
+    target: object = _module(root)
     for part in parts:
         # Only objects of these packages: their modules also have attributes such as `os` and `sys`.
         target = getattr(target, part, None)
@@ -219,17 +231,17 @@ def resolve_reference(name: str) -> Callable[..., Any]:
     return target
 
 
-def _module(root: str | None) -> Any:
+def _module(root: str | None) -> ModuleType:
     if root == "numpy":
         return np
     if root == "math":
         return math
-    import scipy.special
+    import scipy.special  # lazy: optional
 
     return scipy.special
 
 
-def special_functions() -> Any:
+def special_functions() -> ModuleType:
     """Return the module scipy.special.
 
     Returns:
@@ -260,8 +272,13 @@ def synthetic_device(index: int, capabilities: str, of: str = "opencl:0") -> Dev
 
     Returns:
         `Device`.
+
+    Example:
+        >>> if any(device.type == 'opencl' for device in wg.devices()):
+        ...     device = wg.testing.synthetic_device(990, 'style=gpu,fp64=0')
+        ...
     """
-    from ..runtime.backends import opencl
+    from ..runtime.backends import opencl  # lazy: imports pyopencl
 
     new_device = to_device(f"opencl:{index}")
     if new_device._driver is None:

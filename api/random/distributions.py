@@ -1,0 +1,193 @@
+"""Sample from distributions whose parameters are tensors: `bernoulli`, `normal`, `multinomial`; and permutations.
+
+`multinomial` and `randperm` run on the host, with the numbers that kernels would compute.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..arguments.descriptions import OPTIONS, describe
+from ..arguments.out import copy_to_out
+from ..arguments.types import Layout
+from ..creation.factories import empty_like
+from ..creation.options import allocate_output, finalize_output, resolve_dtype_and_device
+from ..indexing.bounds import check_interval
+from ..runtime import dtypes, host_data
+from ..runtime.device import DeviceLike
+from ..runtime.dtypes import Array, DTypeLike
+from ..runtime.errors import ArgumentError
+from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import to_integer
+from .drawing import draw, fill_random, require_floating, to_probability
+from .generator import Generator, default_generator
+
+__all__ = ["bernoulli", "multinomial", "normal", "philox", "randperm"]
+
+
+@describe(OPTIONS)
+def bernoulli(
+    input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None
+) -> Tensor:
+    """Sample 1 with probability `p` (by default the element of `input`) and 0 otherwise, in the dtype of `input`.
+
+    Args:
+        input: Floating tensor of probabilities; with `p`, a tensor of any floating dtype.
+        p: Probability of 1; None: the elements of `input`.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
+
+    Raises:
+        ArgumentError: `p`, or on `cpu` an element of `input`, is not between 0 and 1.
+
+    Example:
+        >>> wg.bernoulli(wg.tensor([0.0, 1.0]))
+        tensor([0., 1.])
+    """
+    if p is not None:
+        output = fill_random("bernoulli_fill", empty_like(input), (to_probability(p, "bernoulli"),), generator, False)
+    else:
+        check_interval(require_floating(input, "bernoulli"), 0, 1, "bernoulli", "input")
+        output = draw("bernoulli_draw", (input,), generator)
+    return output if out is None else copy_to_out(output, out, "bernoulli")
+
+
+@describe(OPTIONS)
+def normal(
+    mean: Tensor | float = 0.0, std: Tensor | float = 1.0, size: Sequence[int] | None = None, *,
+    generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Sample from normal distributions.
+
+    Args:
+        mean: A number, or a tensor with the mean of each element.
+        std: A number, or a tensor with the standard deviation of each element; shapes broadcast.
+        size: Shape of the result if mean and std are numbers: only then the options below are allowed, too.
+        dtype: Dtype of the result for numbers `mean` and `std`; None: the default dtype.
+
+    Returns:
+        Tensor of shape `size`, or of the shape that `mean` and `std` broadcast to.
+
+    Raises:
+        ArgumentError: `std` is negative (elements are checked on `cpu`), `size` is missing, or an option is passed
+            with a tensor as `mean` or `std`.
+
+    Example:
+        >>> wg.normal(wg.tensor([1.0, 2.0]), 0.0)
+        tensor([1., 2.])
+    """
+    if not isinstance(std, Tensor) and std < 0:
+        raise ArgumentError(f"normal: std must not be negative, got {std}")
+    if isinstance(mean, Tensor) or isinstance(std, Tensor):
+        options = {"size": size, "dtype": dtype, "layout": layout, "device": device}
+        names = [name for name, value in options.items() if value is not None]
+        names += [name for name, value in (("requires_grad", requires_grad), ("pin_memory", pin_memory)) if value]
+        if names:
+            raise ArgumentError(
+                f"normal: with a tensor as mean or std, the result has its shape, dtype and device; leave out "
+                f"{', '.join(names)}, or pass numbers"
+            )
+        if isinstance(std, Tensor):
+            check_interval(std, 0, math.inf, "normal", "std")
+        return finalize_output(draw("normal_around", (mean, std), generator), "normal", False, out)
+    if size is None:
+        raise ArgumentError("normal: numbers mean and std need size=")
+    output = require_floating(allocate_output("normal", (tuple(size),), {}, dtype, device, out), "normal")
+    fill_random("normal_fill", output, (float(mean), float(std)), generator, out is not None)
+    return finalize_output(output, "normal", requires_grad, None, layout, pin_memory)
+
+
+@describe(OPTIONS)
+def randperm(
+    n: int, *, generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Return a random permutation of 0 to n - 1: the sorting order of n random 64-bit numbers. Sorts on the host.
+
+    Args:
+        n: Number of elements.
+        dtype: Dtype of the result; None: int64.
+
+    Returns:
+        Vector of `n` elements.
+
+    Example:
+        >>> wg.randperm(4).sort()[0]
+        tensor([0, 1, 2, 3])
+    """
+    n = to_integer(n, "randperm", "n")
+    order = np.argsort(philox(n, *(generator or default_generator).take(1)))  # distinct: Philox is a bijection
+    output = host_data.from_host(order, *resolve_dtype_and_device(dtype, device, out, dtypes.int64))
+    return finalize_output(output, "randperm", requires_grad, out, layout, pin_memory)
+
+
+@describe(OPTIONS)
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Sample indices with probabilities proportional to the weights in `input`. Runs on the host.
+
+    With replacement it inverts the cumulative sums; without, it takes the largest values of log(weight) plus Gumbel
+    noise (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006).
+
+    Args:
+        input: Weights `(n,)` or `(rows, n)`, not negative, not all 0.
+        num_samples: Number of samples for each row.
+        replacement: Whether an index may be drawn again. Without it, indices of weight 0 come last.
+
+    Returns:
+        int64 indices, `(num_samples,)` or `(rows, num_samples)`.
+
+    Raises:
+        ArgumentError: Weights are invalid, or there are fewer than `num_samples` without replacement.
+
+    Example:
+        >>> wg.multinomial(wg.tensor([0.0, 1.0, 0.0]), 1)
+        tensor([1])
+    """
+    weights = host_data.host_array(input.detach()).astype(np.float64)
+    rows = np.atleast_2d(weights)
+    if (rows < 0).any() or not np.isfinite(rows).all() or not (rows.sum(-1) > 0).all():
+        raise ArgumentError("multinomial: weights must be finite, not negative, and not all 0")
+    if not replacement and num_samples > rows.shape[1]:
+        raise ArgumentError(f"multinomial: {num_samples} samples without replacement of {rows.shape[1]} weights")
+    shape = (rows.shape[0], num_samples if replacement else rows.shape[1])
+    words = philox(shape[0] * shape[1], *(generator or default_generator).take(1)).reshape(shape)
+    uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    if replacement:
+        cumulative = np.cumsum(rows, -1)
+        indices = np.stack(
+            [np.searchsorted(s, v * s[-1], side="right") for s, v in zip(cumulative, uniform, strict=True)]
+        )
+    else:
+        with np.errstate(divide="ignore"):
+            indices = np.argsort(-(np.log(rows) - np.log(-np.log(uniform))), -1, kind="stable")[:, :num_samples]
+    result = indices if weights.ndim == 2 else indices[0]
+    output = host_data.from_host(result.astype(np.int64), dtypes.int64, input.meta.device)
+    return output if out is None else copy_to_out(output, out, "multinomial")
+
+
+def philox(count: int, seed: int, offset: int) -> Array:
+    """Return Philox4x32-10 words 0 and 1 of the counters (0, offset) to (count - 1, offset).
+
+    They are equal to those that kernels compute.
+    """
+    index = np.arange(count, dtype=np.uint64)
+    mask32, shift32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+    a, b = index & mask32, index >> shift32
+    c, d = np.full(count, offset & 0xFFFFFFFF, np.uint64), np.full(count, offset >> 32, np.uint64)
+    k, l = seed & 0xFFFFFFFF, seed >> 32  # noqa: E741
+    for _ in range(10):
+        p, q = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
+        a, c = (q >> shift32) ^ b ^ np.uint64(k), (p >> shift32) ^ d ^ np.uint64(l)
+        b, d = q & mask32, p & mask32
+        k, l = (k + 0x9E3779B9) & 0xFFFFFFFF, (l + 0xBB67AE85) & 0xFFFFFFFF  # noqa: E741
+    return a << shift32 | b

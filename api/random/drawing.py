@@ -1,0 +1,81 @@
+"""Call random ops with a generator's seed and offset, and check the arguments that sampling functions share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..runtime.dispatch import call, call_into
+from ..runtime.dtypes import DType
+from ..runtime.errors import ArgumentError, UnsupportedDType
+from ..runtime.records import OpRecord, registry
+from ..runtime.tensor import Tensor
+from .generator import Generator, default_generator
+
+__all__ = ["draw", "fill_random", "integer_range", "require_floating", "to_probability", "uniform_levels"]
+
+_UNIFORM_LEVELS = {"float16": 2.0**11, "bfloat16": 2.0**8, "float64": 2.0**53}
+
+
+def _advance(record: OpRecord, generator: Generator | None) -> tuple[int, int]:
+    if generator is not None and not isinstance(generator, Generator):
+        raise ArgumentError(f"{record.name}: generator must be a weftgrad.Generator, not {type(generator).__name__}")
+    return (generator or default_generator).take(int(record.detail["draws"]))
+
+
+def fill_random(
+    name: str, output: Tensor, numbers: tuple[float, ...], generator: Generator | None, in_place: bool
+) -> Tensor:
+    """Write random numbers to `output` by the op `name`.
+
+    Args:
+        name: The op, such as `uniform_fill`.
+        output: Tensor to write to.
+        numbers: The op's numbers, such as the bounds.
+        generator: Source of random numbers; None: the default generator.
+        in_place: True if autograd must know of the write; False if `output` is new.
+
+    Returns:
+        `output`.
+    """
+    record = registry[name]
+    seed_and_offset = _advance(record, generator)
+    if output.meta.numel:
+        version = output.storage.version
+        call_into(record, (output, *numbers, *seed_and_offset), (), (output,), in_place=in_place)
+        if not in_place:
+            output.storage.version = version
+    return output
+
+
+def draw(name: str, operands: Sequence[Tensor | float], generator: Generator | None = None) -> Tensor:
+    """Call the random op `name` with `operands` and the next seed and offset of `generator`."""
+    record = registry[name]
+    return call(record, (*operands, *_advance(record, generator)))
+
+
+def uniform_levels(dtype: DType) -> float:
+    """Return the number of different values that a uniform number of the dtype can have."""
+    return _UNIFORM_LEVELS.get(dtype.name, 2.0**24)
+
+
+def require_floating(output: Tensor, where: str) -> Tensor:
+    """Return `output`. Raises `UnsupportedDType` if its dtype is not floating."""
+    if output.meta.dtype.kind != "f":
+        raise UnsupportedDType(f"{where}: takes a floating dtype, not {output.meta.dtype.name}")
+    return output
+
+
+def integer_range(low: int, high: int, where: str) -> tuple[int, int]:
+    """Return the lowest integer of [low, high) and their number. Raises `ArgumentError` if it is 0 or above 2**63."""
+    if high <= low:
+        raise ArgumentError(f"{where}: draws from [low, high), and low {low} is not below high {high}")
+    if high - low > 1 << 63 or not low >= -(1 << 63):
+        raise ArgumentError(f"{where}: [{low}, {high}) does not fit 64 bits")
+    return low, min(high - low, (1 << 63) - 1)
+
+
+def to_probability(p: float, where: str) -> float:
+    """Return `p` as a float. Raises `ArgumentError` unless it is between 0 and 1."""
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"{where}: a probability lies between 0 and 1, not {p}")
+    return float(p)

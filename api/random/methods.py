@@ -1,0 +1,153 @@
+"""Methods of Tensor that fill it with random numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..runtime.errors import ArgumentError
+from ..runtime.tensor import Tensor
+from .distributions import bernoulli
+from .drawing import fill_random, integer_range, require_floating, to_probability, uniform_levels
+from .generator import Generator
+
+if TYPE_CHECKING:
+    from ..runtime.tensor import Tensor as TensorBase
+else:
+    TensorBase = object
+
+__all__ = ["RandomMethods", "install"]
+
+
+class RandomMethods(TensorBase):
+    """In-place methods; `install` copies them to `Tensor`, so `self` is a Tensor."""
+
+    def uniform_(
+        self, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None, **named: float
+    ) -> Tensor:
+        """Fill with samples of the uniform distribution over [from, to).
+
+        Args:
+            from_: Lower bound, included.
+            to: Upper bound, excluded.
+            generator: Source of random numbers; None: the default generator.
+            **named: `from=`: the lower bound.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            ArgumentError: If the lower bound is above the upper one.
+            UnsupportedDType: If the dtype is not floating.
+
+        Example:
+            >>> x = wg.empty(3).uniform_(2, 3)
+            >>> bool(((x >= 2) & (x < 3)).all())
+            True
+        """
+        low, high = float(named.pop("from", from_)), float(to)
+        if named:
+            raise ArgumentError(f"uniform_() got an unexpected keyword argument {next(iter(named))!r}")
+        if high < low:
+            raise ArgumentError(f"uniform_: from {low} is above to {high}")
+        require_floating(self, "uniform_")
+        return fill_random("uniform_fill", self, (low, high, uniform_levels(self.meta.dtype)), generator, True)
+
+    def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+        """Fill with samples of the normal distribution.
+
+        Args:
+            mean: Mean.
+            std: Standard deviation.
+            generator: Source of random numbers; None: the default generator.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            ArgumentError: If `std` is negative.
+            UnsupportedDType: If the dtype is not floating.
+
+        Example:
+            >>> wg.empty(2).normal_(1.5, 0.0)
+            tensor([1.5000, 1.5000])
+        """
+        if std < 0:
+            raise ArgumentError(f"normal_: std must not be negative, got {std}")
+        return fill_random("normal_fill", require_floating(self, "normal_"), (float(mean), float(std)), generator, True)
+
+    def bernoulli_(self, p: Tensor | float = 0.5, *, generator: Generator | None = None) -> Tensor:
+        """Fill with 1 with probability `p`, else 0.
+
+        Args:
+            p: Number, or a tensor of probabilities that expands to this tensor's shape.
+            generator: Source of random numbers; None: the default generator.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            ArgumentError: If `p`, or on `cpu` one of its elements, is not between 0 and 1.
+
+        Example:
+            >>> wg.empty(2).bernoulli_(wg.tensor([0.0, 1.0]))
+            tensor([0., 1.])
+        """
+        if isinstance(p, Tensor):
+            return self.copy_(bernoulli(p.expand(self.meta.shape), generator=generator))
+        return fill_random("bernoulli_fill", self, (to_probability(p, "bernoulli_"),), generator, True)
+
+    def exponential_(self, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+        """Fill with samples of the exponential distribution with mean 1 / lambd.
+
+        Args:
+            lambd: Rate, above 0.
+            generator: Source of random numbers; None: the default generator.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            ArgumentError: If `lambd` is not positive.
+            UnsupportedDType: If the dtype is not floating.
+
+        Example:
+            >>> bool((wg.empty(3).exponential_() >= 0).all())
+            True
+        """
+        if not lambd > 0:
+            raise ArgumentError(f"exponential_: lambd must be positive, got {lambd}")
+        return fill_random("exponential_fill", require_floating(self, "exponential_"), (float(lambd),), generator, True)
+
+    def random_(self, from_: int = 0, to: int | None = None, *, generator: Generator | None = None) -> Tensor:
+        """Fill with integers from [from, to).
+
+        `random_(to)` starts at 0; `random_()` uses all values of the dtype from 0 on.
+
+        Args:
+            from_: Lower bound, included.
+            to: Upper bound, excluded.
+            generator: Source of random numbers; None: the default generator.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            ArgumentError: If `from_` is not below `to`.
+
+        Example:
+            >>> wg.empty(2).random_(3, 4)
+            tensor([3., 3.])
+        """
+        dtype = self.meta.dtype
+        low, high = (0, from_) if to is None and from_ else (from_, to)
+        if not high:
+            bits = {"f": {"float64": 53, "float16": 11, "bfloat16": 8}.get(dtype.name, 24), "b": 1, "u": 8}
+            high = (1 << bits.get(dtype.kind, 8 * dtype.itemsize - 1)) + (dtype.kind == "f")
+        return fill_random("integer_fill", self, integer_range(low, high, "random_"), generator, True)
+
+
+def install() -> None:
+    """Add the in-place methods to `Tensor`."""
+    for name, value in vars(RandomMethods).items():
+        if not name.startswith("__"):
+            setattr(Tensor, name, value)

@@ -1,0 +1,20 @@
+"""Save and load tensors, containers and numbers in one file. Loading runs no code from the file by default.
+
+A file is a header, a pickle of everything except tensor memory, a table, and the bytes of each storage that tensors
+use. Tensors that share memory when saved share it when loaded. All numbers are little-endian:
+
+    8 bytes   b"weftgrad"
+    4 x 8     version (1), bytes of the pickle, number of storages, CRC-32 of the pickle
+    pickle
+    n x 24    for each storage: offset of the first saved byte, number of bytes, CRC-32 of the bytes
+    bytes of the storages, one after the other
+
+A file without this header may be a plain pickle of tensors; `load` reads it as well.
+"""
+
+from .allowed_globals import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
+from .file_memory import _rebuild as _rebuild  # files name it by this path
+from .loading import load
+from .saving import save
+
+__all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]

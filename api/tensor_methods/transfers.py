@@ -1,0 +1,55 @@
+"""Copy tensors between devices."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from .. import autograd
+from ..runtime import host_data
+from ..runtime.context import current_stream
+from ..runtime.device import Device, meta
+from ..runtime.dispatch import empty, is_recorded
+from ..runtime.tensor import Tensor
+from ..runtime.views import contiguous
+
+__all__ = ["transfer"]
+
+
+def transfer(source: Tensor, target: Device) -> Tensor:
+    """Copy `source` to another device; gradients are copied back."""
+    if is_recorded(source):
+        return _Transfer.apply(source, target)
+    layout = meta(source.meta.dtype, source.meta.shape, None, target)
+    output = empty(layout)
+    if not layout.numel:
+        return output
+    if target.type == source.meta.device.type == "cuda":  # without the host, and without waiting
+        from ..runtime.backends.cuda import CudaDriver  # lazy: needs packages that only GPUs need
+
+        assert isinstance(target.driver, CudaDriver)
+        source_stream = current_stream(source.meta.device)
+        target.driver.receive(contiguous(source), output.storage, source_stream, current_stream(target))
+    else:
+        target.driver.write(output.storage, 0, np.ascontiguousarray(host_data.to_host(source)), current_stream(target))
+    return output
+
+
+class _TransferContext(Protocol):
+    """What `_Transfer.forward` stores for `backward`."""
+
+    source_device: Device
+
+
+class _Transfer(autograd.Function):
+    """Autograd function of a copy between devices."""
+
+    @staticmethod
+    def forward(ctx: _TransferContext, source: Tensor, target: Device) -> Tensor:
+        ctx.source_device = source.meta.device
+        return transfer(source.detach(), target)
+
+    @staticmethod
+    def backward(ctx: _TransferContext, grad: Tensor) -> tuple[Tensor, None]:
+        return grad.to(device=ctx.source_device), None
