@@ -6,7 +6,7 @@ from .._generated import ops
 from ..arguments.out import copy_to_out
 from ..creation import factories
 from ..indexing.bounds import check_bounds
-from ..pointwise.functions import result_type
+from ..pointwise.type_info import result_type
 from ..runtime import dtypes, views
 from ..runtime.device import Device
 from ..runtime.dispatch import call
