@@ -170,6 +170,9 @@ _STEP_NUMBERS = {
 def _number(op: Op, name: str, common: str) -> Any:
     if op.name.endswith("_step"):
         return _STEP_NUMBERS[name]
+    if name in ("sign_bit", "infinity"):
+        info = np.iinfo(numpy_of(common))
+        return info.min if name == "sign_bit" else info.max // 8 * 7
     return NUMBERS.get(name, 0.75) if numpy_of(common).kind == "f" else 2
 
 

@@ -254,8 +254,21 @@ def _unscaled(grad: Array, found_inf: Array, inverse: float) -> Any:
     return grad * inverse, (~np.isfinite(grad)).astype(found_inf.dtype)
 
 
+def _neighbour_bits(start: Array, end: Array, sign_bit: int, infinity: int) -> Array:
+    """Step the numbers that bit patterns stand for: a pattern without its sign bit counts steps from zero."""
+    start, end = np.broadcast_arrays(start, end)
+    magnitude = ~np.asarray(sign_bit, start.dtype)
+    a, b = (np.where(bits < 0, -(bits & magnitude), bits & magnitude) for bits in (start, end))
+    stepped = a + np.where(b > a, 1, np.where(b < a, -1, 0)).astype(a.dtype)
+    is_negative = (stepped < 0) | ((stepped == 0) & (a < 0))
+    bits = np.where(is_negative, abs(stepped) | np.asarray(sign_bit, start.dtype), stepped)
+    bits = np.where(a == b, end, bits)
+    return np.where(abs(a) > infinity, start, np.where(abs(b) > infinity, end, bits))
+
+
 REFERENCES: dict[str, Callable[..., Any]] = {
     "polygamma": _polygamma,
+    "neighbour_bits": _neighbour_bits,
     "sgd_step": _sgd,
     "sgd_momentum_step": _momentum(False),
     "sgd_nesterov_step": _momentum(True),

@@ -171,6 +171,18 @@ def _random_integers(x: Array, low: int, span: int, seed: int, offset: int, dtyp
     return (words % np.uint64(span)).astype(np.int64) + low
 
 
+def _scaled_integers(x: Array, low: int, span: int, seed: int, offset: int, dtype: str) -> Array:
+    """Return the integer part of span times a fraction of 64 bits, in Python's integers, which do not overflow."""
+    first, second = (_words(x.shape, seed, offset + k)[0].ravel().tolist() for k in (0, 1))
+    scaled = [low + (span * (a << 32 | b) >> 64) for a, b in zip(first, second, strict=True)]
+    return np.array(scaled, np.int64).reshape(x.shape)
+
+
+def _wide_keys(x: Array, seed: int, offset: int, dtype: str) -> Array:
+    first, second = (_words(x.shape, seed, offset + k)[0] for k in (0, 1))
+    return (first * np.uint64(1 << 31) + second // np.uint64(2)).astype(np.int64)
+
+
 def _dropout(x: Array, p: float, scale: float, seed: int, offset: int, dtype: str) -> Array:
     return np.where(uniform_numbers(x.shape, seed, offset, dtype) < p, 0, x * scale)
 
@@ -217,6 +229,12 @@ KIND_REFERENCES: dict[str, Callable[..., Array]] = {
         -np.log(1 - uniform_numbers(x.shape, seed, offset, dtype)) / rate
     ),
     "integer_fill": _random_integers,
+    "narrow_integer_fill": _scaled_integers,
+    "key_fill": lambda x, seed, offset, dtype: _words(x.shape, seed, offset)[0].astype(np.int64) - (1 << 31),
+    "wide_key_fill": _wide_keys,
+    "weighted_key": lambda weights, seed, offset, dtype: (
+        weights / np.maximum(-np.log1p(-uniform_numbers(weights.shape, seed, offset, dtype)), 1e-30)
+    ),
     "bernoulli_fill": lambda x, p, seed, offset, dtype: uniform_numbers(x.shape, seed, offset, dtype) < p,
     "bernoulli_draw": lambda x, seed, offset, dtype: uniform_numbers(x.shape, seed, offset, dtype) < x,
     "dropout_draw": _dropout,

@@ -287,6 +287,11 @@ RANDOM = [
     Row("normal_around", (arg(5, 1), arg(17)), _STREAM),
     *_random("exponential_fill", rate=1.5),
     *_random("integer_fill", low=-20, span=53),
+    *_random("narrow_integer_fill", low=-20, span=53),
+    *_random("narrow_integer_fill", low=-(1 << 30), span=1 << 31)[:1],
+    *_random("key_fill"),
+    *_random("wide_key_fill"),
+    *_chances(_random("weighted_key")),
     *_random("bernoulli_fill", p=0.3),
     *_chances(_random("bernoulli_draw")),
     *_random("dropout_draw", p=0.3, scale=1 / 0.7),
@@ -309,6 +314,9 @@ _ALL_DTYPES = (*_FLOATS, "int8", "int16", "int32", "int64", "uint8", "bool")
 _BY_KIND = {"rowwise": _FLOATS[:2] + _FLOATS[3:], "contraction": _FLOATS[:2] + _FLOATS[3:], "custom": _FLOATS}
 _BY_OP = {
     "integer_fill": ("int64", "int32", "int16", "int8", "float32"),
+    "narrow_integer_fill": ("int64", "int32"),
+    "key_fill": ("int64",),
+    "wide_key_fill": ("int64",),
     "bernoulli_fill": (*_FLOATS, "int64", "uint8", "bool"),
     "arange_fill": (*_FLOATS, "int64", "int32", "int16", "int8", "uint8"),
     **INDEX_DTYPES,

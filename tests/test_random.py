@@ -3,14 +3,24 @@
 import pickle
 import subprocess
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
 
 import weftgrad as wg
 from weftgrad.random import Generator, philox
+from weftgrad.runtime.errors import ArgumentError
 
 F = wg.nn.functional
+DEVICES = ("cpu", "opencl:0")
+# Values of chi-squared that a right distribution exceeds once in 10,000 seeds, by degrees of freedom.
+CHI_SQUARED_LIMITS = {2: 18.4, 5: 25.7}
+
+
+def chi_squared(counts, expected):
+    counts, expected = np.asarray(counts), np.asarray(expected)
+    return float(((counts - expected) ** 2 / expected).sum())
 
 
 def reference(counter, key):
@@ -46,10 +56,13 @@ def test_kernels_and_host_agree_with_the_reference(seed):
     assert doubles.tolist() == [((w[1] << 32 | w[0]) >> 11) / 2**53 for w in raw_words]
     assert philox(9, seed, 3).tolist() == [words(i, 3, seed)[0] << 32 | words(i, 3, seed)[1] for i in range(9)]
     integers = wg.randint(-50, 50, (11,), generator=generator).numpy()
-    expected = [(words(i, 9, seed)[0] << 31 | words(i, 10, seed)[0] >> 1) % 100 - 50 for i in range(11)]
-    assert integers.tolist() == expected
+    raw_integers = [words(i, 9, seed)[0] << 32 | words(i, 10, seed)[0] for i in range(11)]
+    assert integers.tolist() == [(raw * 100 >> 64) - 50 for raw in raw_integers]
+    wide = wg.randint(-(1 << 40), 1 << 41, (11,), generator=generator).numpy()
+    raw_integers = [words(i, 11, seed)[0] << 31 | words(i, 12, seed)[0] >> 1 for i in range(11)]
+    assert wide.tolist() == [raw % (3 << 40) - (1 << 40) for raw in raw_integers]
     normal = wg.randn(64, generator=generator).numpy()
-    u = np.array([words(i, 11, seed)[:2] for i in range(64)], np.float64)
+    u = np.array([words(i, 13, seed)[:2] for i in range(64)], np.float64)
     radius = np.sqrt(-2 * np.log((u[:, 0] + 1) / 2**32))
     np.testing.assert_allclose(normal, radius * np.cos(2 * np.pi * (u[:, 1] // 256) / 2**24), rtol=2e-6, atol=2e-6)
 
@@ -144,16 +157,57 @@ def test_parameters_in_tensors_are_checked():
             wg.zeros(3, 2, device="cpu").bernoulli_(wrong)
 
 
-def test_permutations_and_multinomial():
+@pytest.mark.parametrize("device", DEVICES)
+def test_permutations_are_uniform(device):
     wg.manual_seed(1)
-    assert sorted(wg.randperm(1000).tolist()) == list(range(1000))
-    firsts = np.bincount([wg.randperm(4)[0].item() for _ in range(400)], minlength=4)
-    assert firsts.min() > 60
-    weights = wg.tensor([1.0, 0.0, 3.0])
-    counts = np.bincount(wg.multinomial(weights, 4000, replacement=True).numpy(), minlength=3)
+    for n in (0, 1, 2, 1000):
+        assert sorted(wg.randperm(n, device=device).tolist()) == list(range(n))
+    orders = Counter(tuple(wg.randperm(3, device=device).tolist()) for _ in range(1200))
+    assert len(orders) == 6
+    assert chi_squared(list(orders.values()), [200] * 6) < CHI_SQUARED_LIMITS[5]
+    assert wg.randperm(5, dtype=wg.int16, device=device).dtype is wg.int16
+    with pytest.raises(ArgumentError, match="at least 0, not -1"):
+        wg.randperm(-1, device=device)
+
+
+def test_a_permutation_of_more_elements_than_narrow_keys_can_sort():
+    order = wg.randperm((1 << 20) + 5, device="cpu").numpy()
+    assert np.array_equal(np.sort(order), np.arange(order.size))
+    assert abs(np.corrcoef(order, np.arange(order.size))[0, 1]) < 0.01
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_multinomial_draws_in_proportion_to_weights(device, dtype):
+    wg.manual_seed(2)
+    weights = wg.tensor([[1, 0, 3, 4], [0, 5, 0, 0]], dtype=dtype, device=device)
+    samples = wg.multinomial(weights, 4000, replacement=True)
+    assert samples.dtype is wg.int64
+    assert (samples[1] == 1).all().item()
+    counts = np.bincount(samples[0].tolist(), minlength=4)
     assert counts[1] == 0
-    assert abs(counts[2] / 4000 - 0.75) < 0.04
-    assert sorted(wg.multinomial(weights, 2).tolist()) == [0, 2]
+    assert chi_squared(counts[[0, 2, 3]], [500, 1500, 2000]) < CHI_SQUARED_LIMITS[2]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_multinomial_without_replacement_draws_one_after_the_other(device):
+    wg.manual_seed(3)
+    weights = wg.tensor([1.0, 0.0, 3.0, 4.0], device=device).expand(3000, 4)
+    pairs = Counter(map(tuple, wg.multinomial(weights, 2).tolist()))
+    shares = {0: 1 / 8, 2: 3 / 8, 3: 4 / 8}
+    expected = {(a, b): 3000 * p * shares[b] / (1 - p) for a, p in shares.items() for b in shares if a != b}
+    assert set(pairs) == set(expected)
+    assert chi_squared([pairs[k] for k in expected], list(expected.values())) < CHI_SQUARED_LIMITS[5]
+    assert wg.multinomial(weights[0], 4)[3] == 1  # an index of weight 0 comes last
+
+
+@pytest.mark.parametrize("wrong", [[-1.0, 2.0], [float("nan"), 1.0], [float("inf"), 1.0], [0.0, 0.0]])
+def test_multinomial_refuses_weights(wrong):
+    with pytest.raises(ArgumentError, match="finite, not negative, and not all 0"):
+        wg.multinomial(wg.tensor(wrong), 1)
+    for weights, count in ((wg.ones(2), 3), (wg.ones(2), 0), (wg.ones(1, 1, 2), 1), (wg.ones(0), 1)):
+        with pytest.raises(ArgumentError, match="multinomial: "):
+            wg.multinomial(weights, count)
 
 
 def test_generators():

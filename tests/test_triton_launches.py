@@ -250,7 +250,7 @@ WITH_HOST_READS: dict[str, tuple[Function, str]] = {
     "masked_scatter": (lambda g: g.x.masked_scatter(g.mask, g.y), "as nonzero"),
     "one_hot": (lambda g: F.one_hot(g.classes), "the result's shape is the largest class"),
     "repeat_interleave": (lambda g: g.x.repeat_interleave(g.classes, 0), "the result's shape is the sum of counts"),
-    "multinomial": (lambda g: wg.multinomial(g.x.detach(), 2), "checks the weights and samples on the host"),
+    "multinomial": (lambda g: wg.multinomial(g.x.detach(), 2), "checks the weights"),
 }
 # Tensors of Python numbers are computed on the host and copied to the device, without reads of device memory.
 CREATED_ON_THE_HOST: dict[str, Function] = {

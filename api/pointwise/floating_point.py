@@ -119,23 +119,9 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     if is_grad_enabled() and (input.requires_grad or other.requires_grad):
         raise GradientError("nextafter: has no derivative; call it under no_grad() or of .detach()")
     integers, infinity_bits = _FLOAT_BITS[result_dtype.name]
-    int_min = -(1 << (8 * integers.itemsize - 1))
+    sign_bit = -(1 << (8 * integers.itemsize - 1))
     start_bits, end_bits = (x.to(result_dtype).contiguous().view(integers) for x in (input, other))
-
-    def to_ordinal(bits: Tensor) -> Tensor:
-        """Return two's complement integers in the order of the numbers: 0 for 0.0 and for -0.0."""
-        return ops.where(ops.lt(bits, 0), ops.sub(int_min, bits), bits)
-
-    start_ordinal, end_ordinal = to_ordinal(start_bits), to_ordinal(end_bits)
-    is_ascending, is_negative = ops.lt(start_ordinal, end_ordinal), ops.lt(start_bits, 0)
-    moves_from_zero = ops.logical_xor(is_ascending, is_negative)
-    neighbour_bits = ops.where(moves_from_zero, ops.add(start_bits, 1), ops.sub(start_bits, 1))
-    smallest_bits = ops.where(is_ascending, ops.add(start_ordinal, 1), int_min + 1)
-    output = ops.where(
-        ops.eq(start_ordinal, end_ordinal), end_bits, ops.where(ops.eq(start_ordinal, 0), smallest_bits, neighbour_bits)
-    )
-    for bits in (end_bits, start_bits):  # without its sign bit, NaN is greater than infinity
-        output = ops.where(ops.gt(ops.bitwise_and(bits, -1 - int_min), infinity_bits), bits, output)
+    output = ops.neighbour_bits(start_bits, end_bits, sign_bit, infinity_bits)
     output = output.view(result_dtype)
     return output if out is None else copy_to_out(output, out, "nextafter")
 

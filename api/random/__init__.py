@@ -6,7 +6,7 @@ Results are therefore the same on every device, for every layout and schedule. N
 always knows the state of a generator.
 """
 
-from .distributions import bernoulli, multinomial, normal, randperm
+from .distributions import bernoulli, normal
 from .distributions import philox as philox
 from .drawing import draw as draw
 from .factories import rand, rand_like, randint, randint_like, randn, randn_like
@@ -20,6 +20,7 @@ from .generator import (
     seed,
     set_rng_state,
 )
+from .indices import multinomial, randperm
 from .methods import install as install
 
 __all__ = [

@@ -1,7 +1,4 @@
-"""Sample from distributions whose parameters are tensors: `bernoulli`, `normal`, `multinomial`; and permutations.
-
-`multinomial` and `randperm` run on the host, with the numbers that kernels would compute.
-"""
+"""Sample from distributions whose parameters are tensors: `bernoulli` and `normal`. `philox` draws on the host."""
 
 from __future__ import annotations
 
@@ -14,18 +11,16 @@ from ..arguments.descriptions import OPTIONS, describe
 from ..arguments.out import copy_to_out
 from ..arguments.types import Layout
 from ..creation.factories import empty_like
-from ..creation.options import allocate_output, finalize_output, resolve_dtype_and_device
+from ..creation.options import allocate_output, finalize_output
 from ..indexing.bounds import check_interval
-from ..runtime import dtypes, host_data
 from ..runtime.device import DeviceLike
 from ..runtime.dtypes import Array, DTypeLike
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
-from ..tensor_methods.argument_checks import to_integer
 from .drawing import draw, fill_random, require_floating, to_probability
-from .generator import Generator, default_generator
+from .generator import Generator
 
-__all__ = ["bernoulli", "multinomial", "normal", "philox", "randperm"]
+__all__ = ["bernoulli", "normal", "philox"]
 
 
 @describe(OPTIONS)
@@ -101,78 +96,6 @@ def normal(
     output = require_floating(allocate_output("normal", (tuple(size),), {}, dtype, device, out), "normal")
     fill_random("normal_fill", output, (float(mean), float(std)), generator, out is not None)
     return finalize_output(output, "normal", requires_grad, None, layout, pin_memory)
-
-
-@describe(OPTIONS)
-def randperm(
-    n: int, *, generator: Generator | None = None, out: Tensor | None = None, dtype: DTypeLike | None = None,
-    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
-    """Return a random permutation of 0 to n - 1: the sorting order of n random 64-bit numbers. Sorts on the host.
-
-    Args:
-        n: Number of elements.
-        dtype: Dtype of the result; None: int64.
-
-    Returns:
-        Vector of `n` elements.
-
-    Example:
-        >>> wg.randperm(4).sort()[0]
-        tensor([0, 1, 2, 3])
-    """
-    n = to_integer(n, "randperm", "n")
-    order = np.argsort(philox(n, *(generator or default_generator).take(1)))  # distinct: Philox is a bijection
-    output = host_data.from_host(order, *resolve_dtype_and_device(dtype, device, out, dtypes.int64))
-    return finalize_output(output, "randperm", requires_grad, out, layout, pin_memory)
-
-
-@describe(OPTIONS)
-def multinomial(
-    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None,
-    out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """Sample indices with probabilities proportional to the weights in `input`. Runs on the host.
-
-    With replacement it inverts the cumulative sums; without, it takes the largest values of log(weight) plus Gumbel
-    noise (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006).
-
-    Args:
-        input: Weights `(n,)` or `(rows, n)`, not negative, not all 0.
-        num_samples: Number of samples for each row.
-        replacement: Whether an index may be drawn again. Without it, indices of weight 0 come last.
-
-    Returns:
-        int64 indices, `(num_samples,)` or `(rows, num_samples)`.
-
-    Raises:
-        ArgumentError: Weights are invalid, or there are fewer than `num_samples` without replacement.
-
-    Example:
-        >>> wg.multinomial(wg.tensor([0.0, 1.0, 0.0]), 1)
-        tensor([1])
-    """
-    weights = host_data.host_array(input.detach()).astype(np.float64)
-    rows = np.atleast_2d(weights)
-    if (rows < 0).any() or not np.isfinite(rows).all() or not (rows.sum(-1) > 0).all():
-        raise ArgumentError("multinomial: weights must be finite, not negative, and not all 0")
-    if not replacement and num_samples > rows.shape[1]:
-        raise ArgumentError(f"multinomial: {num_samples} samples without replacement of {rows.shape[1]} weights")
-    shape = (rows.shape[0], num_samples if replacement else rows.shape[1])
-    words = philox(shape[0] * shape[1], *(generator or default_generator).take(1)).reshape(shape)
-    uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
-    if replacement:
-        cumulative = np.cumsum(rows, -1)
-        indices = np.stack(
-            [np.searchsorted(s, v * s[-1], side="right") for s, v in zip(cumulative, uniform, strict=True)]
-        )
-    else:
-        with np.errstate(divide="ignore"):
-            indices = np.argsort(-(np.log(rows) - np.log(-np.log(uniform))), -1, kind="stable")[:, :num_samples]
-    result = indices if weights.ndim == 2 else indices[0]
-    output = host_data.from_host(result.astype(np.int64), dtypes.int64, input.meta.device)
-    return output if out is None else copy_to_out(output, out, "multinomial")
 
 
 def philox(count: int, seed: int, offset: int) -> Array:

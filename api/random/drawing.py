@@ -11,8 +11,9 @@ from ..runtime.records import OpRecord, registry
 from ..runtime.tensor import Tensor
 from .generator import Generator, default_generator
 
-__all__ = ["draw", "fill_random", "integer_range", "require_floating", "to_probability", "uniform_levels"]
+__all__ = ["draw", "fill_integers", "fill_random", "require_floating", "to_probability", "uniform_levels"]
 
+_MAX_NARROW_SPAN = 1 << 31  # its product with 32 random bits fits 63 bits
 _UNIFORM_LEVELS = {"float16": 2.0**11, "bfloat16": 2.0**8, "float64": 2.0**53}
 
 
@@ -65,13 +66,32 @@ def require_floating(output: Tensor, where: str) -> Tensor:
     return output
 
 
-def integer_range(low: int, high: int, where: str) -> tuple[int, int]:
-    """Return the lowest integer of [low, high) and their number. Raises `ArgumentError` if it is 0 or above 2**63."""
+def fill_integers(
+    output: Tensor, low: int, high: int, where: str, generator: Generator | None, in_place: bool
+) -> Tensor:
+    """Write random integers of [low, high) to `output`.
+
+    Args:
+        output: Tensor to write to.
+        low: Lowest integer.
+        high: One more than the highest.
+        where: The calling function, for errors.
+        generator: Source of random numbers; None: the default generator.
+        in_place: True if autograd must know of the write; False if `output` is new.
+
+    Returns:
+        `output`.
+
+    Raises:
+        ArgumentError: The range is empty, or longer than 2**63.
+    """
     if high <= low:
         raise ArgumentError(f"{where}: draws from [low, high), and low {low} is not below high {high}")
     if high - low > 1 << 63 or not low >= -(1 << 63):
         raise ArgumentError(f"{where}: [{low}, {high}) does not fit 64 bits")
-    return low, min(high - low, (1 << 63) - 1)
+    span = min(high - low, (1 << 63) - 1)
+    name = "narrow_integer_fill" if span <= _MAX_NARROW_SPAN else "integer_fill"
+    return fill_random(name, output, (low, span), generator, in_place)
 
 
 def to_probability(p: float, where: str) -> float:

@@ -15,7 +15,7 @@ from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from .drawing import fill_random, integer_range, require_floating, uniform_levels
+from .drawing import fill_integers, fill_random, require_floating, uniform_levels
 from .generator import Generator
 
 __all__ = ["rand", "rand_like", "randint", "randint_like", "randn", "randn_like"]
@@ -177,10 +177,9 @@ def randint(
     number = (int, SupportsInt)  # int first, because a look at a protocol takes microseconds
     if not (isinstance(low, number) and isinstance(high, number) and isinstance(size, Iterable)):
         raise ArgumentError(f"randint: low and high are ints and size is a sequence, not {low!r}, {high!r}, {size!r}")
-    numbers = integer_range(int(low), int(high), "randint")
     target_dtype = dtypes.int64 if dtype is None and out is None else dtype
     output = allocate_output("randint", (tuple(size),), {}, target_dtype, device, out)
-    fill_random("integer_fill", output, numbers, generator, out is not None)
+    fill_integers(output, int(low), int(high), "randint", generator, out is not None)
     return finalize_output(output, "randint", requires_grad, None, layout, pin_memory)
 
 
@@ -214,11 +213,5 @@ def randint_like(
     if set(arguments) not in ({"high"}, {"low", "high"}) or len(arguments) != len(bounds) + len(named):
         raise ArgumentError("randint_like: takes randint_like(input, high) or randint_like(input, low, high)")
     output = empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
-    fill_random(
-        "integer_fill",
-        output,
-        integer_range(arguments.get("low", 0), arguments["high"], "randint_like"),
-        generator,
-        False,
-    )
+    fill_integers(output, arguments.get("low", 0), arguments["high"], "randint_like", generator, False)
     return finalize_output(output, "randint_like", requires_grad, None, layout, pin_memory)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from .distributions import bernoulli
-from .drawing import fill_random, integer_range, require_floating, to_probability, uniform_levels
+from .drawing import fill_integers, fill_random, require_floating, to_probability, uniform_levels
 from .generator import Generator
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class RandomMethods(TensorBase):
         if not high:
             bits = {"f": {"float64": 53, "float16": 11, "bfloat16": 8}.get(dtype.name, 24), "b": 1, "u": 8}
             high = (1 << bits.get(dtype.kind, 8 * dtype.itemsize - 1)) + (dtype.kind == "f")
-        return fill_random("integer_fill", self, integer_range(low, high, "random_"), generator, True)
+        return fill_integers(self, low, high, "random_", generator, True)
 
 
 def install() -> None:
