@@ -9,7 +9,7 @@ from ..arguments.types import Layout
 from ..creation.factories import empty
 from ..creation.options import finalize_output, resolve_dtype_and_device
 from ..indexing.subscripts import get
-from ..reductions.counting import searchsorted
+from ..reductions.searching import searchsorted
 from ..reductions.sorting import argsort, topk
 from ..runtime import dtypes
 from ..runtime.device import DeviceLike
