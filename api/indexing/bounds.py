@@ -10,7 +10,7 @@ import numpy as np
 
 from ..runtime import deferred, dtypes, host_data
 from ..runtime.device import Device
-from ..runtime.dispatch import call
+from ..runtime.dispatch import call, call_multiple
 from ..runtime.dtypes import Array
 from ..runtime.errors import DomainError, DTypeError, IndexOutOfRange
 from ..runtime.records import OpRecord, registry
@@ -107,7 +107,7 @@ class _OverlappedCheck(Check):
 
     def run(self, record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...]) -> Any:
         if "misses" in record.statics:
-            output, misses = call(record, operands, (*statics, True))
+            output, misses = call_multiple(record, operands, (*statics, True))
             if _host_values(misses).any():
                 self()
             return output
@@ -193,7 +193,7 @@ def _defer(index: Tensor, judge: Callable[[int, int], None]) -> None:
     """Compute the smallest and largest index on the device, and call `judge` with them when they are known."""
     device = index.meta.device
     deferred.poll(device)
-    low, high = call(registry["index_bounds"], (index.detach(),))
+    low, high = call_multiple(registry["index_bounds"], (index.detach(),))
     if device not in _unchecked:
         deferred.defer(low, high, judge)
 

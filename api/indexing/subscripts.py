@@ -122,7 +122,9 @@ def _select_row(tensor: Tensor, index: int) -> Tensor:
     state = _local.state
     extra = tensor.extra
     if state.mode is not None or tensor.needs or (extra is not None and extra.base is not None):
-        return call(_index_view, (tensor,), _basic_statics(tensor, (index,)))
+        statics = _basic_statics(tensor, (index,))
+        assert statics is not None
+        return call(_index_view, (tensor,), statics)
     cached = _row_layouts.get(tensor.meta)
     if cached is None:
         cached = _cache_row(tensor.meta, index)

@@ -21,7 +21,7 @@ from typing import Any, Literal, overload
 from .._generated import ops
 from ..arguments.types import IntOrInts
 from ..runtime import dtypes
-from ..runtime.dispatch import call
+from ..runtime.dispatch import call, call_multiple
 from ..runtime.errors import ArgumentError, ShapeError, UnsupportedDType
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -221,7 +221,8 @@ def _max_pool(
     padding: IntOrInts, dilation: IntOrInts, ceil_mode: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     statics = _check_window_args(where, rank, input, kernel_size, stride, padding, dilation, ceil_mode)
-    return call(registry["max_windows"], (input,), statics)
+    values, positions = call_multiple(registry["max_windows"], (input,), statics)
+    return values, positions
 
 
 def max_pool1d_with_indices(

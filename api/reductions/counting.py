@@ -20,7 +20,7 @@ from ..indexing.bounds import check_bounds
 from ..indexing.gathering import nonzero
 from ..pointwise.functions import result_type
 from ..runtime import dtypes, layout, views
-from ..runtime.dispatch import call
+from ..runtime.dispatch import call, call_multiple
 from ..runtime.errors import ArgumentError, DomainError, DTypeError, IndexOutOfRange, NotSupported, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -101,13 +101,13 @@ def unique(
     """
     only_tensors("unique", input)
     if dim is None:
-        values, order = call(_sort_along, (_flatten(input),), (0, False))
+        values, order = call_multiple(_sort_along, (_flatten(input),), (0, False))
         return _unique_elements(values, order, input.meta.shape, return_inverse, return_counts)
     rows, axis = _slices(input, dim, "unique")
     order = _arange(rows.meta.shape[0], rows)
     for column in reversed(range(rows.meta.shape[1])):  # stable sorts from the last key to the first
         keys = call(_take_at, (ops.select(rows, 1, column), order), (0, 1))
-        order = call(_take_at, (order, call(_sort_along, (keys,), (0, False))[1]), (0, 1))
+        order = call(_take_at, (order, call_multiple(_sort_along, (keys,), (0, False))[1]), (0, 1))
     return _unique_slices(input, rows, axis, order, return_inverse, return_counts)
 
 
@@ -257,7 +257,7 @@ def isin(
     if candidates.meta.numel == 1:
         candidate = views.reshape(candidates, ())
         return ops.ne(queries, candidate) if invert else ops.eq(queries, candidate)
-    values, _ = call(_sort_along, (views.reshape(candidates, (-1,)),), (0, False))
+    values, _ = call_multiple(_sort_along, (views.reshape(candidates, (-1,)),), (0, False))
     positions = call(_search_sorted, (values, views.contiguous(queries)), (False, True))
     nearest = call(_take_at, (values, ops.clamp_max(positions, candidates.meta.numel - 1)), (0, 1))
     return ops.ne(queries, nearest) if invert else ops.eq(queries, nearest)
@@ -418,7 +418,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
             )
     size = int(minlength)
     if input.meta.numel:
-        lowest, highest = (int(t.item()) for t in call(registry["index_bounds"], (input,)))
+        lowest, highest = (int(t.item()) for t in call_multiple(registry["index_bounds"], (input,)))
         if lowest < 0:
             raise DomainError(f"bincount: only counts integers from 0, and the input has {lowest}")
         size = max(size, highest + 1)

@@ -13,7 +13,7 @@ from .._generated import ops
 from ..arguments.aliases import REQUIRED, resolve_axis_alias
 from ..arguments.out import copy_to_out
 from ..runtime import dtypes, layout, views
-from ..runtime.dispatch import call, call_into
+from ..runtime.dispatch import call, call_into, call_multiple
 from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, NotSupported, ShapeError
 from ..runtime.records import registry
@@ -247,7 +247,7 @@ def _cumulative_extremum(
 ) -> Any:
     dim = _resolve_dim(where, input, dim, axis)
     if out is None:
-        return call(registry[where], (input,), (dim,))
+        return call_multiple(registry[where], (input,), (dim,))
     if not isinstance(out, (tuple, list)) or len(out) != 2:
         raise ArgumentError(f"{where}: has two results, so out takes two tensors, not {type(out).__name__}")
     only_tensors(where, *out)

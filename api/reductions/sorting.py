@@ -20,7 +20,7 @@ from ..creation import factories
 from ..indexing.gathering import masked_select
 from ..indexing.subscripts import get
 from ..runtime import dtypes, layout, views
-from ..runtime.dispatch import call
+from ..runtime.dispatch import call, call_multiple
 from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError, DomainError, DTypeError, IndexOutOfRange, NotSupported, ShapeError
 from ..runtime.records import registry
@@ -89,7 +89,7 @@ def sort(
     if stable not in (None, True, False):
         raise ArgumentError(f"sort: stable must be a bool, not {stable!r}")
     axis_index = layout.normalize_dim(dim, input.meta.ndim, "sort")
-    return _store_pair(call(_sort_along, (input,), (axis_index, bool(descending))), out, "sort")
+    return _store_pair(call_multiple(_sort_along, (input,), (axis_index, bool(descending))), out, "sort")
 
 
 def argsort(
@@ -175,7 +175,7 @@ def topk(
         )
     if not input.meta.ndim:
         count = 1
-    return _store_pair(call(_top_along, (input,), (count, axis_index, bool(largest))), out, "topk")
+    return _store_pair(call_multiple(_top_along, (input,), (count, axis_index, bool(largest))), out, "topk")
 
 
 def _to_int(value: Any, where: str, name: str) -> int:
@@ -252,9 +252,9 @@ def kthvalue(
         )
     flat = _detach(input)
     if _TOPK_MIN_RATIO * count <= size:
-        _, positions = call(_top_along, (flat,), (count, axis_index, False))
+        _, positions = call_multiple(_top_along, (flat,), (count, axis_index, False))
     else:
-        _, positions = call(_sort_along, (flat,), (axis_index, False))
+        _, positions = call_multiple(_sort_along, (flat,), (axis_index, False))
     index = call(registry["narrow"], (positions,), (axis_index, count - 1, 1)) if input.meta.ndim else positions
     return _gather_along(input, index, axis_index, keepdim, "kthvalue", out)
 
@@ -275,7 +275,7 @@ def _median(
 
 def _median_along(input: Tensor, dim: int, skip_nan: bool) -> tuple[Tensor, Tensor]:
     """Return the lower median along `dim`, with size 1 there, and its index."""
-    values, positions = call(_sort_along, (input,), (dim, False))
+    values, positions = call_multiple(_sort_along, (input,), (dim, False))
     if not input.meta.ndim or 0 in input.meta.shape:
         shape = tuple(1 if d == dim else n for d, n in enumerate(input.meta.shape))
         return (
@@ -286,13 +286,15 @@ def _median_along(input: Tensor, dim: int, skip_nan: bool) -> tuple[Tensor, Tens
     size = input.meta.shape[dim]
     if input.meta.dtype.kind != "f":
         rank: Any = (size - 1) // 2
-        return tuple(call(registry["narrow"], (t,), (dim, rank, 1)) for t in (values, positions))
+        median, index = (call(registry["narrow"], (t,), (dim, rank, 1)) for t in (values, positions))
+        return median, index
     nan_count = ops.sum(ops.isnan(values), dim, True)
     if skip_nan:
         rank = ops.floor_divide(ops.clamp_min(ops.sub(size - 1, nan_count), 0), 2)
     else:
         rank = ops.where(ops.eq(nan_count, 0), (size - 1) // 2, ops.sub(size, nan_count))
-    return tuple(call(_gather, (t, rank), (dim,)) for t in (values, positions))
+    median, index = (call(_gather, (t, rank), (dim,)) for t in (values, positions))
+    return median, index
 
 
 def _vector_median(input: Tensor, skip_nan: bool) -> Tensor:
@@ -454,7 +456,7 @@ def mode(
         return _gather_along(input, call(_sort_along, (_detach(input),), (0, False))[1], 0, keepdim, "mode", out)
     last = input.meta.ndim - 1
     flat = views.contiguous(call(registry["transpose"], (_detach(input),), (axis_index, last)))
-    values, positions = call(_sort_along, (flat,), (last, False))
+    values, positions = call_multiple(_sort_along, (flat,), (last, False))
     if 0 in input.meta.shape:
         index = call(
             registry["narrow"], (call(registry["transpose"], (positions,), (axis_index, last)),), (axis_index, 0, 1)
@@ -594,7 +596,7 @@ def _check_quantiles(q: Any, input: Tensor, where: str) -> Tensor:
 def _interpolate_quantiles(rows: Tensor, quantiles: Tensor, interpolation: str, skip_nan: bool) -> Tensor:
     """Return the quantiles along the last dimension, which they replace."""
     last = rows.meta.ndim - 1
-    values, _ = call(_sort_along, (rows,), (last, False))
+    values, _ = call_multiple(_sort_along, (rows,), (last, False))
     size, is_nan = rows.meta.shape[last], ops.isnan(_detach(values))
     q = views.reshape(quantiles, (-1,))
     if skip_nan:

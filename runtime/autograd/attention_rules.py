@@ -19,7 +19,7 @@ import numpy as np
 from .. import dtypes
 from ..context import current_stream
 from ..device import Device, meta
-from ..dispatch import call, empty, is_recorded
+from ..dispatch import call, call_multiple, empty, is_recorded
 from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
 from ..views import reshape
@@ -58,7 +58,7 @@ def _gradients_by_kernels(node: Node, values: dict[str, Any], name: str) -> dict
     operands = (*tensors, *(values[n] for n in _OPERANDS[4:]))
     if name == "query":
         return {name: call(registry["attention_query"], operands, node.statics)}
-    key, value = call(registry["attention_key_value"], operands, node.statics)
+    key, value = call_multiple(registry["attention_key_value"], operands, node.statics)
     return {"key": key, "value": value}
 
 

@@ -607,7 +607,7 @@ def is_current_stream_capturing() -> bool:
         False
     """
     gpu = _resolve_device(None)
-    return gpu._driver is not None and _stream_of(gpu).capture is not None
+    return gpu._driver is not None and getattr(_stream_of(gpu), "capture", None) is not None
 
 
 # Random numbers: PyTorch's functions; all devices share one generator ------------------------------------------------
