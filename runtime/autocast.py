@@ -90,7 +90,7 @@ class Region(Mode):
         if policy == "refuse":
             raise DomainError(
                 f"{record.name}: not safe under autocast, where its input may be a half type: "
-                f"{' '.join(record.spec.get('doc', '').split())} Or leave autocast for it: with autocast(..., "
+                f"{' '.join(str(record.spec.get('doc', '')).split())} Or leave autocast for it: with autocast(..., "
                 "enabled=False), on float32 inputs"
             )
         if policy == "float32":

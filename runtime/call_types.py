@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
+from .autograd.node import Node
 from .backends.protocol import Stream
 from .device import Meta
 from .records import OpRecord
 from .tensor import Tensor
 
 __all__ = [
-    "Call", "CallInto", "CallMultiple", "Empty", "GradientFunction", "Launcher", "Memory", "SavedValues", "Static",
-    "Statics",
+    "BackwardFunction", "Call", "CallInto", "CallMultiple", "Edge", "Empty", "GradientFunction", "GradientHook",
+    "Launcher", "Memory", "SavedValues", "Static", "Statics",
 ]  # fmt: skip
 
 Memory: TypeAlias = Any
@@ -33,6 +34,15 @@ SavedValues: TypeAlias = dict[str, Any]
 """Operands, results and incoming gradients of a node, by name: tensors, numbers or None, as the op's record says.
 
 Gradient rules that share intermediate results also store them here, under names of their own."""
+
+BackwardFunction: TypeAlias = Callable[[Node, Sequence[Tensor | None]], Sequence[Tensor | None]]
+"""`function(node, grads)` returns the gradients of a node's edges, from those of its results; None stands for zeros."""
+
+Edge: TypeAlias = tuple[Node | Tensor, int]
+"""The node that computed an operand, and which of the node's results it is; or a leaf, and 0."""
+
+GradientHook: TypeAlias = Callable[[Tensor], object]
+"""A user's hook: it gets a gradient, and returns one to use instead, or None."""
 
 GradientFunction: TypeAlias = Callable[..., Tensor | None]
 """`function(node, values, position)` returns the gradient of the operand at `position`; None stands for zeros.

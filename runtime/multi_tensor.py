@@ -23,7 +23,7 @@ from .device import Device, Meta
 from .dispatch import call_into
 from .dtypes import Array
 from .errors import DeviceError, ShapeError
-from .kinds.many import BASES, plan, runs_for
+from .kinds.many import BASES, overwritten_operands, plan, runs_for
 from .layout import is_dense
 from .records import OpRecord
 from .storage import Storage
@@ -169,7 +169,7 @@ class MultiTensor:
 
     def __init__(self, record: OpRecord):
         self.record = record
-        self.over: tuple[int, ...] = record.detail["over"]
+        self.over = overwritten_operands(record)
         self.flag: int | None = record.detail.get("flag")
         self._metas: list[Meta] = []
         self._buffers: list[Any] = []

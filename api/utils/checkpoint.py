@@ -15,7 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from .. import autograd
 from ..random import default_generator
@@ -28,6 +28,7 @@ from ..runtime.tensor import Tensor
 __all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_early_stop"]
 
 _Result = TypeVar("_Result")
+_Value = TypeVar("_Value")
 
 
 class CheckpointError(GradientError):
@@ -286,7 +287,7 @@ def _unpack_argument(value: Any) -> Any:
     return value.unpack("checkpoint") if isinstance(value, Saved) else value
 
 
-def _needs_memory(saved: Any) -> bool:
+def _needs_memory(saved: object) -> TypeGuard[Saved]:
     """Return True if saving this value costs memory. Numbers and parameters cost none."""
     return isinstance(saved, Saved) and not (saved.leaf is not None and saved.needs)
 
@@ -366,11 +367,14 @@ class _FirstRun(_NodeObserver):
         """Replace the node's saved tensors by placeholders."""
         node_index, saved_count = self.frame.count, len(node.saved)
         self.frame.count += 1
-        replacements = tuple(
-            _RecomputedTensor(saved, self.frame, (node_index, i)) if _needs_memory(saved) else saved
-            for i, saved in enumerate((*node.saved, *node.saved_out))
+        node.saved = tuple(self._placeholder(saved, (node_index, i)) for i, saved in enumerate(node.saved))
+        node.saved_out = tuple(
+            self._placeholder(saved, (node_index, i)) for i, saved in enumerate(node.saved_out, saved_count)
         )
-        node.saved, node.saved_out = replacements[:saved_count], replacements[saved_count:]
+
+    def _placeholder(self, saved: _Value, key: tuple[int, int]) -> _Value | _RecomputedTensor:
+        """Return a placeholder for a saved tensor if that saves memory, else `saved` itself."""
+        return _RecomputedTensor(saved, self.frame, key) if _needs_memory(saved) else saved
 
 
 class _SecondRun(_NodeObserver):

@@ -11,8 +11,8 @@ rowsum(P dP) equals rowsum(g result), so the kernels need no whole row of P at o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -25,9 +25,40 @@ from ..tensor import Tensor
 from ..views import reshape
 from .node import Node
 
+if TYPE_CHECKING:
+    from ..call_types import GradientFunction, Statics
+
 __all__ = ["attention_by_ops", "rules"]
 
 _OPERANDS = ("query", "key", "value", "mask", "scale", "p", "rescale", "seed", "offset")
+
+_DropoutNumbers: TypeAlias = tuple[float, float, int, int]
+"""The operands `p`, `rescale`, `seed` and `offset`."""
+
+AttentionOperands: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor | None, float, float, float, int, int]
+"""The operands of `attention`, in the order of `_OPERANDS`."""
+
+
+class _Values(TypedDict, total=False):
+    """What the rules read, and what they share: `delta`, and `attention`, the gradients by the name of the operand.
+
+    A mask that is absent has no key.
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor
+    scale: float
+    p: float
+    rescale: float
+    seed: int
+    offset: int
+    result: Tensor
+    logsumexp: Tensor
+    grad_result: Tensor
+    delta: Tensor
+    attention: dict[str, Tensor]
 
 
 def rules(record: OpRecord) -> Mapping[str, Rule]:
@@ -39,30 +70,32 @@ def rules(record: OpRecord) -> Mapping[str, Rule]:
     return {name: Rule(function=_rule(name), operands=read) for name in ("query", "key", "value")}
 
 
-def _rule(name: str) -> Callable[..., Tensor]:
-    def gradient(node: Node, values: dict[str, Any], position: int) -> Tensor:
-        gradients: dict[str, Tensor] = values.setdefault("attention", {})
+def _rule(name: str) -> GradientFunction:
+    def gradient(node: Node, values: _Values, position: int) -> Tensor:
+        gradients = values.setdefault("attention", {})
         if name not in gradients:
-            by_ops = is_recorded(*(values.get(n) for n in ("query", "key", "value", "grad_result")))
+            by_ops = is_recorded(values["query"], values["key"], values["value"], values["grad_result"])
             gradients.update((_gradients_by_ops if by_ops else _gradients_by_kernels)(node, values, name))
         return gradients[name]
 
     return gradient
 
 
-def _gradients_by_kernels(node: Node, values: dict[str, Any], name: str) -> dict[str, Tensor]:
+def _gradients_by_kernels(node: Node, values: _Values, name: str) -> dict[str, Tensor]:
     """Compute the gradient of the query, or those of key and value together, by kernels."""
     if "delta" not in values:
         values["delta"] = call(registry["attention_delta"], (values["result"], values["grad_result"]))
-    tensors = (*(values.get(n) for n in _OPERANDS[:4]), values["grad_result"], values["logsumexp"], values["delta"])
-    operands = (*tensors, *(values[n] for n in _OPERANDS[4:]))
+    operands = (
+        values["query"], values["key"], values["value"], values.get("mask"), values["grad_result"],
+        values["logsumexp"], values["delta"], values["scale"], *_dropout_numbers(values),
+    )  # fmt: skip
     if name == "query":
         return {name: call(registry["attention_query"], operands, node.statics)}
     key, value = call_multiple(registry["attention_key_value"], operands, node.statics)
     return {"key": key, "value": value}
 
 
-def _op(name: str, *operands: Any, statics: tuple[Any, ...] = ()) -> Tensor:
+def _op(name: str, *operands: object, statics: Statics = ()) -> Tensor:
     return call(registry[name], operands, statics)
 
 
@@ -127,43 +160,45 @@ def _probabilities(query: Tensor, key: Tensor, mask: Tensor | None, scale: float
     return _op("where", is_masked_row, 0.0, _op("softmax", _op("where", is_masked_row, 0.0, scores), statics=(-1,)))
 
 
-def _dropout(values: Mapping[str, Any], dropping: bool) -> Callable[[Tensor], Tensor]:
+def _dropout_numbers(values: _Values) -> _DropoutNumbers:
+    return values["p"], values["rescale"], values["seed"], values["offset"]
+
+
+def _dropout(numbers: _DropoutNumbers, dropping: bool) -> Callable[[Tensor], Tensor]:
     if not dropping:
         return lambda tensor: tensor
-    numbers = [values[n] for n in ("p", "rescale", "seed", "offset")]
     return lambda tensor: _op("dropout_draw", tensor, *numbers)
 
 
-def attention_by_ops(operands: Sequence[Any], statics: tuple[bool, bool]) -> Tensor:
+def attention_by_ops(operands: AttentionOperands, statics: tuple[bool, bool]) -> Tensor:
     """Compute `attention` by ops that store the scores.
 
     The result is differentiable any number of times, also with respect to the mask. Operands may be empty, and have any
     number of features.
     """
-    values = dict(zip(_OPERANDS, operands, strict=True))
-    query, key, value = values["query"], values["key"], values["value"]
+    query, key, value, mask, scale, p, rescale, seed, offset = operands
     heads = query.meta.shape[1]
     probabilities = _probabilities(
         _to_compute_dtype(query),
         _repeat_heads(_to_compute_dtype(key), heads),
-        values["mask"],
-        values["scale"],
+        mask,
+        scale,
         statics[0],
     )
-    dropped = _dropout(values, statics[1])(probabilities)
+    dropped = _dropout((p, rescale, seed, offset), statics[1])(probabilities)
     return _to_dtype_of(_op("matmul_batched", dropped, _repeat_heads(_to_compute_dtype(value), heads)), query)
 
 
-def _gradients_by_ops(node: Node, values: dict[str, Any], name: str) -> dict[str, Tensor]:
+def _gradients_by_ops(node: Node, values: _Values, name: str) -> dict[str, Tensor]:
     """Compute all three gradients by ops, so that they can be differentiated again."""
     is_causal, dropping = node.statics
-    operands = [values[n] for n in ("query", "key", "value")]
+    operands = [values["query"], values["key"], values["value"]]
     query, key, value = (_to_compute_dtype(t) for t in operands)
     grad = _to_compute_dtype(values["grad_result"])
     scale, heads = values["scale"], query.meta.shape[1]
     repeated_key = _repeat_heads(key, heads)
     probabilities = _probabilities(query, repeated_key, values.get("mask"), scale, is_causal)
-    dropout = _dropout(values, dropping)
+    dropout = _dropout(_dropout_numbers(values), dropping)
     grad_probabilities = dropout(_op("matmul_batched", grad, _transpose(_repeat_heads(value, heads))))
     row_sums = _op("sum", _op("mul", probabilities, grad_probabilities), statics=((-1,), True, None))
     grad_scores = _op("mul", _op("mul", probabilities, _op("sub", grad_probabilities, row_sums)), scale)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .. import tracing
 from ..context import _local, anomaly, current_stream
@@ -25,6 +25,9 @@ from .inplace import Retained
 from .node import Node
 from .rules import gradients_of
 from .view_rules import zeros
+
+if TYPE_CHECKING:
+    from ..call_types import Edge, GradientHook
 
 __all__ = ["run"]
 
@@ -63,7 +66,7 @@ class _Buffer:
         total = self.grads[index]
         has_gradient = total is not None
         if total is None:
-            total = self.grads[index] = zeros(node.recipe.metas[0])  # type: ignore[arg-type]
+            total = self.grads[index] = zeros(node.operand_layout(0))
         elif not self.is_owned[index]:
             total = self.grads[index] = call(registry["copy"], (total,), (None,))
         self.is_owned[index] = True
@@ -134,7 +137,7 @@ class _Backward:
             else:
                 self.requested_nodes.add(tensor.node)
         self.reaching_nodes: set[Node] | None = None
-        self.zero_edges: list[tuple[Any, int]] = []  # edges whose gradient is always zero
+        self.zero_edges: list[Edge] = []  # edges whose gradient is always zero
         self.seed_storages: set[int] = set()  # ids of the storages of the roots' gradients
 
     def run(self, roots: Sequence[Tensor], grads: Sequence[Tensor | None]) -> list[Tensor | None]:
@@ -168,12 +171,12 @@ class _Backward:
                 reaching_nodes.add(node)
         return reaching_nodes
 
-    def _send(self, edge: tuple[Any, int], grad: Tensor) -> None:
+    def _send(self, edge: Edge, grad: Tensor) -> None:
         slot = self._buffer_of(edge)
         if slot is not None:
             slot[0].add(slot[1], grad, self.create)
 
-    def _buffer_of(self, edge: tuple[Any, int]) -> tuple[_Buffer, int] | None:
+    def _buffer_of(self, edge: Edge) -> tuple[_Buffer, int] | None:
         """Return the buffer and the index for gradients along `edge`, or None if they are not needed."""
         target, output = edge
         if isinstance(target, Node):
@@ -213,7 +216,8 @@ class _Backward:
         if node.recipe.is_partial_view and not (node.function or node.freed or self.create or anomaly.is_enabled):
             slot = self._buffer_of(node.edges[0])
             if slot is not None:
-                slot[0].add_cut(slot[1], node, grads[0])  # type: ignore[arg-type]
+                assert grads[0] is not None
+                slot[0].add_cut(slot[1], node, grads[0])
             if not self.retain:
                 node.release()
             return
@@ -359,14 +363,15 @@ def _run_accumulation_hooks(leaf: Tensor) -> None:
 
 
 def _run_hooks(node: Node, grads: list[Tensor | None]) -> None:
-    hooks = sorted(node.hooks.values(), key=lambda entry: isinstance(entry[1], Retained))  # type: ignore[union-attr]
+    assert node.hooks is not None
+    hooks = sorted(node.hooks.values(), key=lambda entry: isinstance(entry[1], Retained))
     for output, hook in hooks:
         grad = grads[output]
         if grad is not None:
             grads[output] = _call_hook(hook, grad)
 
 
-def _call_hook(hook: Any, grad: Tensor) -> Tensor:
+def _call_hook(hook: GradientHook, grad: Tensor) -> Tensor:
     """Return the hook's result, or `grad` if that is None.
 
     Raises:

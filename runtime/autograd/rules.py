@@ -7,7 +7,7 @@ op does the rest: inserting reduced dimensions, and summing over broadcast dimen
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from ..records import OpRecord, registry
 from ..tensor import Tensor
 from ..views import reshape
 from .node import Application, Node
+
+if TYPE_CHECKING:
+    from ..call_types import SavedValues
 
 __all__ = ["cast_to", "expand_to", "gradients_of", "reduction_gradient", "sum_to"]
 
@@ -39,9 +42,8 @@ def _apply_rules(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | No
     recipe = node.recipe
     values = node.values()
     for i, (seed, grad) in enumerate(zip(recipe.seeds, grads, strict=True)):
-        if grad is None and seed in recipe.read:
-            grad = _zero_gradient(recipe.out_metas[i], recipe.record)
-        values[seed] = grad
+        is_missing = grad is None and seed in recipe.read
+        values[seed] = _zero_gradient(recipe.out_metas[i], recipe.record) if is_missing else grad
     apply_by_kind = _BY_KIND.get(recipe.record.kind, _apply_rule)
     gradients: list[Tensor | None] = []
     for application in recipe.applications:
@@ -57,7 +59,7 @@ def _apply_rules(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | No
     return gradients
 
 
-def _zero_gradient(layout: Meta, record: OpRecord) -> Any:
+def _zero_gradient(layout: Meta, record: OpRecord) -> Tensor | float:
     """Return zeros for the missing gradient of a result: the number 0.0 if the kernel takes numbers."""
     if record.kind == "pointwise":
         return 0.0
@@ -65,7 +67,7 @@ def _zero_gradient(layout: Meta, record: OpRecord) -> Any:
     return call(registry["full_like_as"], (like, 0.0), (None,))
 
 
-def _apply_rule(node: Node, values: dict[str, Any], application: Application) -> Tensor | None:
+def _apply_rule(node: Node, values: SavedValues, application: Application) -> Tensor | None:
     rule = application.rule
     if application.record is None:
         if rule.op == "!":
@@ -91,11 +93,11 @@ def _apply_rule(node: Node, values: dict[str, Any], application: Application) ->
     return call(application.record, operands, application.statics)
 
 
-def _any_tensor(values: Mapping[str, Any]) -> Tensor:
+def _any_tensor(values: Mapping[str, object]) -> Tensor:
     return next(v for v in values.values() if isinstance(v, Tensor))
 
 
-def reduction_gradient(node: Node, values: dict[str, Any], application: Application) -> Tensor | None:
+def reduction_gradient(node: Node, values: SavedValues, application: Application) -> Tensor | None:
     """Compute the gradient of a reduction.
 
     The results and their gradients get the reduced dimensions back, with size 1, so that they broadcast against the
@@ -127,7 +129,7 @@ def _reduction_positions(application: Application) -> Tensor:
     return positions
 
 
-_BY_KIND: dict[str, Callable[[Node, dict[str, Any], Application], Tensor | None]] = {"reduction": reduction_gradient}
+_BY_KIND: dict[str, Callable[[Node, SavedValues, Application], Tensor | None]] = {"reduction": reduction_gradient}
 
 
 def view_as(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -123,7 +123,7 @@ def _static_sizes(request: Request, name: str, rank: int, default: int, minimum:
 def _windows(request: Request) -> tuple[Windows, tuple[int, ...]]:
     """Return the call's geometry and the shape of its results. Raise `ShapeError` or `ArgumentError`."""
     detail, layouts = request.record.detail, [m for _, m in request.tensors]
-    mode, first = detail["over"], layouts[0]
+    mode, first = str(detail["over"]), layouts[0]
     size_argument = request.static("size")
     rank = len(size_argument) if isinstance(size_argument, tuple) else 0
     columns = "columns" in (o.name for o, _ in request.tensors)
