@@ -15,8 +15,8 @@ from .records import OpRecord
 from .tensor import Tensor
 
 __all__ = [
-    "BackwardFunction", "Call", "CallInto", "CallMultiple", "Edge", "Empty", "GradientFunction", "GradientHook",
-    "Launcher", "Memory", "SavedValues", "Static", "Statics",
+    "BackwardFunction", "Call", "CallInto", "CallMultiple", "CallResult", "Edge", "Empty", "GradientFunction",
+    "GradientHook", "Launcher", "Memory", "SavedValues", "Static", "Statics",
 ]  # fmt: skip
 
 Memory: TypeAlias = Any
@@ -29,6 +29,9 @@ Static: TypeAlias = Any
 
 Statics: TypeAlias = tuple[Static, ...]
 """The values of an op's static arguments, in the order of its record."""
+
+CallResult: TypeAlias = Tensor | tuple[Tensor, ...]
+"""The result of an op, or a tuple of its results if it has several visible ones."""
 
 SavedValues: TypeAlias = dict[str, Any]
 """Operands, results and incoming gradients of a node, by name: tensors, numbers or None, as the op's record says.

@@ -33,7 +33,7 @@ from .tensor import Extra, Tensor
 
 if TYPE_CHECKING:
     from .backends.protocol import Driver, Stream
-    from .call_types import Call, CallInto, CallMultiple, Empty, Launcher, Statics
+    from .call_types import Call, CallInto, CallMultiple, CallResult, Empty, Launcher, Statics
 
 __all__ = [
     "Plan", "call", "call_into", "call_multiple", "empty", "fit", "plan_for", "plan_into", "set_inplace_history",
@@ -111,7 +111,7 @@ class Plan:
         self.nbytes += sum(_STEP_BYTES + len(step.geometry) for step in planned.steps)
 
 
-def _call(record: OpRecord, operands: Sequence[object], statics: Statics = ()) -> Tensor | tuple[Tensor, ...]:
+def _call(record: OpRecord, operands: Sequence[object], statics: Statics = ()) -> CallResult:
     """Run an op and return its result, or a tuple of its results.
 
     Args:
@@ -199,7 +199,7 @@ def _view(plan: Plan, operands: Sequence[object], statics: Statics) -> Tensor:
 
 def _call_into(
     record: OpRecord, operands: Sequence[object], statics: Statics, outs: Sequence[Tensor], *, in_place: bool
-) -> Tensor | tuple[Tensor, ...]:
+) -> CallResult:
     """Run an op and write its results to `outs`: for in-place ops, and for `out=`.
 
     The versions of the written storages are incremented. An in-place op becomes the newest node in the history of

@@ -11,7 +11,7 @@ may still be read.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .. import tracing
@@ -113,9 +113,8 @@ def run(
     state.grad = create
     try:
         backward = _Backward(retain, create, inputs)
-        if (recording := tracing.current) is not None:
-            backward._step = recording.backward(backward._step)  # type: ignore[method-assign]
-        return backward.run(roots, grads)
+        step = backward.step if tracing.current is None else tracing.current.backward(backward.step)
+        return backward.run(roots, grads, step)
     finally:
         state.grad = outer_grad_mode
 
@@ -140,7 +139,9 @@ class _Backward:
         self.zero_edges: list[Edge] = []  # edges whose gradient is always zero
         self.seed_storages: set[int] = set()  # ids of the storages of the roots' gradients
 
-    def run(self, roots: Sequence[Tensor], grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+    def run(
+        self, roots: Sequence[Tensor], grads: Sequence[Tensor | None], step: Callable[[Node], None]
+    ) -> list[Tensor | None]:
         if self.inputs is not None:
             self.reaching_nodes = self._nodes_reaching_inputs([r.node for r in roots if r.node is not None])
         for root, grad in zip(roots, grads, strict=True):
@@ -148,7 +149,7 @@ class _Backward:
             self.seed_storages.add(id(seed.storage))
             self._send((root.node, root.output) if root.node is not None else (root, 0), seed)
         while self.heap:
-            self._step(heapq.heappop(self.heap)[1])
+            step(heapq.heappop(self.heap)[1])
         return self._finish()
 
     def _nodes_reaching_inputs(self, starts: list[Node]) -> set[Node]:
@@ -203,7 +204,7 @@ class _Backward:
             return id(leaf) in self.requested_leaves
         return leaf.needs  # the user may have switched `requires_grad` off since the call
 
-    def _step(self, node: Node) -> None:
+    def step(self, node: Node) -> None:
         grads = self.buffers.pop(node).grads
         if node.hooks is not None:
             _run_hooks(node, grads)

@@ -215,7 +215,11 @@ class _Builder:
             (m_run[3 + i], n_run[3 + i], tuple(e[4 + i] for e in entries)) for i in range(len(epilogue_tensors))
         )
         k_run = k_runs[0] if k_runs else (1, 1, 1)
-        return Gemm(m_run[:3], n_run[:3], k_run, tuple(e[:4] for e in entries), epilogue_strides)  # type: ignore[arg-type,misc]
+        m_size, am, cm, *_ = m_run
+        n_size, bn, cn, *_ = n_run
+        k_size, ak, bk = k_run
+        batch_strides = tuple((size, s, t, u) for size, s, t, u, *_ in entries)
+        return Gemm((m_size, am, cm), (n_size, bn, cn), (k_size, ak, bk), batch_strides, epilogue_strides)
 
     def _should_swap_operands(self, gemm: Gemm) -> bool:
         """Return True if C^T = B^T A^T fits the kernels better: they need a result that is contiguous along n."""

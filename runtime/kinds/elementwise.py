@@ -66,7 +66,7 @@ def result_dtype(output: Output, common_dtype: DType, request: Request) -> DType
         ArgumentError: if the rule names an operand that is not a tensor in this call.
     """
     rule = output.result
-    if "dtype" in request.record.statics and (dtype := request.static("dtype")) is not None:
+    if (dtype := request.optional_static("dtype")) is not None:
         return dtypes.parse(dtype)
     if rule in ("promote", "float"):
         return common_dtype

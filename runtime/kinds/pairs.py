@@ -89,7 +89,7 @@ class _Builder:
         self.dtype: DType = out.dtype
         self.element = dtypes.float32 if self.dtype.itemsize == 2 else self.dtype
         self.is_general_power = power == POWERS["any"]
-        is_signed = "signed" in request.record.statics and bool(request.static("signed"))
+        is_signed = bool(request.optional_static("signed", False))
         is_norm = request.record.name == "pair_norms"
         self.flags = {
             "POWER": power, "SIGNED": int(is_signed), "ROOT": _ROOTS.get(power, 0) if is_norm else 0,

@@ -69,7 +69,7 @@ def plan(request: Request) -> Planned:
     dims = _dims(request, len(shape))
     state_dtype = _state_dtype(request)
     result_shape = tuple(1 if d in dims else n for d, n in enumerate(shape))
-    if not _static(request, "keepdim", False):
+    if not request.optional_static("keepdim", False):
         result_shape = tuple(n for d, n in enumerate(shape) if d not in dims)
     outputs = request.into or tuple(
         meta(output_dtype(request, o.result, state_dtype), result_shape, None, request.device) for o in record.outputs
@@ -96,23 +96,18 @@ def plan(request: Request) -> Planned:
     return Planned(outputs, steps, scratch)
 
 
-def _static(request: Request, name: str, default: object) -> object:
-    """Return the static argument `name`, or `default` if the op does not have it."""
-    return request.static(name) if name in request.record.statics else default
-
-
 def _dims(request: Request, ndim: int) -> tuple[int, ...]:
     """Return the dimensions to reduce: all of them for None and, as in PyTorch, for an empty tuple."""
-    dim = _static(request, "dim", None)
+    dim = request.optional_static("dim")
     if isinstance(dim, (tuple, list)) and not dim:
         dim = None
-    return normalize_dims(dim, ndim, request.where())  # type: ignore[arg-type]
+    return normalize_dims(dim, ndim, request.where())
 
 
 def _state_dtype(request: Request) -> DType:
     """Return the dtype of the states; for half dtypes, kernels compute in the dtype's `compute` type."""
     record = request.record
-    dtype = _static(request, "dtype", None)
+    dtype = request.optional_static("dtype")
     if dtype is not None:
         parsed = dtypes.parse(dtype)
         if (record.outputs[0].result == "float" and parsed.kind != "f") or parsed.kind not in DTYPE_KINDS[

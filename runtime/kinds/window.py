@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from typing import cast
 
 from ..backends.protocol import Instance, Slot, Step
 from ..backends.styles import ByStyle
@@ -79,7 +78,7 @@ def _plan_scatter(request: Request, shape: tuple[int, ...]) -> Planned | None:
     if request.record.detail["gradient"] != "gather" or not request.capabilities.takes_runs:
         return None
     grad, indices = (m for _, m in request.tensors)
-    rank = len(cast(tuple[int, ...], request.static("size")))
+    rank = len(request.static("size"))
     flattened = [_flatten_spatial(m, rank) for m in (grad, indices)]
     if grad.dtype.itemsize < 4 or not grad.numel or not prod(shape) or None in flattened:
         return None
@@ -107,7 +106,8 @@ def _flatten_spatial(layout: Meta, rank: int) -> Meta | None:
 
 def _extend(values: tuple[int, ...], fill: int) -> Sizes:
     """Prepend `fill` until there are three values."""
-    return cast(Sizes, (fill,) * (3 - len(values)) + values)
+    first, second, third = (*(fill,) * (3 - len(values)), *values)
+    return first, second, third
 
 
 def _static_sizes(request: Request, name: str, rank: int, default: int, minimum: int) -> tuple[int, ...]:
@@ -155,13 +155,13 @@ def _windows(request: Request) -> tuple[Windows, tuple[int, ...]]:
         shape = (*batch, channels * prod(kernel), prod(size))
     if adaptive:
         kernel, stride, adaptive = _adaptive_kernel(mode, size, source_size, kernel)
-    counts_padding = bool(request.static("counted")) if "counted" in request.record.statics else False
-    divisor = request.static("divisor") if "divisor" in request.record.statics else 0
+    counts_padding = bool(request.optional_static("counted", False))
+    divisor = request.optional_static("divisor", 0)
     to_columns = mode == "taps"
     windows = Windows(
         prod(lead) * (prod(kernel) if to_columns else 1), channels, _extend(size, 1), _extend(source_size, 1),
         (1, 1, 1) if to_columns else _extend(kernel, 1), _extend(stride, 1), _extend(padding, 0), _extend(dilation, 1),
-        _extend(padding if counts_padding else (0,) * rank, 0), cast(int, divisor), strides,
+        _extend(padding if counts_padding else (0,) * rank, 0), divisor, strides,
         _extend(kernel, 1) if to_columns else _extend(tap_strides, 0), adaptive, mode == "covering", columns,
     )  # fmt: skip
     return windows, shape
