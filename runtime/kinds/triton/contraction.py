@@ -31,7 +31,7 @@ from . import Geometry, index_type, next_power, strided_extent
 from .tiles import INTEGER_TILES, TMA_TILES, Tile, choose, least_idle_tile, tiles_for
 
 if TYPE_CHECKING:
-    from ..contraction import _Builder
+    from ..contraction_builder import Builder
     from ..contraction_terms import EpilogueInputs, Gemm, TensorView
 
 __all__ = ["add_copy", "add_product"]
@@ -44,7 +44,7 @@ _MIN_SIZE_TO_ALIGN = 512  # from such m, n and k on, operands are copied to rows
 _TMA_MIN_K = 256  # from this k on, `tma` makes up for the time of creating its descriptors
 
 
-def add_product(builder: _Builder, gemm: Gemm, a: TensorView, b: TensorView, c: TensorView) -> None:
+def add_product(builder: Builder, gemm: Gemm, a: TensorView, b: TensorView, c: TensorView) -> None:
     """Append the steps of C = A B to those of `builder`."""
     _Product(builder, gemm, a, b, c).plan()
 
@@ -52,7 +52,7 @@ def add_product(builder: _Builder, gemm: Gemm, a: TensorView, b: TensorView, c: 
 class _Product:
     """Plans one product."""
 
-    def __init__(self, builder: _Builder, gemm: Gemm, a: TensorView, b: TensorView, c: TensorView):
+    def __init__(self, builder: Builder, gemm: Gemm, a: TensorView, b: TensorView, c: TensorView):
         self.builder, self.gemm, self.a, self.b, self.c = builder, gemm, a, b, c
         self.caps = builder.caps
         self.dtype: DType = builder.element
@@ -322,7 +322,7 @@ class _Product:
 
 
 def add_copy(
-    builder: _Builder, dims: Sequence[tuple[int, ...]], source: TensorView, target: TensorView, parts: int = 1,
+    builder: Builder, dims: Sequence[tuple[int, ...]], source: TensorView, target: TensorView, parts: int = 1,
     last: bool = False,
 ) -> None:  # fmt: skip
     """Append a step that copies `source` to `target`.
@@ -380,7 +380,7 @@ def add_copy(
 
 
 def _add_parts_sum(
-    builder: _Builder, accumulator: DType, dims: list[tuple[int, int]], source: TensorView, target: TensorView,
+    builder: Builder, accumulator: DType, dims: list[tuple[int, int]], source: TensorView, target: TensorView,
     parts: int,
 ) -> None:  # fmt: skip
     """Append a step that sums `parts` contiguous results, stored one after the other, into dims (size, stride)."""
@@ -403,7 +403,7 @@ def _add_parts_sum(
 
 
 def _instance(
-    builder: _Builder, entry: str, accumulator: DType, views: Iterable[TensorView], defines: dict[str, str | int],
+    builder: Builder, entry: str, accumulator: DType, views: Iterable[TensorView], defines: dict[str, str | int],
     epilogue: EpilogueInputs | None = None,
 ) -> Instance:  # fmt: skip
     """Return the kernel `entry`, named for the kind and not the op: all contractions share source and kernels."""
