@@ -25,7 +25,7 @@ from ..context import forget_plans
 from ..errors import ArgumentError
 from ..kinds import Request
 from ..schedules import Question
-from . import missed
+from . import autotune
 from .measure import Call
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Recording:
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
-        if schedules.on_plan not in (None, missed.tune):
+        if schedules.on_plan not in (None, autotune.tune):
             raise ArgumentError("a recording of calls goes on already; one at a time")
         self._previous_hook = schedules.on_plan
         schedules.on_plan = self._on_plan
