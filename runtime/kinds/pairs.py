@@ -178,15 +178,9 @@ class _Builder:
         functions |= {"sqrt"} if self.flags["ROOT"] == _ROOTS[POWERS["2"]] else set()
         all_defines = ((f"SCHEDULE_{entry.upper()}", "1"), *((k, str(v)) for k, v in defines.items()))
         instance = Instance(
-            "pairs",
-            text.source,
-            f"pairs_{entry}",
-            self.element.compute,
-            lanes,
-            slots,
-            all_defines,
+            "pairs", text.source, f"pairs_{entry}", self.element.compute, lanes, slots, all_defines,
             tuple(sorted(functions)),
-        )
+        )  # fmt: skip
         self.steps.append(Step(instance, buffers, pack_longs(geometry), size, local, work // 8, self.numbers))
 
 

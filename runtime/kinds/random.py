@@ -151,20 +151,13 @@ def _launch(
     size = (-(-size[0] // group) * group, *size[1:])
     index = "ulong" if lanes == 1 else f"ulong{lanes}"
     defines = (
-        (f"SCHEDULE_{entry.upper()}", "1"), *operands.defines, *classes, ("INDEX", index),
-            ("IOTA", iota(index, lanes)),
+        (f"SCHEDULE_{entry.upper()}", "1"), *operands.defines, *classes, ("INDEX", index), ("IOTA", iota(index, lanes)),
     )  # fmt: skip
     text = request.text
     instance = Instance(
-        record.name,
-        text.source,
-        f"{record.name}_{entry}",
-        element_dtype.compute,
-        lanes,
-        operands.slots,
-        defines,
+        record.name, text.source, f"{record.name}_{entry}", element_dtype.compute, lanes, operands.slots, defines,
         text.functions,
-    )
+    )  # fmt: skip
     numbers = operands.numbers
     result = operands.layouts[-1]
     assert result is not None

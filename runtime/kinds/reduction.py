@@ -110,9 +110,8 @@ def _state_dtype(request: Request) -> DType:
     dtype = request.optional_static("dtype")
     if dtype is not None:
         parsed = dtypes.parse(dtype)
-        if (record.outputs[0].result == "float" and parsed.kind != "f") or parsed.kind not in DTYPE_KINDS[
-            record.dtypes
-        ]:
+        needs_float = record.outputs[0].result == "float"
+        if (needs_float and parsed.kind != "f") or parsed.kind not in DTYPE_KINDS[record.dtypes]:
             raise DTypeError(f"{request.where()}: cannot give {parsed.name}; dtype must be a floating type")
         return parsed
     common_dtype = compute_dtype(request)
@@ -264,19 +263,16 @@ def _cpu(
     min_elements = params["least"]
     width, length = space.outer_sizes[-1], space.reduced_sizes[-1]
     is_adjacent = space.outer_strides[space.main_input][-1] == 1 and width >= lanes
-    entry = (
-        "general"
-        if lanes == 1
-        else "columns"
-        if is_adjacent and space.count
-        else "rows"
-        if length >= lanes
-        else "general"
-    )
     if _is_short(space):
         entry = "short"
-    elif lanes > 1 and _can_interleave_rows(request, space, lanes):
+    elif lanes == 1:
+        entry = "general"
+    elif _can_interleave_rows(request, space, lanes):
         entry = "abreast"
+    elif is_adjacent and space.count:
+        entry = "columns"
+    else:
+        entry = "rows" if length >= lanes else "general"
     parts = elementwise_parts(_work(request, space, entry), request.capabilities.cores, params["parts"])
     if entry == "short":
         chunk_size, items = split(space.results, parts)

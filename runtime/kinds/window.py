@@ -277,19 +277,8 @@ def _rows(request: Request, windows: Windows, element: str, slots: tuple[Slot, .
             *vector_defines(column_lanes), ("STEP", "1"), ("CLASS0", "1"), ("DOWN", str(_MAX_COLUMN_SUMS)),
             ("VU", f"{element}{column_lanes}_u"),
         )  # fmt: skip
-        return _step(
-            request,
-            windows,
-            element,
-            slots,
-            buffers,
-            "rows",
-            column_lanes,
-            _pack(windows, chunk, 0, 0),
-            items,
-            1,
-            defines,
-        )
+        geometry = _pack(windows, chunk, 0, 0)
+        return _step(request, windows, element, slots, buffers, "rows", column_lanes, geometry, items, 1, defines)
     if lanes == 1:
         return _step(request, windows, element, slots, buffers, "rows", 1, _pack(windows, chunk, 0, 0), items, 1)
     defines = (
