@@ -34,12 +34,6 @@ _OPENCL_FUNCTIONS = ("clSetKernelArg", "clEnqueueNDRangeKernel")  # in the order
 present = _native is not None and os.environ.get("WEFTGRAD_NATIVE") != "0"
 
 
-class HostKernel(Protocol):
-    """A kernel of `cpu`: `address` is that of the compiled function, 0 until it is compiled."""
-
-    address: int
-
-
 class _OpenCLKernel(Protocol):
     """pyopencl's kernel object: `int_ptr` is the address of its `cl_kernel`."""
 

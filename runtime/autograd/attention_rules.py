@@ -14,16 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
-import numpy as np
-
 from .. import dtypes
-from ..context import current_stream
-from ..device import Device, meta
-from ..dispatch import call, call_multiple, empty, is_recorded
+from ..dispatch import call, call_multiple, is_recorded
 from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
 from ..views import reshape
 from .node import Node
+from .rules import arange
 
 if TYPE_CHECKING:
     from ..call_types import GradientFunction, Statics
@@ -134,13 +131,6 @@ def _sum_shared_heads(tensor: Tensor, like: Tensor) -> Tensor:
     return _op("sum", reshape(tensor, (batch, kv_heads, heads // kv_heads, count, features)), statics=(2, False, None))
 
 
-def _arange(count: int, device: Device) -> Tensor:
-    positions = empty(meta(dtypes.int64, (count,), None, device))
-    if count:
-        device.driver.write(positions.storage, 0, np.arange(count), current_stream(device))
-    return positions
-
-
 def _probabilities(query: Tensor, key: Tensor, mask: Tensor | None, scale: float, is_causal: bool) -> Tensor:
     """Return softmax(scale * query keyᵀ + mask). Rows in which everything is masked are 0."""
     scores = _op("matmul_batched", _op("mul", query, scale), _transpose(key))
@@ -148,7 +138,7 @@ def _probabilities(query: Tensor, key: Tensor, mask: Tensor | None, scale: float
     if is_causal:
         rows, keys = scores.meta.shape[-2:]
         device = scores.meta.device
-        is_visible = _op("ge", reshape(_arange(rows, device), (rows, 1)), _arange(keys, device))
+        is_visible = _op("ge", arange((rows, 1), device), arange((keys,), device))
         scores = _op("where", is_visible, scores, negative_infinity)
     if mask is None:
         return _op("softmax", scores, statics=(-1,))

@@ -192,14 +192,15 @@ class _Backward:
                 buffer = self.buffers[target] = _Buffer(len(target.recipe.out_metas))
                 heapq.heappush(self.heap, (-target.sequence, target))
             return buffer, output
-        if not self._is_wanted(target):
+        if not self._needs_gradient(target):
             return None
         entry = self.leaves.get(id(target))
         if entry is None:
             entry = self.leaves[id(target)] = (target, _Buffer(1))
         return entry[1], 0
 
-    def _is_wanted(self, leaf: Tensor) -> bool:
+    def _needs_gradient(self, leaf: Tensor) -> bool:
+        """Return True if the gradient of a leaf is stored or returned."""
         if self.inputs is not None:
             return id(leaf) in self.requested_leaves
         return leaf.needs  # the user may have switched `requires_grad` off since the call
@@ -240,7 +241,7 @@ class _Backward:
         while self.zero_edges:
             target, output = self.zero_edges.pop()
             if not isinstance(target, Node):
-                if id(target) not in self.leaves and self._is_wanted(target):
+                if id(target) not in self.leaves and self._needs_gradient(target):
                     buffer = self.leaves.setdefault(id(target), (target, _Buffer(1)))[1]
                     buffer.add(0, zeros(target.meta), self.create)
                 continue

@@ -18,16 +18,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from .. import dtypes
-from ..context import current_stream
-from ..device import Device, meta
+from ..device import meta
 from ..dispatch import call, empty
 from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
 from ..views import reshape
 from .node import Node
+from .rules import arange
 
 if TYPE_CHECKING:
     from ..call_types import GradientFunction, SavedValues
@@ -130,18 +128,16 @@ def _gather_surviving_writes(node: Node, values: Mapping[str, Tensor], position:
     if index.meta.numel < 2 or not grad.meta.numel:
         return grad
     input_layout, is_flattened = node.operand_layout(0), "count" in node.recipe.record.statics
-    numbers = _arange(index.meta.numel, index.meta.device)
+    numbers = arange(index.meta.shape, index.meta.device)
     record = node.recipe.record
     if is_flattened:
         dim, count = node.static("dim"), node.static("count")
         number_layout = meta(dtypes.int64, input_layout.shape[dim : dim + count], None, index.meta.device)
-        numbers = reshape(numbers, index.meta.shape)
         last_writer = call(record, (empty(number_layout), index, numbers), (0, count))
         survives = call(registry["eq"], (call(registry["take_at"], (last_writer, index), (0, count)), numbers))
         survives = reshape(survives, (*index.meta.shape, *(1,) * (input_layout.ndim - dim - count)))
     else:
         number_layout = meta(dtypes.int64, input_layout.shape, None, index.meta.device)
-        numbers = reshape(numbers, index.meta.shape)
         last_writer = call(record, (empty(number_layout), index, numbers), node.statics)
         survives = call(registry["eq"], (call(registry["gather"], (last_writer, index), node.statics), numbers))
     return call(registry["where"], (survives, grad, 0.0))
@@ -235,12 +231,6 @@ def _share_of_input(node: Node, values: SavedValues, position: int) -> Tensor:
 def _share_of_source(node: Node, values: SavedValues, position: int) -> Tensor:
     shares, _, source_attains = _equal_shares(node, values)
     return call(registry["where"], (source_attains, _gather_at(node, shares, values["index"]), 0.0))
-
-
-def _arange(count: int, device: Device) -> Tensor:
-    positions = empty(meta(dtypes.int64, (count,), None, device))
-    device.driver.write(positions.storage, 0, np.arange(count), current_stream(device))
-    return positions
 
 
 _WRITES: dict[str, GradientFunction] = {"input": _zero_overwritten, "source": _gather_surviving_writes}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -257,8 +258,6 @@ def set_anomaly(is_enabled: bool, checks_nan: bool) -> tuple[bool, bool]:
 
 def _forward_stack() -> str:
     """Return the Python stack of the call that is being recorded, without the frames of the runtime."""
-    import traceback  # lazy: start-up
-
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_RUNTIME):
         frame = frame.f_back

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..context import anomaly, current_stream
-from ..device import Meta, meta
+from ..device import Device, Meta, meta
 from ..dispatch import call, empty
 from ..dtypes import int64
 from ..errors import AnomalyError, GradientError
@@ -24,7 +24,7 @@ from .node import Application, Node
 if TYPE_CHECKING:
     from ..call_types import SavedValues
 
-__all__ = ["cast_to", "expand_to", "gradients_of", "reduction_gradient", "sum_to"]
+__all__ = ["arange", "cast_to", "expand_to", "gradients_of", "reduction_gradient", "sum_to"]
 
 
 def gradients_of(node: Node, grads: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
@@ -122,11 +122,15 @@ def _reduction_positions(application: Application) -> Tensor:
         n if kept_size == 1 else 1
         for n, kept_size in zip(application.broadcast_shape, application.keepdim_shape, strict=True)
     )
-    positions = empty(meta(int64, shape, None, application.layout.device))
-    if positions.meta.numel:
-        driver = application.layout.device.driver
-        driver.write(positions.storage, 0, np.arange(positions.meta.numel), current_stream(application.layout.device))
-    return positions
+    return arange(shape, application.layout.device)
+
+
+def arange(shape: tuple[int, ...], device: Device) -> Tensor:
+    """Return the int64 numbers 0, 1, 2, … in `shape`, in row-major order."""
+    numbers = empty(meta(int64, shape, None, device))
+    if numbers.meta.numel:
+        device.driver.write(numbers.storage, 0, np.arange(numbers.meta.numel), current_stream(device))
+    return numbers
 
 
 _BY_KIND: dict[str, Callable[[Node, SavedValues, Application], Tensor | None]] = {"reduction": reduction_gradient}
