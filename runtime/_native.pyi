@@ -19,7 +19,7 @@ class Kernel:
 class HostLauncher:
     fallback: _Run
     def __init__(
-        self, kernel: Kernel, geometry: object, size: tuple[int, int, int], buffers: tuple[int, ...],
+        self, kernel: object, geometry: object, size: tuple[int, int, int], buffers: tuple[int, ...],
         integers: tuple[int, ...], scalars: tuple[int, ...], element: str, fallback: _Run, counter: Counter,
         helpers: int, work: int, releases: bool, /,
     ) -> None: ...  # fmt: skip
@@ -43,7 +43,7 @@ def bind(
     empty: object, /,
 ) -> None: ...  # fmt: skip
 def call_kernel(
-    kernel: Kernel, buffers: tuple[int, ...], geometry: object, dynamic: bytes, size: tuple[int, int, int],
+    kernel: object, buffers: tuple[int, ...], geometry: object, dynamic: bytes, size: tuple[int, int, int],
     helpers: int, work: int, releases: bool, /,
 ) -> None: ...  # fmt: skip
 def limit_helpers(helpers: int, /) -> None: ...

@@ -150,7 +150,7 @@ def set_default_dtype(dtype: DType) -> None:
     _default = dtype
 
 
-def parse(value: DTypeLike) -> DType:
+def parse(value: object) -> DType:
     """Return the `DType` of a `DType`, a name, a NumPy dtype, or `bool`, `int`, `float` (as in PyTorch)."""
     if isinstance(value, DType):
         return value
@@ -163,7 +163,7 @@ def parse(value: DTypeLike) -> DType:
     if isinstance(value, str) and (named_dtype := BY_NAME.get(value) or _ALIASES.get(value)):
         return named_dtype
     try:
-        return from_numpy(np.dtype(value))
+        return from_numpy(np.dtype(value))  # type: ignore[call-overload]  # a TypeError if it is no dtype
     except TypeError:
         raise DTypeError(f"{value!r} is not a dtype; there are {', '.join(BY_NAME)}") from None
 

@@ -149,7 +149,7 @@ def launcher(kernel: _OpenCLKernel, step: Step, run: Launcher, counter: Counter)
 
 
 def host_launcher(
-    kernel: _native.Kernel,
+    kernel: object,
     step: Step,
     size: tuple[int, int, int],
     run: Launcher,

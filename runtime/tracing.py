@@ -14,7 +14,7 @@ recording. There is only one recording at a time, because it replaces the queues
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -50,7 +50,7 @@ class Span:
     thread: int
     begin: int
     end: int
-    shapes: tuple[object, ...] | None = None
+    shapes: tuple[Sequence[int] | str, ...] | None = None
     stack: tuple[str, ...] = ()
     device: str = ""
     memory: int = 0
