@@ -31,8 +31,9 @@ class Operand:
     """One tensor or number that a kernel reads.
 
     Attributes:
-        role: `tensor`, `optional` (a tensor or None), `list` (several tensors), `scalar` (a number, weak in promotion)
-            or `number` (cast to the compute type, no part in promotion).
+        role: `tensor`, `optional` (a tensor or None), `absent` (None, in the variant of an op without the optional
+            operand), `list` (several tensors), `scalar` (a number, weak in promotion) or `number` (cast to the compute
+            type, no part in promotion).
         type: `value` (converted to the compute type, part of promotion), `mask` (read as a truth value), `index`
             (int64) or `raw` (bits that are only copied).
         scope: `full`, `column` (one element per position in a row) or `row` (one element per row). Only rowwise ops use

@@ -34,7 +34,7 @@ def gradients_of(node: Node, grads: Sequence[Tensor | None]) -> Sequence[Tensor 
     else:
         gradients = _apply_rules(node, grads)
     if anomaly.is_enabled and anomaly.checks_nan:
-        _check_finite(node, gradients)
+        _raise_on_nan(node, gradients)
     return gradients
 
 
@@ -180,7 +180,8 @@ def cast_to(tensor: Tensor, layout: Meta) -> Tensor:
     return call(registry["copy"], (tensor,), (layout.dtype,))
 
 
-def _check_finite(node: Node, grads: Sequence[Tensor | None]) -> None:
+def _raise_on_nan(node: Node, grads: Sequence[Tensor | None]) -> None:
+    """Raise `AnomalyError` if a gradient has NaN."""
     for position, grad in zip(node.recipe.edges, grads, strict=False):
         if grad is not None and grad.meta.dtype.kind == "f" and grad.meta.numel:
             total = call(registry["sum"], (call(registry["isnan"], (grad,)),), (None, False, None))
