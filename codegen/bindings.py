@@ -58,7 +58,8 @@ def _function(data: RecordData) -> Binding:
     keyword += numpy_names.parameters
     signature = ", ".join(parameters + (["*", *keyword] if keyword else []))
     operands, statics = _arguments(op)
-    call_text = f"_call(_op_{op.name}, {operands}" + (f", {statics})" if statics != "()" else ")")
+    call_name = "_call" if visible_count == 1 else "_call_multiple"
+    call_text = f"{call_name}(_op_{op.name}, {operands}" + (f", {statics})" if statics != "()" else ")")
     body = list(numpy_names.body)
     if takes_out:
         store_text = f"_call_into(_op_{op.name}, {operands}, {statics}, (out,), in_place=False)"

@@ -17,6 +17,6 @@ device.set_backends(backends.open_driver, backends.best_device)
 registry.set_gradient_source(gradient_rules)
 dispatch.set_inplace_history(inplace)
 if os.environ.get("WEFTGRAD_TUNE") == "1":
-    from .tuning import missed
+    from .tuning import autotune  # lazy: only with WEFTGRAD_TUNE=1
 
-    schedules.on_plan = missed.tune
+    schedules.on_plan = autotune.tune

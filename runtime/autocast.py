@@ -13,7 +13,7 @@ thread. Without a region none of this code runs: `dispatch` only tests whether a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from .context import state
 from .dispatch import call
@@ -23,9 +23,15 @@ from .modes import Mode
 from .records import OpRecord, registry
 from .tensor import Tensor
 
+if TYPE_CHECKING:
+    from .call_types import CallResult, Statics
+
 __all__ = ["Region", "autocast_operands", "enter", "leave", "match_autocast_dtype"]
 
 _LOWER = (float16, bfloat16)
+
+_Operand = TypeVar("_Operand")
+_Operands = TypeVarTuple("_Operands")
 
 
 class _Cast:
@@ -66,20 +72,21 @@ class Region(Mode):
     def call(
         self,
         record: OpRecord,
-        operands: Sequence[Any],
-        statics: tuple[Any, ...],
+        operands: Sequence[object],
+        statics: Statics,
         outs: Sequence[Tensor] | None,
         in_place: bool,
-    ) -> Any:
+    ) -> CallResult:
         """Cast the operands by the record's policy, and run the call."""
         thread_state = state()
         if record.autocast and outs is None and thread_state.autocast is self:
             target = self._target(record, operands, statics)
             if target is not None:
-                operands = [self._cast(o, target, thread_state.grad, self.proceed) for o in operands]
+                copy: Callable[..., Tensor] = self.proceed  # type: ignore[assignment]  # the op `copy` has one result
+                operands = [self._cast(o, target, thread_state.grad, copy) for o in operands]
         return self.proceed(record, operands, statics, outs, in_place)
 
-    def _target(self, record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...]) -> DType | None:
+    def _target(self, record: OpRecord, operands: Sequence[object], statics: Statics) -> DType | None:
         """Return the dtype for the floating operands, or None to leave them unchanged."""
         floats = [o.meta for o in operands if isinstance(o, Tensor) and o.meta.dtype.kind == "f"]
         lower = self.enabled.get(floats[0].device.type) if floats else None
@@ -90,7 +97,7 @@ class Region(Mode):
         if policy == "refuse":
             raise DomainError(
                 f"{record.name}: not safe under autocast, where its input may be a half type: "
-                f"{' '.join(record.spec.get('doc', '').split())} Or leave autocast for it: with autocast(..., "
+                f"{' '.join(str(record.spec.get('doc', '')).split())} Or leave autocast for it: with autocast(..., "
                 "enabled=False), on float32 inputs"
             )
         if policy == "float32":
@@ -103,9 +110,11 @@ class Region(Mode):
             return target if target is not float64 and any(d is not target for d in dtypes) else None
         return lower if policy == "lower" else None
 
-    def _cast(self, operand: Any, dtype: DType, grad: bool, copy: Callable[..., Any]) -> Any:
-        operand_dtype = operand.meta.dtype if isinstance(operand, Tensor) else None
-        if operand_dtype is None or operand_dtype is dtype or operand_dtype.kind != "f" or operand_dtype is float64:
+    def _cast(self, operand: _Operand, dtype: DType, grad: bool, copy: Callable[..., Tensor]) -> _Operand | Tensor:
+        if not isinstance(operand, Tensor):
+            return operand
+        operand_dtype = operand.meta.dtype
+        if operand_dtype is dtype or operand_dtype.kind != "f" or operand_dtype is float64:
             return operand
         copy_args = (registry["copy"], (operand,), (dtype,), None, False)
         if not (
@@ -140,7 +149,7 @@ def leave(region: Region) -> None:
     state().autocast = region.outer
 
 
-def autocast_operands(record: OpRecord, *operands: Any) -> Sequence[Any]:
+def autocast_operands(record: OpRecord, *operands: *_Operands) -> tuple[*_Operands]:
     """Return `operands` as autocast would cast them for `record`.
 
     For functions that read dtypes or call other ops before they call `record`.
@@ -151,10 +160,11 @@ def autocast_operands(record: OpRecord, *operands: Any) -> Sequence[Any]:
     target = region._target(record, operands, ())
     if target is None:
         return operands
-    return [region._cast(o, target, state().grad, _call_through_modes) for o in operands]
+    casts = [region._cast(o, target, state().grad, _call_through_modes) for o in operands]
+    return tuple(casts)  # type: ignore[return-value]  # tensors for tensors, and all others unchanged
 
 
-def match_autocast_dtype(operand: Any, like: Tensor) -> Any:
+def match_autocast_dtype(operand: _Operand, like: Tensor) -> _Operand | Tensor:
     """Cast `operand` to the dtype of `like` if that is the region's half type; else return it unchanged.
 
     For operands such as a bias that are added to the result of an op in the same function.
@@ -167,5 +177,5 @@ def match_autocast_dtype(operand: Any, like: Tensor) -> Any:
     return region._cast(operand, like.meta.dtype, state().grad, _call_through_modes)
 
 
-def _call_through_modes(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], *_: Any) -> Any:
+def _call_through_modes(record: OpRecord, operands: Sequence[object], statics: Statics, *_: object) -> Tensor:
     return call(record, operands, statics)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .budget import Event
+    from .call_types import Memory
     from .pool import Pool
 
 __all__ = ["Block", "Runs", "Segment"]
@@ -18,7 +19,7 @@ class Segment:
 
     __slots__ = ("first", "handle", "serial", "size", "small")
 
-    def __init__(self, handle: Any, size: int, small: bool, serial: int) -> None:
+    def __init__(self, handle: Memory, size: int, small: bool, serial: int) -> None:
         self.handle = handle
         self.size = size
         self.small = small

@@ -6,13 +6,14 @@ import logging
 import os
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 from .errors import ArgumentError
 from .memory_stats import PoolStats
 
 if TYPE_CHECKING:
+    from .call_types import Memory
     from .pool import Pool
 
 __all__ = ["Budget", "Event", "MemorySource"]
@@ -23,10 +24,10 @@ _log = logging.getLogger(__name__)
 class MemorySource(Protocol):
     """The driver's allocator, as a backend provides it. Called with the budget's lock held; must not use a pool."""
 
-    def allocate(self, nbytes: int) -> Any:
+    def allocate(self, nbytes: int) -> Memory:
         """Return a handle to new memory, aligned as the backend's kernels need. Raises `MemoryError`."""
 
-    def release(self, handle: Any) -> None:
+    def release(self, handle: Memory) -> None:
         """Free memory. Called right after `synchronize`, so no earlier launch is still running."""
 
     def synchronize(self) -> None:
@@ -65,7 +66,7 @@ class Budget:
         self.lock = threading.RLock()
         self.is_searching = False
         # Segments that belong to no pool any more, to be released later. Any thread may append without the lock.
-        self.pending_release: deque[tuple[MemorySource, Any, int]] = deque()
+        self.pending_release: deque[tuple[MemorySource, Memory, int]] = deque()
         with _budgets_lock:
             _budgets.add(self)
 

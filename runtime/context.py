@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 if TYPE_CHECKING:
     from .autocast import Region
+    from .backends.protocol import Stream
     from .device import Device
+    from .dispatch import Plan
     from .modes import Mode
 
 __all__ = ["Anomaly", "State", "anomaly", "current_stream", "entered_device", "forget_plans", "set_stream", "state"]
@@ -51,8 +53,8 @@ class State:
         self.inference = False
         self.mode: Mode | None = None
         self.autocast: Region | None = None
-        self.streams: dict[Device, Any] | None = None
-        self.plans: dict[Any, Any] = {}
+        self.streams: dict[Device, Stream] | None = None
+        self.plans: dict[tuple[object, ...], Plan] = {}
         with _lock:
             _states.add(self)
 
@@ -90,7 +92,7 @@ def forget_plans() -> None:
             thread_state.plans = {}  # not cleared: its thread may be using it
 
 
-def current_stream(device: Device) -> Any:
+def current_stream(device: Device) -> Stream:
     """Return the stream on which this thread's work for `device` runs."""
     streams = _local.state.streams
     if streams is not None and device in streams:
@@ -98,7 +100,7 @@ def current_stream(device: Device) -> Any:
     return device.driver.default_stream
 
 
-def set_stream(device: Device, stream: Any) -> Any:
+def set_stream(device: Device, stream: Stream | None) -> Stream | None:
     """Make `stream` this thread's stream for `device` (None: the default stream), and return the previous one."""
     thread_state = _local.state
     previous = (thread_state.streams or {}).get(device)

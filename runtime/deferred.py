@@ -12,7 +12,7 @@ import atexit
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from .context import current_stream
 from .device import Device
 from .errors import IndexOutOfRange
 from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .backends.protocol import Event, Stream
+    from .dtypes import Array
 
 __all__ = ["check_ready", "defer", "pending_count", "poll"]
 
@@ -32,13 +36,13 @@ class _Check:
 
     __slots__ = ("arrived", "event", "high", "judge", "low")
 
-    def __init__(self, low: Tensor, high: Tensor, judge: Judge, stream: Any):
+    def __init__(self, low: Tensor, high: Tensor, judge: Judge, stream: Stream):
         self.low, self.high, self.judge = low, high, judge
         driver = low.meta.device.driver
         later = getattr(driver, "read_later", None)
-        if later is None:  # this driver queues nothing: the values are ready
-            self.event = self.arrived = None
-        else:
+        self.arrived: list[Array] | None = None
+        self.event: Event | None = None
+        if later is not None:  # other drivers queue nothing: the values are ready
             self.arrived, self.event = later([low, high], stream)
 
     def raise_wrong(self) -> None:
@@ -66,7 +70,7 @@ def defer(low: Tensor, high: Tensor, judge: Judge) -> None:
         _queue(low, high, judge, stream)
 
 
-def _queue(low: Tensor, high: Tensor, judge: Judge, stream: Any) -> None:
+def _queue(low: Tensor, high: Tensor, judge: Judge, stream: Stream) -> None:
     device = low.meta.device
     with _lock:
         waiting = _waiting.setdefault(device, deque())

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .errors import GradientError
 from .records import OpRecord, Rule, Text, make_record, registry
+
+if TYPE_CHECKING:
+    from ..codegen.render import Generated
 
 __all__ = ["derive_rules", "register_generated"]
 
@@ -43,7 +46,7 @@ def derive_rules(record: OpRecord) -> Mapping[str, Rule]:
         return {k: Rule(r.target, r.operands, result=r.result) for k, r in (record_fields.rules or {}).items()}
 
 
-def register_generated(generated: Any) -> list[OpRecord]:
+def register_generated(generated: Generated) -> list[OpRecord]:
     """Register the records of a `Generated`, and return them."""
     from ..codegen.render import record_literals  # lazy: start-up
 
@@ -51,5 +54,6 @@ def register_generated(generated: Any) -> list[OpRecord]:
     for fields in generated.records.values():
         literals = record_literals(fields)
         texts = {target: Text(s.text, s.functions) for target, s in fields.rendered.sources.items()}
-        records.append(registry.add(make_record(**literals, texts=texts)))
+        record = make_record(**literals, texts=texts)  # type: ignore[arg-type]  # the generator knows no runtime types
+        records.append(registry.add(record))
     return records

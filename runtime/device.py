@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakValueDictionary
 
 from .dtypes import DType
@@ -94,7 +94,7 @@ class Device:
             f"device(type={self.type!r})" if self.index is None else f"device(type={self.type!r}, index={self.index})"
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Callable[[str], Device], tuple[str]]:
         return device, (str(self),)
 
     def __deepcopy__(self, memo: object) -> Device:
@@ -279,8 +279,8 @@ class Meta:
         return f"Meta({self.dtype.name}, {self.shape}, {self.strides}, {self.device})"
 
 
-_metas: WeakValueDictionary[tuple[Any, ...], Meta] = WeakValueDictionary()
-_recent: dict[tuple[Any, ...], Meta] = {}  # a strong cache in front: a weak dictionary takes five times as long
+_metas: WeakValueDictionary[tuple[object, ...], Meta] = WeakValueDictionary()
+_recent: dict[tuple[object, ...], Meta] = {}  # a strong cache in front: a weak dictionary takes five times as long
 _MAX_RECENT = 4096
 
 

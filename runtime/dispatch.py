@@ -13,8 +13,8 @@ own plans, because kernel objects are not thread-safe. The number of plans and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -31,7 +31,13 @@ from .records import OpRecord, registry
 from .storage import Storage
 from .tensor import Extra, Tensor
 
-__all__ = ["Plan", "call", "call_into", "empty", "fit", "plan_for", "plan_into", "set_inplace_history"]
+if TYPE_CHECKING:
+    from .backends.protocol import Driver, Stream
+    from .call_types import Call, CallInto, CallMultiple, CallResult, Empty, Launcher, Statics
+
+__all__ = [
+    "Plan", "call", "call_into", "call_multiple", "empty", "fit", "plan_for", "plan_into", "set_inplace_history",
+]  # fmt: skip
 
 _MAX_PLANS = 16384  # per thread
 _MAX_PLAN_BYTES = 64 << 20  # per thread; convolutions, with three steps per plan, reach this limit first
@@ -88,7 +94,7 @@ class Plan:
         operands = request.operands
         self.planned = planned
         self.device = request.device
-        self.driver: Any = request.device.driver if planned.view is None else None  # a view needs none
+        self.driver: Driver = request.device.driver if planned.view is None else None  # type: ignore[assignment]
         self.outputs = tuple((m, m.nbytes) for m in planned.outputs)
         self.tensors = tuple(i for i, o in enumerate(operands) if isinstance(o, Meta))
         self.numbers = tuple(i for i, o in enumerate(operands) if o is not None and not isinstance(o, Meta))
@@ -96,14 +102,16 @@ class Plan:
         self.view = planned.view
         self.visible = len(self.outputs) - sum(o.saved for o in request.record.outputs)
         self.recipe = recipe
-        self.run = request.device.driver.launcher(planned.steps, planned.scratch) if planned.steps else None
+        self.run: Launcher | None = None
+        if planned.steps:
+            self.run = request.device.driver.launcher(planned.steps, planned.scratch)
         is_single_launch = len(self.outputs) == 1 and self.has_only_tensors and self.run is not None and recipe is None
         self.single = self.outputs[0] if is_single_launch and self.view is None else None
         self.nbytes = _PLAN_BYTES + _OPERAND_BYTES * (len(operands) + len(request.statics))
         self.nbytes += sum(_STEP_BYTES + len(step.geometry) for step in planned.steps)
 
 
-def _call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = ()) -> Any:
+def _call(record: OpRecord, operands: Sequence[object], statics: Statics = ()) -> CallResult:
     """Run an op and return its result, or a tuple of its results.
 
     Args:
@@ -117,7 +125,7 @@ def _call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = 
     state = _local.state
     if state.mode is not None:
         return state.mode.call(record, operands, statics, None, False)
-    key: list[Any] = [record, statics]
+    key: list[object] = [record, statics]
     needs = 0
     grad = state.grad
     bit = 1
@@ -135,7 +143,7 @@ def _call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = 
             key.append(type(operand))
         bit += bit
     key.append(needs)
-    plan: Any = state.plans.get(tuple(key))
+    plan = state.plans.get(tuple(key))
     if plan is None:
         if (python_operands := _with_python_numbers(operands)) is not None:
             return _call(record, python_operands, statics)
@@ -149,7 +157,7 @@ def _call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = 
         layout, nbytes = plan.single
         storage = driver.allocate(nbytes, stream)
         out = Tensor(storage, layout, storage.start)
-        plan.run((*operands, out), (), stream)
+        plan.run((*operands, out), (), stream)  # type: ignore[misc]
         return out
     outs = []
     for layout, nbytes in plan.outputs:
@@ -174,9 +182,9 @@ def _call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = 
     return outs[0] if plan.visible == 1 else tuple(outs[: plan.visible])
 
 
-def _view(plan: Plan, operands: Sequence[Any], statics: tuple[Any, ...]) -> Tensor:
+def _view(plan: Plan, operands: Sequence[object], statics: Statics) -> Tensor:
     """Return a view of `operands[0]`: a tensor on the same storage that follows the in-place writes to its base."""
-    source: Tensor = operands[0]
+    source: Tensor = operands[0]  # type: ignore[assignment]
     out = Tensor(source.storage, plan.outputs[0][0], source.start + plan.view)  # type: ignore[operator]
     extra = source.extra
     if extra is None:
@@ -190,8 +198,8 @@ def _view(plan: Plan, operands: Sequence[Any], statics: tuple[Any, ...]) -> Tens
 
 
 def _call_into(
-    record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], outs: Sequence[Tensor], *, in_place: bool
-) -> Any:
+    record: OpRecord, operands: Sequence[object], statics: Statics, outs: Sequence[Tensor], *, in_place: bool
+) -> CallResult:
     """Run an op and write its results to `outs`: for in-place ops, and for `out=`.
 
     The versions of the written storages are incremented. An in-place op becomes the newest node in the history of
@@ -258,14 +266,17 @@ def _call_into(
 
 
 def _fit_outputs(
-    record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], outs: Sequence[Tensor]
-) -> Sequence[Any]:
+    record: OpRecord, operands: Sequence[object], statics: Statics, outs: Sequence[Tensor]
+) -> Sequence[object]:
     """Resize each tensor of `outs` that has no elements to its result's shape, and return the operands to compute from.
 
     An operand that is also one of `outs` is replaced by a tensor with its old storage and layout.
     """
     output_layouts = plan_for(record, _with_python_numbers(operands) or operands, statics).outputs
-    unaliased = [Tensor(o.storage, o.meta, o.start) if any(o is out for out in outs) else o for o in operands]
+    unaliased = [
+        Tensor(o.storage, o.meta, o.start) if isinstance(o, Tensor) and any(o is out for out in outs) else o
+        for o in operands
+    ]
     for out, layout in zip(outs, output_layouts, strict=False):
         fit(out, layout.shape)
     return unaliased
@@ -280,7 +291,7 @@ def fit(out: Tensor, shape: tuple[int, ...]) -> None:
             out.extra.base = None
 
 
-def plan_into(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], outs: Sequence[Tensor]) -> Plan:
+def plan_into(record: OpRecord, operands: Sequence[object], statics: Statics, outs: Sequence[Tensor]) -> Plan:
     """Return the plan of a call that writes to `outs` and records nothing.
 
     For callers that launch one plan repeatedly, on tensors of the same layouts. They must check overlaps, increment
@@ -297,18 +308,19 @@ def refresh(view: Tensor) -> None:
     _inplace_history.refresh(view)
 
 
-def refresh_views(*operands: Any) -> None:
+def refresh_views(*operands: object) -> None:
     """Call `refresh` on each view among `operands` whose base was written in place.
 
     Call this before reading an operand's `needs` or `node`. Operands that are not tensors are skipped.
     """
     for operand in operands:
-        extra = operand.extra if isinstance(operand, Tensor) else None
-        if extra is not None and extra.base is not None and extra.seen_rewrites != extra.base.extra.rewrites:  # type: ignore[union-attr]
-            refresh(operand)
+        if isinstance(operand, Tensor):
+            extra = operand.extra
+            if extra is not None and extra.base is not None and extra.seen_rewrites != extra.base.extra.rewrites:  # type: ignore[union-attr]
+                refresh(operand)
 
 
-def is_recorded(*operands: Any) -> bool:
+def is_recorded(*operands: object) -> bool:
     """Return True if a call on `operands` is recorded: gradients are enabled, and an operand requires one."""
     if not _local.state.grad:
         return False
@@ -316,7 +328,7 @@ def is_recorded(*operands: Any) -> bool:
     return any(isinstance(operand, Tensor) and operand.needs for operand in operands)
 
 
-def _with_python_numbers(operands: Sequence[Any]) -> list[Any] | None:
+def _with_python_numbers(operands: Sequence[object]) -> list[object] | None:
     """Return `operands` with NumPy scalars converted to Python numbers, or None if there is nothing to convert.
 
     The planner accepts Python numbers only. `np.float64` is a subclass of `float` and stays.
@@ -325,7 +337,7 @@ def _with_python_numbers(operands: Sequence[Any]) -> list[Any] | None:
     return converted if any(type(a) is not type(b) for a, b in zip(converted, operands, strict=True)) else None
 
 
-def _key_part(operand: Any) -> Any:
+def _key_part(operand: object) -> Meta | type | None:
     """Return what an operand adds to a plan's key: the layout of a tensor, the type of a number, or None."""
     if isinstance(operand, Tensor):
         return operand.meta
@@ -371,10 +383,10 @@ def _extent(tensor: Tensor) -> tuple[int, int]:
 
 def _make_plan(
     state: State,
-    key: tuple[Any, ...],
+    key: tuple[object, ...],
     record: OpRecord,
-    operands: Sequence[Any],
-    statics: tuple[Any, ...],
+    operands: Sequence[object],
+    statics: Statics,
     needs: int,
     into: tuple[Meta, ...] | None = None,
 ) -> Plan:
@@ -405,7 +417,7 @@ def _make_plan(
     return plan
 
 
-def _drop_oldest(plans: dict[Any, Plan]) -> None:
+def _drop_oldest(plans: dict[tuple[object, ...], Plan]) -> None:
     """If plans exceed the limit of their number or memory, drop the oldest until both are at 3/4 of their limits."""
     sizes = [(key, plan.nbytes) for key, plan in list(plans.items())]  # dicts keep insertion order
     count, nbytes = len(sizes), sum(size for _, size in sizes)
@@ -419,10 +431,10 @@ def _drop_oldest(plans: dict[Any, Plan]) -> None:
 
 
 def _request(
-    record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], into: tuple[Meta, ...] | None, needs: int = 0
+    record: OpRecord, operands: Sequence[object], statics: Statics, into: tuple[Meta, ...] | None, needs: int = 0
 ) -> Request:
     """Build the planner's request: check the operands, and choose the variant of the op that fits the call."""
-    layouts: list[Any] = []
+    layouts: list[Meta | type | None] = []
     device: Device | None = into[0].device if into else None
     other_devices: set[Device] = set()
     for operand in operands:
@@ -443,8 +455,8 @@ def _request(
             )
     if device is None:
         raise ArgumentError(f"{record.name}: at least one argument must be a tensor")
-    for role, layout in zip(record.operands, layouts, strict=False):
-        if layout is None and role.role not in ("optional", "absent"):
+    for role, layout_or_type in zip(record.operands, layouts, strict=False):
+        if layout_or_type is None and role.role not in ("optional", "absent"):
             kind = "a number" if role.role in ("scalar", "number") else "a tensor"
             raise ArgumentError(f"{record.called or record.name}: {role.name} must be {kind}, not None")
     if other_devices:
@@ -460,13 +472,13 @@ def _request(
     return Request(record, tuple(layouts), statics, device, into)
 
 
-def plan_for(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = ()) -> Planned:
+def plan_for(record: OpRecord, operands: Sequence[object], statics: Statics = ()) -> Planned:
     """Plan a call without running it: for `weftgrad show`, for compiling ahead of time, and to infer shapes."""
     request = _request(record, operands, statics, None)
     return planner(request.record.kind)(request)
 
 
-def _empty(layout: Meta, stream: Any = None) -> Tensor:
+def _empty(layout: Meta, stream: Stream | None = None) -> Tensor:
     """Return an uninitialised tensor of `layout`. If its strides leave gaps, the memory includes them."""
     device = layout.device
     if not layout.numel:
@@ -479,7 +491,10 @@ def _empty(layout: Meta, stream: Any = None) -> Tensor:
     return Tensor(storage, layout, storage.start)
 
 
-call: Callable[..., Any]
-call_into: Callable[..., Any]
-empty: Callable[..., Tensor]
-call, call_into, empty = bind(Plan, _call, _call_into, _empty)
+call: Call
+call_into: CallInto
+empty: Empty
+# A call returns a tensor, or a tuple of tensors if the op has several visible results. Type checkers cannot know which:
+# the record says so. Hence the two names; `call_multiple` is for ops with several results.
+call, call_into, empty = bind(Plan, _call, _call_into, _empty)  # type: ignore[arg-type]
+call_multiple: CallMultiple = call  # type: ignore[assignment]

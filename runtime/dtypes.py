@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
@@ -34,7 +35,7 @@ __all__ = [
     "uint8",
 ]
 
-Array: TypeAlias = np.ndarray[Any, Any]
+Array: TypeAlias = np.ndarray
 """A NumPy array of any shape and dtype."""
 
 
@@ -87,14 +88,14 @@ class DType:
     def __repr__(self) -> str:
         return f"weftgrad.{self.name}"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
         return parse, (self.name,)
 
     def __deepcopy__(self, memo: object) -> DType:
         return self
 
 
-DTypeLike: TypeAlias = DType | str | type[bool] | type[int] | type[float] | np.dtype[Any] | type[np.generic]
+DTypeLike: TypeAlias = DType | str | type[bool] | type[int] | type[float] | np.dtype[np.generic] | type[np.generic]
 """What `parse` accepts: a dtype, its name, Python's `bool`, `int` and `float`, or a NumPy dtype."""
 
 bool_ = DType("bool", "b", 1, "uchar", 0)
@@ -149,7 +150,7 @@ def set_default_dtype(dtype: DType) -> None:
     _default = dtype
 
 
-def parse(value: Any) -> DType:
+def parse(value: object) -> DType:
     """Return the `DType` of a `DType`, a name, a NumPy dtype, or `bool`, `int`, `float` (as in PyTorch)."""
     if isinstance(value, DType):
         return value
@@ -162,12 +163,12 @@ def parse(value: Any) -> DType:
     if isinstance(value, str) and (named_dtype := BY_NAME.get(value) or _ALIASES.get(value)):
         return named_dtype
     try:
-        return from_numpy(np.dtype(value))
+        return from_numpy(np.dtype(value))  # type: ignore[call-overload]  # a TypeError if it is no dtype
     except TypeError:
         raise DTypeError(f"{value!r} is not a dtype; there are {', '.join(BY_NAME)}") from None
 
 
-def from_numpy(dtype: np.dtype[Any]) -> DType:
+def from_numpy(dtype: np.dtype[np.generic]) -> DType:
     """Return the `DType` that stores elements of a NumPy dtype. Raises `DTypeError` if there is none."""
     element_type = BY_NAME.get(dtype.name)
     if element_type is None or not dtype.isnative:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from . import deferred, dtypes
@@ -22,7 +20,7 @@ __all__ = ["adopt", "fill", "from_host", "host_array", "is_pinned", "number", "p
 class _Exported:
     """The base of an exported array: it keeps the storage alive, and the old memory if the storage moves."""
 
-    def __init__(self, storage: Storage, interface: dict[str, Any]):
+    def __init__(self, storage: Storage, interface: dict[str, object]):
         self.storage = storage
         if storage.owner is None:
             storage.owner = Hold()
@@ -99,7 +97,8 @@ def pin_memory(tensor: Tensor, device: Device) -> Tensor:
         )
     if not layout.numel or is_pinned(tensor, device):
         return tensor
-    driver: Any = device.driver
+    driver = device.driver
+    assert hasattr(driver, "pinned_array")  # CUDA's
     memory = driver.pinned_array(layout.nbytes)
     memory.view(layout.dtype.numpy).reshape(layout.shape)[...] = to_host(tensor)
     storage = layout.device.driver.adopt(memory)
@@ -108,9 +107,11 @@ def pin_memory(tensor: Tensor, device: Device) -> Tensor:
 
 def is_pinned(tensor: Tensor, device: Device) -> bool:
     """Return True if the memory of a `cpu` tensor is page-locked for `device`. Does not open the device."""
-    driver: Any = device._driver
-    memory = tensor.meta.device.driver.host_view(tensor.storage) if tensor.meta.numel else None
-    return driver is not None and memory is not None and driver.pinned.find_block(memory) is not None
+    driver = device._driver
+    if driver is None or not hasattr(driver, "pinned") or not tensor.meta.numel:
+        return False
+    memory = tensor.meta.device.driver.host_view(tensor.storage)
+    return memory is not None and driver.pinned.find_block(memory) is not None
 
 
 def to_host(tensor: Tensor) -> Array:
@@ -118,7 +119,7 @@ def to_host(tensor: Tensor) -> Array:
     layout = tensor.meta
     if not layout.numel:
         return np.empty(layout.shape, layout.dtype.numpy)
-    driver: Any = layout.device.driver
+    driver = layout.device.driver
     memory = driver.host_view(tensor.storage)
     if memory is None:
         source = contiguous(tensor)
@@ -129,6 +130,7 @@ def to_host(tensor: Tensor) -> Array:
         return flat
     driver.synchronize()
     deferred.check_ready(layout.device, wait=True)
+    assert hasattr(driver, "address")  # every driver with host memory has it
     size = layout.dtype.itemsize
     interface = {
         "shape": layout.shape,

@@ -14,12 +14,15 @@ and the outermost mode passes it to the op. Only `dispatch` knows of modes: it t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from .context import state
 from .dispatch import call, call_into
 from .records import OpRecord
 from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .call_types import CallResult, Statics
 
 __all__ = ["Mode"]
 
@@ -45,11 +48,11 @@ class Mode:
     def call(
         self,
         record: OpRecord,
-        operands: Sequence[Any],
-        statics: tuple[Any, ...],
+        operands: Sequence[object],
+        statics: Statics,
         outs: Sequence[Tensor] | None,
         in_place: bool,
-    ) -> Any:
+    ) -> CallResult:
         """Handle one call. Override this.
 
         Args:
@@ -64,11 +67,11 @@ class Mode:
     def proceed(
         self,
         record: OpRecord,
-        operands: Sequence[Any],
-        statics: tuple[Any, ...],
+        operands: Sequence[object],
+        statics: Statics,
         outs: Sequence[Tensor] | None,
         in_place: bool,
-    ) -> Any:
+    ) -> CallResult:
         """Pass the call to the next outer mode, or run it."""
         thread_state = state()
         thread_state.mode = self._below

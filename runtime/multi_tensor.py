@@ -10,31 +10,49 @@ waiting for the device. `kinds.many` plans the kernels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
 from .backends.arguments import Base, Scratch
 from .backends.host import HostDriver
 from .backends.targets import target_named
-from .context import _local
+from .context import State, _local
 from .device import Device, Meta
 from .dispatch import call_into
-from .dtypes import Array
+from .dtypes import Array, DType
 from .errors import DeviceError, ShapeError
-from .kinds.many import BASES, plan, runs_for
+from .kinds.many import BASES, Runs, overwritten_operands, plan, runs_for
 from .layout import is_dense
 from .records import OpRecord
 from .storage import Storage
 from .tensor import Tensor
 
 if TYPE_CHECKING:
-    from .backends.protocol import Driver
+    from .backends.protocol import Driver, Stream
+    from .call_types import Launcher, Memory
+    from .dispatch import Plan
 
 __all__ = ["MultiTensor"]
 
 _VECTOR_BYTES = 16
+
+_Argument: TypeAlias = Base | Scratch
+"""What a launcher takes besides tensors: the base of an address range, or the table."""
+
+
+class _WriteEvent(Protocol):
+    """pyopencl's event of a queued copy; the status is positive until the copy is done."""
+
+    command_execution_status: int
+
+
+class _CapturingStream(Protocol):
+    """A stream whose work can be captured in a graph; `capture` is that graph, or None."""
+
+    @property
+    def capture(self) -> object: ...
 
 
 class _Table:
@@ -43,7 +61,7 @@ class _Table:
     def __init__(self, driver: Driver, length: int):
         self.length = length
         self.array = np.empty(length, np.int64)
-        self.event: Any = None
+        self.event: _WriteEvent | None = None
         self.shared: Storage | None = driver.adopt(self.array) if isinstance(driver, HostDriver) else None
 
     @property
@@ -51,7 +69,7 @@ class _Table:
         """True if queued work may still read the host's copy."""
         return self.event is not None and self.event.command_execution_status > 0
 
-    def write(self, driver: Driver, stream: Any) -> Scratch:
+    def write(self, driver: Driver, stream: Stream) -> Scratch:
         """Copy the host's copy to the device, in the order of the stream."""
         if self.shared is not None:
             return Scratch(self.shared)
@@ -75,13 +93,13 @@ class _Group:
         if (flag := record.detail.get("flag")) is not None:  # all parts of a tensor read the same flag
             self.itemsizes[flag] = 0
         self.tables: dict[int, list[_Table]] = {}
-        self.launchers: dict[tuple[int, bool], Any] = {}
-        self.tensor_ranges: list[tuple[slice, Any]] = []  # for each launch: its tensors, and their `Runs`
+        self.launchers: dict[tuple[int, bool], Launcher] = {}
+        self.tensor_ranges: list[tuple[slice, Runs | None]] = []  # for each launch
 
-    def launches(self, lists: Sequence[Sequence[Tensor]], stream: Any) -> list[tuple[Any, list[Any]]]:
+    def launches(self, lists: Sequence[Sequence[Tensor]], stream: Stream) -> list[tuple[Launcher, list[_Argument]]]:
         """Return (launcher, buffers) of each launch, for the current addresses. They hold no tensors."""
         group_lists = [[tensors[i] for i in self.indices] for tensors in lists]
-        launches: list[tuple[Any, list[Any]]] = []
+        launches: list[tuple[Launcher, list[_Argument]]] = []
         if target_named(self.driver.target).follows_addresses:
             starts = np.array(
                 [[(t.storage.buffer or 0) + t.start for t in tensors] for tensors in group_lists], np.int64
@@ -107,9 +125,9 @@ class _Group:
             launches.append((launch, [*bases, table]))
         return launches
 
-    def _split(self, group_lists: Sequence[Sequence[Tensor]]) -> list[tuple[slice, list[Any]]]:
+    def _split(self, group_lists: Sequence[Sequence[Tensor]]) -> list[tuple[slice, list[Memory]]]:
         """Split the tensors into ranges that lie in at most `BASES` buffers; return the ranges and their buffers."""
-        buffers: dict[int, Any] = {}
+        buffers: dict[int, Memory] = {}
         for tensors in group_lists:
             for t in tensors:
                 buffers[id(t.storage.buffer)] = t.storage.buffer
@@ -118,7 +136,7 @@ class _Group:
             return [(slice(0, count), list(buffers.values()))]
         ranges = []
         start = 0
-        range_buffers: dict[int, Any] = {}
+        range_buffers: dict[int, Memory] = {}
         for i in range(count):
             tensor_buffers = {id(tensors[i].storage.buffer): tensors[i].storage.buffer for tensors in group_lists}
             if len(range_buffers.keys() | tensor_buffers.keys()) > BASES:
@@ -128,8 +146,8 @@ class _Group:
         return [*ranges, (slice(start, count), list(range_buffers.values()))]
 
     def _launch(
-        self, number: int, tensor_range: slice, starts: Array, is_aligned: bool, stream: Any
-    ) -> tuple[Any, Scratch]:
+        self, number: int, tensor_range: slice, starts: Array, is_aligned: bool, stream: Stream
+    ) -> tuple[Launcher, Scratch]:
         """Write the table of a range of tensors; return the launcher and the table."""
         while len(self.tensor_ranges) <= number:
             self.tensor_ranges.append((slice(0, 0), None))
@@ -140,6 +158,7 @@ class _Group:
             )
             self.launchers = {k: v for k, v in self.launchers.items() if k[0] != number}
         runs = self.tensor_ranges[number][1]
+        assert runs is not None
         if (number, is_aligned) not in self.launchers:
             step = plan(self.record, self.types, self.device, runs, is_aligned, max(self.sizes[tensor_range]))
             self.launchers[number, is_aligned] = self.driver.launcher((step,), ())
@@ -169,18 +188,18 @@ class MultiTensor:
 
     def __init__(self, record: OpRecord):
         self.record = record
-        self.over: tuple[int, ...] = record.detail["over"]
+        self.over = overwritten_operands(record)
         self.flag: int | None = record.detail.get("flag")
         self._metas: list[Meta] = []
-        self._buffers: list[Any] = []
+        self._buffers: list[Memory] = []
         self._starts: list[int] = []
-        self._streams: Any = None
-        self._captures: list[tuple[Any, Any]] = []
-        self._plans: Any = None
+        self._streams: dict[Device, Stream] | None = None
+        self._captures: list[tuple[_CapturingStream, object]] = []
+        self._plans: dict[tuple[object, ...], Plan] | None = None
         self._groups: list[_Group] = []
         self._single_tensors: list[int] = []
         self._written: list[int] = []
-        self._launches: list[tuple[Any, Any, list[Any], list[int]]] = []
+        self._launches: list[tuple[Stream, Launcher, list[_Argument], list[int]]] = []
 
     def __call__(self, lists: Sequence[list[Tensor]], numbers: Sequence[float]) -> None:
         """Run the op on all tensors. The results overwrite operands, whose versions go up.
@@ -223,14 +242,14 @@ class MultiTensor:
         if self._single_tensors:
             self._update_singly(self._single_tensors, lists, numbers)
 
-    def _write_tables(self, lists: Sequence[list[Tensor]], storages: list[Storage], state: Any) -> None:
+    def _write_tables(self, lists: Sequence[list[Tensor]], storages: list[Storage], state: State) -> None:
         """Write the tables for the current addresses of the tensors."""
         self._streams = state.streams
         self._launches, self._captures = [], []
         for group in self._groups:
             stream = (state.streams or {}).get(group.device) or group.driver.default_stream
             if hasattr(stream, "capture"):  # a table written during a capture is valid when the graph runs
-                self._captures.append((stream, stream.capture))
+                self._captures.append((stream, stream.capture))  # type: ignore[arg-type]
             reached_tensors: list[int] = []
             if target_named(group.driver.target).follows_addresses and getattr(stream, "capture", self) is not None:
                 # The tensors whose addresses the table contains: the interpreter reads them, a graph keeps them alive.
@@ -240,7 +259,7 @@ class MultiTensor:
 
     def _arrange(self, lists: Sequence[Sequence[Tensor]], metas: list[Meta]) -> None:
         """Sort tensors into groups by device and dtypes. Tensors with gaps get calls of their own."""
-        groups: dict[Any, list[int]] = {}
+        groups: dict[tuple[Device, tuple[DType, ...]], list[int]] = {}
         self._single_tensors = []
         for i, layouts in enumerate(zip(*(map(_meta, tensors) for tensors in lists), strict=True)):
             first = layouts[0]
@@ -256,8 +275,8 @@ class MultiTensor:
             ):
                 self._single_tensors.append(i)
                 continue
-            groups.setdefault((first.device, *[m.dtype for m in layouts]), []).append(i)
-        self._groups = [_Group(self.record, key[0], lists, indices) for key, indices in groups.items()]
+            groups.setdefault((first.device, tuple([m.dtype for m in layouts])), []).append(i)
+        self._groups = [_Group(self.record, device, lists, indices) for (device, _), indices in groups.items()]
         count = len(lists[0])
         self._written = [k * count + i for k in self.over for indices in groups.values() for i in indices]
         self._metas = metas
@@ -267,7 +286,9 @@ class MultiTensor:
         layouts_text = ", ".join(f"{m.dtype.name}{list(m.shape)} on {m.device}" for m in layouts)
         raise error_type(f"{self.record.name}: a parameter, its gradient and its state {problem}: {layouts_text}")
 
-    def _update_singly(self, indices: Any, lists: Sequence[Sequence[Tensor]], numbers: Sequence[float]) -> None:
+    def _update_singly(
+        self, indices: Iterable[int], lists: Sequence[Sequence[Tensor]], numbers: Sequence[float]
+    ) -> None:
         """Run one call per tensor, for layouts with gaps, and for modes that must see every call."""
         for i in indices:
             operands = [tensors[i] for tensors in lists]

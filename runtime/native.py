@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .backends.arguments import PACK
 from .backends.protocol import Step
 
 if TYPE_CHECKING:
+    from .backends.queues import Counter
+    from .call_types import Call, CallInto, Empty, Launcher
     from .records import OpRecord
 
-_native: Any
 try:
-    from . import _native  # type: ignore[attr-defined,no-redef]
+    from . import _native
 except ImportError:  # it was not compiled at installation
-    _native = None
+    _native = None  # type: ignore[assignment]
 
 __all__ = [
     "bind", "call", "call_into", "call_kernel", "empty", "host_launcher", "kernel", "launcher", "limit_helpers",
@@ -33,20 +34,32 @@ _OPENCL_FUNCTIONS = ("clSetKernelArg", "clEnqueueNDRangeKernel")  # in the order
 present = _native is not None and os.environ.get("WEFTGRAD_NATIVE") != "0"
 
 
-def bind(classes: Mapping[str, type], local: Any, node_numbers: Any, functions: Sequence[Callable[..., Any]]) -> None:
+class _OpenCLKernel(Protocol):
+    """pyopencl's kernel object: `int_ptr` is the address of its `cl_kernel`."""
+
+    @property
+    def int_ptr(self) -> int: ...
+
+
+def bind(
+    classes: Mapping[str, type], local: object, node_numbers: Iterator[int], call: object, call_into: object,
+    empty: object,
+) -> None:  # fmt: skip
     """Give the C code the classes whose slots it reads and writes, and the Python functions for calls that it leaves.
 
     Args:
         classes: The classes by name.
         local: The thread-local object whose `state` is a thread's `State`.
         node_numbers: Iterator that yields the next autograd node's number.
-        functions: `dispatch`'s Python versions of call, call_into and empty.
+        call: The Python version of `dispatch.call`.
+        call_into: The Python version of `dispatch.call_into`.
+        empty: The Python version of `dispatch.empty`.
 
     Raises:
         ImportError: The C code was compiled for other classes.
     """
     try:
-        _native.bind(classes, local, node_numbers, *functions)
+        _native.bind(classes, local, node_numbers, call, call_into, empty)
     except (AttributeError, TypeError) as error:
         raise ImportError(
             f"{_native.__file__} was compiled from other sources than these ({error}): install weftgrad anew, or set "
@@ -54,7 +67,7 @@ def bind(classes: Mapping[str, type], local: Any, node_numbers: Any, functions: 
         ) from error
 
 
-def operator(record: OpRecord, method: Callable[..., Any], reflected: bool) -> Callable[..., Any]:
+def operator(record: OpRecord, method: Callable[..., object], reflected: bool) -> Callable[..., object]:
     """Return the C version of `method`, a binary operator of Tensor that calls `record`, or `method` itself."""
     return _native.Operator(record, method, reflected) if present else method
 
@@ -68,19 +81,24 @@ def set_opencl_library(path: str) -> None:
         )
 
 
-def kernel(name: str) -> Any:
+def kernel(name: str) -> _native.Kernel:
     """Return a `_native.Kernel` of `cpu` for C launchers; its `address` is set once it is compiled (csrc/call.c)."""
     return _native.Kernel(name)
 
 
+def _function(name: str) -> Any:
+    """Return a function of the C code; None without it, or if older sources were compiled (`bind` raises then)."""
+    return getattr(_native, name, None)
+
+
 # `dispatch`'s call, call_into and empty in C (csrc/dispatch.c, csrc/into.c). They need `bind` first; None without C.
-call: Callable[..., Any] = getattr(_native, "call", None)  # type: ignore[assignment]
-call_into: Callable[..., Any] = getattr(_native, "call_into", None)  # type: ignore[assignment]
-empty: Callable[..., Any] = getattr(_native, "empty", None)  # type: ignore[assignment]
+call: Call = _function("call")
+call_into: CallInto = _function("call_into")
+empty: Empty = _function("empty")
 
 # Call a `kernel` with arguments that Python has packed (csrc/call.c). The caller notes a call before it begins. As this
 # is no Python function, no signal handler can run between the note and the call.
-call_kernel: Callable[..., None] = getattr(_native, "call_kernel", None)  # type: ignore[assignment]
+call_kernel: Callable[..., None] = _function("call_kernel")
 
 
 def record_stacks(function: Callable[[], str] | None) -> None:
@@ -109,7 +127,7 @@ def limit_helpers(helpers: int) -> None:
         _native.limit_helpers(helpers)
 
 
-def launcher(kernel: Any, step: Step, run: Callable[..., None], counter: Any) -> Callable[..., None]:
+def launcher(kernel: _OpenCLKernel, step: Step, run: Launcher, counter: Counter) -> Launcher:
     """Return a C launcher of `step` on an OpenCL device, or `run` if C cannot launch it.
 
     Args:
@@ -131,14 +149,14 @@ def launcher(kernel: Any, step: Step, run: Callable[..., None], counter: Any) ->
 
 
 def host_launcher(
-    kernel: Any,
+    kernel: object,
     step: Step,
     size: tuple[int, int, int],
-    run: Callable[..., None],
-    counter: Any,
+    run: Launcher,
+    counter: Counter,
     helpers: int,
     releases: bool,
-) -> Callable[..., None]:
+) -> Launcher:
     """Return a C launcher of `step` on `cpu`, or `run` if C cannot launch it.
 
     Args:

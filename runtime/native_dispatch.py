@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from . import native
 from .autograd import node
@@ -16,6 +15,9 @@ from .pool import Block, Pool, Segment
 from .storage import Storage
 from .tensor import Extra, Tensor
 
+if TYPE_CHECKING:
+    from .call_types import Call, CallInto, Empty
+
 __all__ = ["bind"]
 
 _CLASSES: tuple[type, ...] = (
@@ -24,16 +26,18 @@ _CLASSES: tuple[type, ...] = (
 )  # fmt: skip
 
 
-def bind(plan: type, *functions: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
-    """Return the C versions of `dispatch`'s call, call_into and empty, or the Python `functions` themselves.
+def bind(plan: type, call: Call, call_into: CallInto, empty: Empty) -> tuple[Call, CallInto, Empty]:
+    """Return the C versions of `dispatch`'s call, call_into and empty, or the Python versions themselves.
 
     The C code also returns storages to their pools.
 
     Args:
         plan: The class `Plan`.
-        functions: The Python versions.
+        call: The Python version of `dispatch.call`.
+        call_into: The Python version of `dispatch.call_into`.
+        empty: The Python version of `dispatch.empty`.
     """
     if not native.present:
-        return functions
-    native.bind({cls.__name__: cls for cls in (*_CLASSES, plan)}, _local, node._numbers, functions)
+        return call, call_into, empty
+    native.bind({cls.__name__: cls for cls in (*_CLASSES, plan)}, _local, node._numbers, call, call_into, empty)
     return native.call, native.call_into, native.empty

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Literal, Protocol
 
 from .blocks import Block, Runs, Segment
 from .budget import Budget, Event, MemorySource
@@ -32,6 +32,12 @@ _SMALL_REQUEST_DIVISOR = 1024
 _EAGER_MERGES = 512  # after this many allocations without a new segment, merging becomes lazy
 _MAX_RESERVED_RATIO = 1.3  # before reserving more than this multiple of the peak in use, release free segments
 _MAX_TRIMS_PER_PEAK = 3  # at most this many such releases until the peak rises, so that repeating programs stop
+
+
+class PoolStream(Protocol):
+    """What the pool's owner may ask of the stream that uses the pool."""
+
+    def synchronize(self) -> None: ...
 
 
 class Pool:
@@ -95,7 +101,9 @@ class Pool:
     free: Callable[[Block], None]
     """Free a block. Callable from any thread and any finalizer: never waits, never raises. Free each block once."""
 
-    def __init__(self, source: MemorySource, budget: Budget, stream: Any = None, device_name: str = "") -> None:
+    def __init__(
+        self, source: MemorySource, budget: Budget, stream: PoolStream | None = None, device_name: str = ""
+    ) -> None:
         self._segments: dict[Segment, None] = {}  # ordered set
         self._budget = budget
         self._source = source
@@ -217,8 +225,10 @@ class Pool:
                 blocks = []
                 current: Block | None = segment.first
                 while current is not None:
-                    state = "in use" if current.requested else "waiting" if current in waiting else "cached"
-                    blocks.append(BlockInfo(current.offset, current.size, current.requested, state))  # type: ignore[arg-type]
+                    state: Literal["in use", "waiting", "cached"] = "waiting" if current in waiting else "cached"
+                    if current.requested:
+                        state = "in use"
+                    blocks.append(BlockInfo(current.offset, current.size, current.requested, state))
                     current = current.next
                 infos.append(SegmentInfo(segment.size, segment.small, self.stream, tuple(blocks)))
             return infos
@@ -386,7 +396,7 @@ class Pool:
             events: list[Event] = []
             try:
                 for mark in marks:
-                    events.append(mark if hasattr(mark, "query") else mark())  # type: ignore[arg-type]
+                    events.append(mark() if callable(mark) else mark)
             except Exception:
                 _log.exception("recording an event failed; waiting for the device instead")
                 self._source.synchronize()

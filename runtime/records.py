@@ -10,14 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from .errors import ArgumentError, NotSupported
 
-__all__ = ["OpRecord", "Operand", "Output", "Registry", "Rule", "Text", "make_record", "registry"]
+if TYPE_CHECKING:
+    from .call_types import GradientFunction
 
-_EMPTY: Mapping[Any, Any] = MappingProxyType({})
+    # Literals of the generated modules; the last field is left out where it is False or None.
+    _OutputFields = tuple[str, str, str, str, bool] | tuple[str, str, str, str, bool, bool]
+    _RuleFields = (
+        tuple[str | None, Sequence[str], str | None] | tuple[str | None, Sequence[str], str | None, int | None]
+    )
+
+__all__ = ["Detail", "OpRecord", "Operand", "Output", "Registry", "Rule", "Text", "make_record", "registry"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +31,9 @@ class Operand:
     """One tensor or number that a kernel reads.
 
     Attributes:
-        role: `tensor`, `optional` (a tensor or None), `list` (several tensors), `scalar` (a number, weak in promotion)
-            or `number` (cast to the compute type, no part in promotion).
+        role: `tensor`, `optional` (a tensor or None), `absent` (None, in the variant of an op without the optional
+            operand), `list` (several tensors), `scalar` (a number, weak in promotion) or `number` (cast to the compute
+            type, no part in promotion).
         type: `value` (converted to the compute type, part of promotion), `mask` (read as a truth value), `index`
             (int64) or `raw` (bits that are only copied).
         scope: `full`, `column` (one element per position in a row) or `row` (one element per row). Only rowwise ops use
@@ -72,7 +79,7 @@ class Rule:
     op: str | None = None
     operands: tuple[str, ...] = ()
     sum_op: str | None = None
-    function: Callable[..., Any] | None = None
+    function: GradientFunction | None = None
     result: int | None = None
 
 
@@ -93,6 +100,64 @@ class Text:
         if not isinstance(self._source, str):
             self._source = self._source.read_text(encoding="utf-8")
         return self._source
+
+
+class Detail(TypedDict, total=False):
+    """Properties of an op that only its kind reads; each kind has some of them.
+
+    Attributes:
+        adds: scan: the op only adds, so its gradient is the same scan in the opposite direction.
+        columns: reduction: accumulators that a CPU kernel keeps for each vector of columns.
+        does: index: what happens at an element, such as `add`, `write` or `count`.
+        draws: random: numbers of the generator that an element needs.
+        element: random: the type in which numbers are computed: `long`, `real` or `widest`.
+        empty: reduction: `error` if there is no result for no elements, else `identity`.
+        equation: contraction: the terms, such as `bij,bjk->bik`.
+        factors: contraction: names of the operands that are multiplied, if the op has other operands, too.
+        fields: reduction, scan: the types of the state that is combined.
+        flag: multi-tensor ops: the position of the operand with one element per tensor.
+        gradient: window: the op that computes the gradient, `gather`, or empty.
+        index: index: the pattern of addresses, such as `gather` or `bags`.
+        indexed: reduction, scan, window: the op also returns the position of the element that it selects.
+        keep: rowwise: kernels cache the row's elements.
+        layout: pointwise: `contiguous` if the result has no strides of its own.
+        over: window: what a work-item iterates over; multi-tensor ops: positions of the operands that are overwritten.
+        plan: custom: the module of `kinds` with the planner.
+        products: gates of recurrent layers: positions of the operands that are products.
+        rows: rowwise: the static argument that says what a row is, `dim` or `normalized_shape`.
+        rules: the module of `autograd` with the gradient rules.
+        seeds: reduction: names of the incoming gradients, if they are not those of `seed_name`.
+        sized: window: the op has an argument `size`.
+        sort: sort: `order`, `top`, `search` or `bins`.
+        summed: window: windows are summed.
+        view: view: the function of `kinds.view.GEOMETRY`.
+    """
+
+    adds: bool
+    columns: int
+    does: str
+    draws: int
+    element: str
+    empty: str
+    equation: str
+    factors: tuple[str, ...]
+    fields: tuple[str, ...]
+    flag: int
+    gradient: str
+    index: str
+    indexed: bool
+    keep: bool
+    layout: str
+    over: str | tuple[int, ...]
+    plan: str
+    products: tuple[int, ...]
+    rows: str
+    rules: str
+    seeds: tuple[str, ...]
+    sized: bool
+    sort: str
+    summed: bool
+    view: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,11 +182,11 @@ class OpRecord:
     outputs: tuple[Output, ...] = (Output(),)
     statics: tuple[str, ...] = ()
     dtypes: str = "numeric"
-    texts: Mapping[str, Text] = field(default_factory=lambda: _EMPTY)
+    texts: Mapping[str, Text] = field(default_factory=dict)
     gradients: Mapping[str, Rule] | None = None
-    detail: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
-    variants: Mapping[tuple[bool, ...], str] = field(default_factory=lambda: _EMPTY)
-    spec: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    detail: Detail = field(default_factory=Detail)
+    variants: Mapping[tuple[bool, ...], str] = field(default_factory=dict)
+    spec: Mapping[str, object] = field(default_factory=dict)
     autocast: tuple[str, ...] = ()
     bare: str = ""
     called: str = ""
@@ -135,14 +200,14 @@ def make_record(
     name: str,
     kind: str,
     operands: Sequence[tuple[str, str, str, str]],
-    outputs: Sequence[tuple[Any, ...]],
+    outputs: Sequence[_OutputFields],
     statics: Sequence[str] = (),
     dtypes: str = "numeric",
-    detail: Mapping[str, Any] = _EMPTY,
-    variants: Mapping[tuple[bool, ...], str] = _EMPTY,
-    rules: Mapping[str, tuple[Any, ...]] | None = None,
-    spec: Mapping[str, Any] = _EMPTY,
-    texts: Mapping[str, Text] = _EMPTY,
+    detail: Detail | None = None,
+    variants: Mapping[tuple[bool, ...], str] | None = None,
+    rules: Mapping[str, _RuleFields] | None = None,
+    spec: Mapping[str, object] | None = None,
+    texts: Mapping[str, Text] | None = None,
     autocast: tuple[str, ...] = (),
     bare: str = "",
     called: str = "",
@@ -159,8 +224,8 @@ def make_record(
     gradients = None if rules is None else {k: _rule(*fields) for k, fields in rules.items()}
     return OpRecord(
         name=name, kind=kind, operands=tuple(Operand(*o) for o in operands), outputs=tuple(Output(*o) for o in outputs),
-        statics=tuple(statics), dtypes=dtypes, texts=texts, gradients=gradients, detail=detail, variants=variants,
-        spec=spec, autocast=autocast, bare=bare, called=called,
+        statics=tuple(statics), dtypes=dtypes, texts=texts or {}, gradients=gradients, detail=detail or Detail(),
+        variants=variants or {}, spec=spec or {}, autocast=autocast, bare=bare, called=called,
     )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Plan:
         return size <= self.max_binned_size or size in self.binned_sizes
 
 
-def rehearse(pool: Pool, participant: Any) -> Rehearsal:
+def rehearse(pool: Pool, participant: object) -> Rehearsal:
     """Record the allocations and frees of `pool` until all participants have ended their first step.
 
     Args:
@@ -87,7 +87,7 @@ class Rehearsal:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self.participants: WeakSet[Any] = WeakSet()
+        self.participants: WeakSet[object] = WeakSet()
         self.events: list[int] = []
         self.sizes: list[int] = []
         self.live_blocks: dict[Block, int] = {}
@@ -132,7 +132,7 @@ class Rehearsal:
                 finally:
                     budget.is_searching = False
 
-    def leave(self, participant: Any) -> None:
+    def leave(self, participant: object) -> None:
         """Remove a participant. The recording ends with the last one."""
         with self.pool._lock:
             self.participants.discard(participant)
@@ -140,7 +140,7 @@ class Rehearsal:
                 self._end()
 
     def end_step(
-        self, participant: Any, persistent: Iterable[Block], gradients: Iterable[Block], keeps_gradients: bool
+        self, participant: object, persistent: Iterable[Block], gradients: Iterable[Block], keeps_gradients: bool
     ) -> None:
         """Prepare the pool for the next step, after the first step of `participant`.
 
@@ -274,7 +274,8 @@ class Rehearsal:
             if front.size > size:
                 pool._runs.cut(front, size)
                 remainder = front.next
-                pool._runs.remove(remainder)  # type: ignore[arg-type]
+                assert remainder is not None
+                pool._runs.remove(remainder)
             front.bin = pool._bins.setdefault(size, [])
             front.bin.append(front)
         if remainder is not None:

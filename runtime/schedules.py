@@ -16,17 +16,18 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from . import dtypes
 from .context import forget_plans
 
 if TYPE_CHECKING:
     from .backends.protocol import Capabilities, Driver
+    from .dispatch import Plan
     from .kinds import Request
 
 __all__ = [
@@ -34,7 +35,9 @@ __all__ = [
     "frozen", "is_frozen", "planning", "spaces", "tuned_choices",
 ]  # fmt: skip
 
-Choice = Mapping[str, Any]
+Choice: TypeAlias = Mapping[str, Any]
+"""The values of a space's parameters: integers, pairs of integers, or None, as `codegen/schedules.yaml` declares."""
+
 _BUILTINS = {"__builtins__": {}, "min": min, "max": max, "len": len}
 
 
@@ -53,19 +56,19 @@ class Space:
     name: str
     about: str
     sizes: tuple[str, ...]
-    parameters: Mapping[str, tuple[str, tuple[Any, ...]]]
+    parameters: Mapping[str, tuple[str, tuple[object, ...]]]
     fallback: Choice
-    constraints: tuple[Any, ...]
-    defaults: Mapping[str, tuple[tuple[Any, Choice], ...]]
+    constraints: tuple[CodeType, ...]
+    defaults: Mapping[str, tuple[tuple[CodeType | None, Choice], ...]]
 
-    def shipped(self, class_name: str, names: Mapping[str, Any]) -> Choice:
+    def shipped(self, class_name: str, names: Mapping[str, object]) -> Choice:
         """Return the default of a class of device. names: sizes and device properties, for the conditions."""
         for condition, changes in self.defaults.get(class_name, ()):
             if condition is None or eval(condition, _BUILTINS, dict(names)):
                 return {**self.fallback, **changes}
         return self.fallback
 
-    def allows(self, choice: Choice, names: Mapping[str, Any]) -> bool:
+    def allows(self, choice: Choice, names: Mapping[str, object]) -> bool:
         """Return True if `choice` has an allowed value for each parameter, no others, and meets the constraints."""
         if set(choice) != set(self.parameters):
             return False
@@ -79,7 +82,7 @@ spaces: dict[str, Space] = {}
 
 
 def declare(
-    name: str, *, about: str, sizes: tuple[str, ...], parameters: Mapping[str, tuple[str, tuple[Any, ...]]],
+    name: str, *, about: str, sizes: tuple[str, ...], parameters: Mapping[str, tuple[str, tuple[object, ...]]],
     constraints: tuple[str, ...], fallback: Choice, defaults: Mapping[str, tuple[tuple[str, Choice], ...]],
 ) -> None:  # fmt: skip
     """Register a space. The generator has checked the expressions."""
@@ -104,7 +107,7 @@ class Question(NamedTuple):
 
     space: Space
     key: str
-    names: Mapping[str, Any]
+    names: Mapping[str, object]
     answer: Choice
 
 
@@ -131,9 +134,9 @@ class _Local(threading.local):
 _local = _Local()
 _lock = threading.Lock()
 _tuned_choices: dict[str, Mapping[str, Choice | None]] = {}  # by device: the user's tuned choices, by key
-_device_keys: dict[tuple[Any, ...], tuple[str, str]] = {}
+_device_keys: dict[tuple[str, str, Capabilities], tuple[str, str]] = {}
 # Called as on_plan(plan, request, operands) for every new plan while calls are recorded or tuned on their first plan.
-on_plan: Callable[[Any, Any, Any], None] | None = None
+on_plan: Callable[[Plan, Request, Sequence[object]], None] | None = None
 
 
 def choose(request: Request, kind: str, sizes: Mapping[str, int], dtype: str, op: str = "", layout: str = "") -> Choice:
@@ -169,7 +172,7 @@ def choose(request: Request, kind: str, sizes: Mapping[str, int], dtype: str, op
     return space.shipped(class_name, properties(caps, dtype, sizes))
 
 
-def properties(caps: Capabilities, dtype: str, sizes: Mapping[str, int]) -> dict[str, Any]:
+def properties(caps: Capabilities, dtype: str, sizes: Mapping[str, int]) -> dict[str, object]:
     """Return the names that conditions and constraints may use, with their values."""
     return {
         **sizes, "cores": caps.cores, "lanes": caps.lanes, "max_group": caps.max_group, "sm": caps.sm,

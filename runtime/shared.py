@@ -12,7 +12,6 @@ import mmap
 import os
 import tempfile
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
@@ -105,8 +104,8 @@ def _create_anonymous_file() -> int:
     return fd
 
 
-def _write(fd: int, offset: int, content: Any) -> None:
-    remaining = memoryview(content)
+def _write(fd: int, offset: int, content: Array) -> None:
+    remaining = content.data
     while remaining:
         written = os.pwrite(fd, remaining, offset)
         remaining, offset = remaining[written:], offset + written

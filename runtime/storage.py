@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .call_types import Memory
     from .device import Device
     from .pool import Block, Pool
 
@@ -33,7 +34,7 @@ class Storage:
         buffer: What kernels are given: a handle, or an address for host memory and Triton. None for 0 bytes.
         start: Offset of the storage in the buffer, in bytes.
         version: Number of in-place writes. Backward refuses saved tensors whose version has changed.
-        pending: On `cpu`, the last launch that uses this memory and waits for its kernel to be compiled.
+        pending: On `cpu`, True if a launch that uses this memory may wait for its kernel to be compiled; else None.
         owner: Keeps foreign memory alive (a NumPy array, a DLPack capsule); in host memory, the bytes at `buffer`.
             For a block of the pool it is None, or a `Hold` once NumPy arrays refer to the memory.
     """
@@ -46,9 +47,9 @@ class Storage:
         nbytes: int,
         block: Block | None,
         pool: Pool | None,
-        buffer: Any,
+        buffer: Memory,
         start: int,
-        owner: Any = None,
+        owner: Memory = None,
     ):
         self.device = device
         self.nbytes = nbytes
@@ -58,7 +59,7 @@ class Storage:
         self.start = start
         self.owner = owner
         self.version = 0
-        self.pending: Any = None
+        self.pending: bool | None = None
 
     def __del__(self) -> None:
         block = self.block

@@ -12,6 +12,7 @@ from .storage import Storage
 if TYPE_CHECKING:  # `api` adds methods and operators at import; the generated stub declares them
     from .._generated.tensor_methods import TensorMethods
     from .autograd.node import Node
+    from .call_types import GradientHook
 else:
     TensorMethods = object
 
@@ -38,9 +39,9 @@ class Extra:
 
     def __init__(self, base: Tensor | None = None, seen_rewrites: int = 0) -> None:
         self.grad: Tensor | None = None
-        self.hooks: dict[int, Any] | None = None
-        self.stored: dict[int, Any] | None = None
-        self.retains: tuple[int, Any] | None = None
+        self.hooks: dict[int, GradientHook] | None = None
+        self.stored: dict[int, GradientHook] | None = None
+        self.retains: tuple[int, GradientHook] | None = None
         self.base = base
         self.seen_rewrites = seen_rewrites
         self.rewrites = 0
@@ -85,7 +86,7 @@ class Tensor(TensorMethods):
     @overload
     def __init__(self, *sizes: int) -> None: ...
     @overload
-    def __init__(self, data: Tensor | Array | Sequence[Any]) -> None: ...
+    def __init__(self, data: Tensor | Array | Sequence[object]) -> None: ...
     def __init__(  # type: ignore[misc]  # `read` takes what the second and third form pass
         self, storage: Storage = _NONE, meta: Meta = _NONE, start: int = _NONE, needs: bool = False,
         node: Node | None = None, output: int = 0,
@@ -102,7 +103,7 @@ class Tensor(TensorMethods):
         self.extra: Extra | None = None
 
     @staticmethod
-    def read(*args: Any) -> tuple[Storage, Meta, int]:
+    def read(*args: object) -> tuple[Storage, Meta, int]:
         """Return storage, layout and start for a user's `Tensor(*args)`. The `api` package replaces this function."""
         raise NotImplementedError
 

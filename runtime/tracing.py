@@ -14,16 +14,17 @@ recording. There is only one recording at a time, because it replaces the queues
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .device import open_drivers
 from .errors import ArgumentError, DriverNotFound
 from .launches import Launch, Tracer, now
 
 if TYPE_CHECKING:
+    from .autograd.node import Node
     from .backends.protocol import Driver
 
 __all__ = ["Level", "Recording", "Span", "current"]
@@ -49,7 +50,7 @@ class Span:
     thread: int
     begin: int
     end: int
-    shapes: tuple[Any, ...] | None = None
+    shapes: tuple[Sequence[int] | str, ...] | None = None
     stack: tuple[str, ...] = ()
     device: str = ""
     memory: int = 0
@@ -128,10 +129,10 @@ class Recording:
             self.levels.append(Level(now(), device, stats.allocated, stats.reserved))
         return int(stats.allocated)
 
-    def backward(self, step: Any) -> Any:
+    def backward(self, step: Callable[[Node], None]) -> Callable[[Node], None]:
         """Wrap the engine's `step(node)` so that each step becomes a span with the name of the forward op."""
 
-        def recorded_step(node: Any) -> None:
+        def recorded_step(node: Node) -> None:
             record = getattr(node.recipe, "record", None)
             with self.span(f"{getattr(record, 'name', 'function')}_backward", "backward"):
                 step(node)
@@ -149,11 +150,11 @@ class Recording:
         if store is not None:
             self._shadow(store, "compile", f"compile for {driver.device}", "compile")
 
-    def _shadow(self, owner: Any, name: str, span_name: str, category: str) -> None:
+    def _shadow(self, owner: object, name: str, span_name: str, category: str) -> None:
         """Replace `owner.name` by a method that records a span around the original. `stop` restores it."""
         method = getattr(owner, name)
 
-        def recorded_method(*args: Any, **kwargs: Any) -> Any:
+        def recorded_method(*args: object, **kwargs: object) -> object:
             with self.span(span_name, category):
                 return method(*args, **kwargs)
 

@@ -35,7 +35,7 @@ from weftgrad.runtime.errors import ArgumentError, CompileError
 from weftgrad.runtime.kinds import many
 from weftgrad.runtime.multi_tensor import MultiTensor
 from weftgrad.runtime.records import registry
-from weftgrad.runtime.tuning import missed, search, store
+from weftgrad.runtime.tuning import autotune, search, store
 from weftgrad.runtime.tuning.evidence import Evidence, compare_samples, sign_test_p_value
 from weftgrad.runtime.tuning.measure import Call, Trials, differ
 from weftgrad.runtime.tuning.program import record_uses, run_trial
@@ -527,8 +527,8 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
         return search.Outcome(call, choices, 2e-3, 1e-3, 1, 0, 0)
 
     monkeypatch.setattr(search, "tune", tune)
-    monkeypatch.setattr(schedules, "on_plan", missed.tune)
-    monkeypatch.setattr(missed, "_report", missed._ProgressReport())
+    monkeypatch.setattr(schedules, "on_plan", autotune.tune)
+    monkeypatch.setattr(autotune, "_report", autotune._ProgressReport())
     monkeypatch.setattr(atexit, "register", lambda function: None)
     return calls
 
@@ -547,7 +547,7 @@ def test_misses_are_tuned_once(asked_for: list[Call], tuned_file: Path, capsys: 
     message = capsys.readouterr().err
     assert message.count("calls are tuned when they are first planned, up to 0.5 s each") == 1
     assert str(tuned_file) in message
-    missed._report.print_summary()
+    autotune._report.print_summary()
     assert re.fullmatch(r"weftgrad: tuned \d calls in 0\.\d s; of \d something faster.*\n", capsys.readouterr().err)
 
 
@@ -560,7 +560,7 @@ def test_nothing_is_tuned_where_it_would_disturb(asked_for: list[Call], monkeypa
     monkeypatch.setattr(CPU.driver, "captures", 1, raising=False)  # a graph is captured
     x.sin()
     monkeypatch.undo()
-    monkeypatch.setattr(schedules, "on_plan", missed.tune)
+    monkeypatch.setattr(schedules, "on_plan", autotune.tune)
     own_stream = set_stream(CPU, CPU.driver.new_stream())
     try:
         x.cos()
@@ -569,7 +569,7 @@ def test_nothing_is_tuned_where_it_would_disturb(asked_for: list[Call], monkeypa
         set_stream(CPU, own_stream)
     with wg.profiler.profile():
         x.tan()
-    with missed._lock:  # another thread tunes
+    with autotune._lock:  # another thread tunes
         x.tanh()
     assert asked_for == []
     assert schedules.tuned_choices(schedules.device_key(CPU.driver)) == before_all
@@ -579,7 +579,7 @@ def test_nothing_is_tuned_where_it_would_disturb(asked_for: list[Call], monkeypa
 def test_a_budget_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("WEFTGRAD_TUNE_SECONDS", text)
     with pytest.raises(ArgumentError, match="WEFTGRAD_TUNE_SECONDS"):
-        missed.seconds()
+        autotune.seconds()
 
 
 # --- What a program uses, and the command -----------------------------------------------------------------------------

@@ -102,11 +102,12 @@ _RESULT_TEXT = {
 def _formulas(record: OpRecord) -> Iterator[tuple[str, str]]:
     """Yield the label and text of each line of the formula."""
     spec = record.spec
-    for name, text in (spec.get("let") or {}).items():
+    let, reduce = spec.get("let"), spec.get("reduce")
+    for name, text in let.items() if isinstance(let, Mapping) else ():
         yield "formula", f"{name} = {text}"
-    if "reduce" in spec:
+    if isinstance(reduce, Mapping):
         for part in ("let", "identity", "map", "combine", "finish"):
-            value = spec["reduce"].get(part)
+            value = reduce.get(part)
             values = value if isinstance(value, Mapping) else {"": value}
             text = "; ".join(f"{name} = {v}" if name else str(v) for name, v in values.items())
             if value is not None:

@@ -21,13 +21,16 @@ import argparse
 import re
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..runtime import dtypes, schedules
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError
 from .terminal import Style, table
 from .tune_program import drop_slower, verify
+
+if TYPE_CHECKING:
+    from ..runtime.tuning.store import Entry
 
 __all__ = ["register"]
 
@@ -253,7 +256,7 @@ def _show() -> int:
     return 0
 
 
-def _format_entry(entry: dict[str, Any]) -> Iterable[str]:
+def _format_entry(entry: Entry) -> Iterable[str]:
     choice = entry["choice"]
     values = {} if choice is None else {k: tuple(v) if isinstance(v, list) else v for k, v in choice.items()}
     text = ", ".join(f"{k} {_value(v)}" for k, v in sorted(values.items())) or "as shipped"

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..runtime import deferred, dtypes, host_data
 from ..runtime.device import Device
-from ..runtime.dispatch import call
+from ..runtime.dispatch import call, call_multiple
 from ..runtime.dtypes import Array
 from ..runtime.errors import DomainError, DTypeError, IndexOutOfRange
 from ..runtime.records import OpRecord, registry
@@ -107,13 +107,12 @@ class _OverlappedCheck(Check):
 
     def run(self, record: OpRecord, operands: Sequence[object], statics: tuple[object, ...]) -> Tensor:
         if "misses" in record.statics:
-            results: tuple[Tensor, Tensor] = call(record, operands, (*statics, True))
-            output, misses = results
+            output, misses = call_multiple(record, operands, (*statics, True))
             if _host_values(misses).any():
                 self()
             return output
         values = _host_values(self.index)  # wait for the index first, so as not to wait for the launch
-        result: Tensor = call(record, operands, statics)
+        result = call(record, operands, statics)
         self._check_values(values)
         return result
 
@@ -194,7 +193,7 @@ def _defer(index: Tensor, judge: Callable[[int, int], None]) -> None:
     """Compute the smallest and largest index on the device, and call `judge` with them when they are known."""
     device = index.meta.device
     deferred.poll(device)
-    low, high = call(registry["index_bounds"], (index.detach(),))
+    low, high = call_multiple(registry["index_bounds"], (index.detach(),))
     if device not in _unchecked:
         deferred.defer(low, high, judge)
 

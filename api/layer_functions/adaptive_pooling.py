@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 from .._generated import ops
 from ..autograd import Function
 from ..runtime import views
-from ..runtime.dispatch import call, is_recorded
+from ..runtime.dispatch import call, call_multiple, is_recorded
 from ..runtime.errors import ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -154,10 +154,13 @@ def _adaptive_max_pool(where: str, rank: int, input: Tensor, output_size: Adapti
     size = _adaptive_size(where, rank, input, output_size)
     if all(n == 1 for n in size) and input.meta.numel:  # one window: reduce the flattened plane with vector loads
         batch_shape = input.meta.shape[:-rank]
-        values, positions = call(registry["max_plane"], (views.reshape(input, (*batch_shape, -1)),), (-1, False))
+        values, positions = call_multiple(
+            registry["max_plane"], (views.reshape(input, (*batch_shape, -1)),), (-1, False)
+        )
         return views.reshape(values, (*batch_shape, *size)), views.reshape(positions, (*batch_shape, *size))
     statics = (size, *_equal_windows(input, size), (0,) * rank, (1,) * rank)  # size, kernel, stride, padding, dilation
-    return call(registry["max_windows"], (input,), statics)
+    values, positions = call_multiple(registry["max_windows"], (input,), statics)
+    return values, positions
 
 
 def adaptive_max_pool1d_with_indices(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, overload
 
 from ..arguments.types import IntOrInts
-from ..runtime.dispatch import call
+from ..runtime.dispatch import call_multiple
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from .pooling_windows import check_window_arguments
@@ -21,7 +21,8 @@ def max_pool(
     padding: IntOrInts, dilation: IntOrInts, ceil_mode: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     statics = check_window_arguments(where, rank, input, kernel_size, stride, padding, dilation, ceil_mode)
-    return call(registry["max_windows"], (input,), statics)
+    values, positions = call_multiple(registry["max_windows"], (input,), statics)
+    return values, positions
 
 
 def max_pool1d_with_indices(

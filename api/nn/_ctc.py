@@ -13,7 +13,7 @@ from .._generated import ops as _ops
 from ..creation.from_data import tensor
 from ..indexing.bounds import check_bounds
 from ..runtime import dtypes, host_data, views
-from ..runtime.dispatch import call
+from ..runtime.dispatch import call_multiple
 from ..runtime.dtypes import Array
 from ..runtime.errors import ArgumentError, DTypeError, ShapeError, UnsupportedDType
 from ..runtime.records import registry
@@ -87,7 +87,7 @@ def ctc_loss(
     if labels.meta.device is not log_probs.meta.device:
         labels = labels.to(log_probs.meta.device)
     num_states = 2 * int(label_counts.max(initial=0)) + 1
-    losses = call(registry["ctc_alpha"], (log_probs, labels, sample_layout), (num_states, blank))[0]
+    losses = call_multiple(registry["ctc_alpha"], (log_probs, labels, sample_layout), (num_states, blank))[0]
     if zero_infinity:
         losses = _ops.where(_ops.eq(losses, float("inf")), 0.0, losses)
     if reduction == "mean":

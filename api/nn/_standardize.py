@@ -16,7 +16,7 @@ from .._generated import ops as _ops
 from ..autograd import Function
 from ..runtime import dtypes
 from ..runtime.device import meta
-from ..runtime.dispatch import call, call_into, empty, is_recorded
+from ..runtime.dispatch import call, call_into, call_multiple, empty, is_recorded
 from ..runtime.dtypes import DType
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -141,7 +141,8 @@ def _grads_by_ops(
 def _statistics(x: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return mean, variance and 1 / sqrt(variance + eps) along `axes`, which keep size 1."""
     if x.meta.dtype.itemsize <= 4 and x.meta.device.driver.capabilities.fp64:
-        return call(registry["moments"], (x, eps), (axes, True, dtypes.float64))
+        mean, variance, rstd = call_multiple(registry["moments"], (x, eps), (axes, True, dtypes.float64))
+        return mean, variance, rstd
     mean = _ops.mean(x, axes, True, dtype=_stats_dtype(x))
     variance, rstd = _ops.deviation(x, mean, axes, True, eps=eps)
     return mean, variance, rstd

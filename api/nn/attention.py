@@ -14,7 +14,7 @@ from ..runtime import dtypes, layout, views
 from ..runtime.autocast import autocast_operands
 from ..runtime.autograd.attention_rules import attention_by_ops
 from ..runtime.device import Meta
-from ..runtime.dispatch import call, is_recorded
+from ..runtime.dispatch import call_multiple, is_recorded
 from ..runtime.errors import DomainError, DTypeError, IndexOutOfRange, ShapeError
 from ..runtime.kinds.attention import is_supported
 from ..runtime.records import registry
@@ -93,7 +93,7 @@ def scaled_dot_product_attention(
     if needs_composed or not is_supported(q.meta, k.meta, v.meta):
         output = attention_by_ops(operands, statics)
     else:
-        output = call(_attention, operands, statics)[0]
+        output = call_multiple(_attention, operands, statics)[0]
     return views.reshape(output, (*batch_shape, rows, value.meta.shape[-1]))
 
 

@@ -16,7 +16,7 @@ from .._generated import ops
 from ..arguments.out import copy_to_out
 from ..creation import factories, from_data
 from ..runtime import dtypes, views
-from ..runtime.dispatch import call
+from ..runtime.dispatch import call, call_multiple
 from ..runtime.errors import ArgumentError, DomainError, DTypeError, NotSupported, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -75,7 +75,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
             )
     size = int(minlength)
     if input.meta.numel:
-        lowest, highest = (int(t.item()) for t in call(registry["index_bounds"], (input,)))
+        lowest, highest = (int(t.item()) for t in call_multiple(registry["index_bounds"], (input,)))
         if lowest < 0:
             raise DomainError(f"bincount: only counts integers from 0, and the input has {lowest}")
         size = max(size, highest + 1)

@@ -19,7 +19,7 @@ from ..creation import factories
 from ..indexing.gathering import masked_select
 from ..indexing.subscripts import get
 from ..runtime import dtypes, layout, views
-from ..runtime.dispatch import call
+from ..runtime.dispatch import call, call_multiple
 from ..runtime.errors import IndexOutOfRange, NotSupported
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -105,9 +105,9 @@ def kthvalue(
         )
     flat = input.detach()
     if _TOPK_MIN_RATIO * count <= size:
-        _, positions = call(_top_along, (flat,), (count, axis_index, False))
+        _, positions = call_multiple(_top_along, (flat,), (count, axis_index, False))
     else:
-        _, positions = call(_sort_along, (flat,), (axis_index, False))
+        _, positions = call_multiple(_sort_along, (flat,), (axis_index, False))
     index = call(registry["narrow"], (positions,), (axis_index, count - 1, 1)) if input.meta.ndim else positions
     return _gather_along(input, index, axis_index, keepdim, "kthvalue", out)
 
@@ -130,7 +130,7 @@ def _median(
 
 def _median_along(input: Tensor, dim: int, skip_nan: bool) -> tuple[Tensor, Tensor]:
     """Return the lower median along `dim`, with size 1 there, and its index."""
-    values, positions = call(_sort_along, (input,), (dim, False))
+    values, positions = call_multiple(_sort_along, (input,), (dim, False))
     if not input.meta.ndim or 0 in input.meta.shape:
         shape = tuple(1 if d == dim else n for d, n in enumerate(input.meta.shape))
         if not input.meta.ndim:
@@ -168,7 +168,7 @@ def _select_by_sample(input: Tensor, k: int) -> Tensor | None:
     size n is at most sqrt(n) / 2; the two bounds lie four standard deviations away.
     """
     size = input.meta.numel
-    sample = call(_sort_along, (get(input, slice(None, None, size // _SAMPLE_NUMEL)),), (0, False))[0]
+    sample = call_multiple(_sort_along, (get(input, slice(None, None, size // _SAMPLE_NUMEL)),), (0, False))[0]
     count = sample.meta.numel
     sample_rank, margin = k * count // size, 2 * math.isqrt(count)
     low, high = (
@@ -179,7 +179,7 @@ def _select_by_sample(input: Tensor, k: int) -> Tensor | None:
     candidates = masked_select(input, ops.logical_and(ops.ge(input, low), ops.le(input, high)))
     if not 0 <= rank < candidates.meta.numel or candidates.meta.numel > size // 2:
         return None
-    ordered, _ = call(_sort_along, (candidates,), (0, False))
+    ordered, _ = call_multiple(_sort_along, (candidates,), (0, False))
     return views.reshape(call(registry["narrow"], (ordered,), (0, rank, 1)), ())
 
 
@@ -305,11 +305,11 @@ def mode(
         dim, keepdim = resolve_axis_aliases("mode", dim, -1, axis, keepdim, keepdims)
     axis_index = _normalize_nonempty_dim(input, dim, "mode")
     if not input.meta.ndim:
-        _, index = call(_sort_along, (input.detach(),), (0, False))
+        _, index = call_multiple(_sort_along, (input.detach(),), (0, False))
         return _gather_along(input, index, 0, keepdim, "mode", out)
     last = input.meta.ndim - 1
     flat = views.contiguous(call(registry["transpose"], (input.detach(),), (axis_index, last)))
-    values, positions = call(_sort_along, (flat,), (last, False))
+    values, positions = call_multiple(_sort_along, (flat,), (last, False))
     if 0 in input.meta.shape:
         index = call(
             registry["narrow"], (call(registry["transpose"], (positions,), (axis_index, last)),), (axis_index, 0, 1)

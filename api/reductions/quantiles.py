@@ -9,7 +9,7 @@ from ..arguments.aliases import resolve_axis_aliases
 from ..arguments.out import copy_to_out
 from ..creation import factories
 from ..runtime import dtypes, layout, views
-from ..runtime.dispatch import call
+from ..runtime.dispatch import call, call_multiple
 from ..runtime.errors import ArgumentError, DomainError, DTypeError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -142,7 +142,7 @@ def _check_quantiles(q: object, input: Tensor, where: str) -> Tensor:
 def _interpolate_quantiles(rows: Tensor, quantiles: Tensor, interpolation: str, skip_nan: bool) -> Tensor:
     """Return the quantiles along the last dimension, which they replace."""
     last = rows.meta.ndim - 1
-    values, _ = call(_sort_along, (rows,), (last, False))
+    values, _ = call_multiple(_sort_along, (rows,), (last, False))
     size, is_nan = rows.meta.shape[last], ops.isnan(values.detach())
     q = views.reshape(quantiles, (-1,))
     if skip_nan:

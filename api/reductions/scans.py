@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..arguments.aliases import REQUIRED, resolve_axis_alias
 from ..runtime import dtypes, layout
-from ..runtime.dispatch import call, call_into
+from ..runtime.dispatch import call, call_into, call_multiple
 from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, DTypeError, NotSupported
 from ..runtime.records import registry
@@ -234,7 +234,7 @@ def _cumulative_extremum(
 ) -> tuple[Tensor, ...]:
     dim = _resolve_dim(where, input, dim, axis)
     if out is None:
-        return call(registry[where], (input,), (dim,))
+        return call_multiple(registry[where], (input,), (dim,))
     if not isinstance(out, (tuple, list)) or len(out) != 2:
         raise ArgumentError(f"{where}: has two results, so out takes two tensors, not {type(out).__name__}")
     only_tensors(where, *out)

@@ -9,7 +9,7 @@ from ..indexing.bounds import check_bounds
 from ..pointwise.type_info import result_type
 from ..runtime import dtypes, views
 from ..runtime.device import Device
-from ..runtime.dispatch import call
+from ..runtime.dispatch import call, call_multiple
 from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError, DomainError, DTypeError, NotSupported, ShapeError
 from ..runtime.records import registry
@@ -173,7 +173,7 @@ def isin(
     if candidates.meta.numel == 1:
         candidate = views.reshape(candidates, ())
         return ops.ne(queries, candidate) if invert else ops.eq(queries, candidate)
-    values, _ = call(_sort_along, (views.reshape(candidates, (-1,)),), (0, False))
+    values, _ = call_multiple(_sort_along, (views.reshape(candidates, (-1,)),), (0, False))
     positions = call(_search_sorted, (values, views.contiguous(queries)), (False, True))
     nearest = call(_take_at, (values, ops.clamp_max(positions, candidates.meta.numel - 1)), (0, 1))
     return ops.ne(queries, nearest) if invert else ops.eq(queries, nearest)

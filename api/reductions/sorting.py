@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ..arguments.aliases import resolve_axis_alias
 from ..arguments.out import copy_to_out
 from ..runtime import dtypes, layout
-from ..runtime.dispatch import call
+from ..runtime.dispatch import call_multiple
 from ..runtime.errors import ArgumentError, DTypeError, IndexOutOfRange
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -70,7 +70,7 @@ def sort(
     if stable not in (None, True, False):
         raise ArgumentError(f"sort: stable must be a bool, not {stable!r}")
     axis_index = layout.normalize_dim(dim, input.meta.ndim, "sort")
-    return Ordered(*store_pair(call(_sort_along, (input,), (axis_index, bool(descending))), out, "sort"))
+    return Ordered(*store_pair(call_multiple(_sort_along, (input,), (axis_index, bool(descending))), out, "sort"))
 
 
 def argsort(
@@ -156,7 +156,7 @@ def topk(
         )
     if not input.meta.ndim:
         count = 1
-    return Ordered(*store_pair(call(_top_along, (input,), (count, axis_index, bool(largest))), out, "topk"))
+    return Ordered(*store_pair(call_multiple(_top_along, (input,), (count, axis_index, bool(largest))), out, "topk"))
 
 
 def to_int(value: object, where: str, name: str) -> int:

@@ -9,7 +9,7 @@ from .._generated import ops
 from ..creation import factories, sequences
 from ..indexing.gathering import nonzero
 from ..runtime import layout, views
-from ..runtime.dispatch import call
+from ..runtime.dispatch import call, call_multiple
 from ..runtime.errors import IndexOutOfRange, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -68,13 +68,13 @@ def unique(
     """
     only_tensors("unique", input)
     if dim is None:
-        values, order = call(_sort_along, (views.reshape(input.detach(), (-1,)),), (0, False))
+        values, order = call_multiple(_sort_along, (views.reshape(input.detach(), (-1,)),), (0, False))
         return _unique_elements(values, order, input.meta.shape, return_inverse, return_counts)
     rows, axis = _slices(input, dim, "unique")
     order = _arange(rows.meta.shape[0], rows)
     for column in reversed(range(rows.meta.shape[1])):  # stable sorts from the last key to the first
         keys = call(_take_at, (ops.select(rows, 1, column), order), (0, 1))
-        order = call(_take_at, (order, call(_sort_along, (keys,), (0, False))[1]), (0, 1))
+        order = call(_take_at, (order, call_multiple(_sort_along, (keys,), (0, False))[1]), (0, 1))
     return _unique_slices(input, rows, axis, order, return_inverse, return_counts)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
 from ..random import default_generator
 from ..runtime.autograd.node import Node, Saved
@@ -18,6 +18,8 @@ from ..runtime.records import OpRecord
 from ..runtime.tensor import Tensor
 
 __all__ = ["CheckpointError", "FirstRun", "Frame", "Replay", "is_in_first_run"]
+
+_Value = TypeVar("_Value")
 
 
 class CheckpointError(GradientError):
@@ -212,11 +214,14 @@ class FirstRun(_NodeObserver):
         """Replace the node's saved tensors by placeholders."""
         node_index, saved_count = self.frame.count, len(node.saved)
         self.frame.count += 1
-        replacements = tuple(
-            _RecomputedTensor(saved, self.frame, (node_index, i)) if _needs_memory(saved) else saved
-            for i, saved in enumerate((*node.saved, *node.saved_out))
+        node.saved = tuple(self._placeholder(saved, (node_index, i)) for i, saved in enumerate(node.saved))
+        node.saved_out = tuple(
+            self._placeholder(saved, (node_index, i)) for i, saved in enumerate(node.saved_out, saved_count)
         )
-        node.saved, node.saved_out = replacements[:saved_count], replacements[saved_count:]
+
+    def _placeholder(self, saved: _Value, key: tuple[int, int]) -> _Value | _RecomputedTensor:
+        """Return a placeholder for a saved tensor if that saves memory, else `saved` itself."""
+        return _RecomputedTensor(saved, self.frame, key) if _needs_memory(saved) else saved
 
 
 class _SecondRun(_NodeObserver):

@@ -11,23 +11,51 @@ rowsum(P dP) equals rowsum(g result), so the kernels need no whole row of P at o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
-import numpy as np
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from .. import dtypes
-from ..context import current_stream
-from ..device import Device, meta
-from ..dispatch import call, empty, is_recorded
+from ..dispatch import call, call_multiple, is_recorded
 from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
 from ..views import reshape
 from .node import Node
+from .rules import arange
+
+if TYPE_CHECKING:
+    from ..call_types import GradientFunction, Statics
 
 __all__ = ["attention_by_ops", "rules"]
 
 _OPERANDS = ("query", "key", "value", "mask", "scale", "p", "rescale", "seed", "offset")
+
+_DropoutNumbers: TypeAlias = tuple[float, float, int, int]
+"""The operands `p`, `rescale`, `seed` and `offset`."""
+
+AttentionOperands: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor | None, float, float, float, int, int]
+"""The operands of `attention`, in the order of `_OPERANDS`."""
+
+
+class _Values(TypedDict, total=False):
+    """What the rules read, and what they share: `delta`, and `attention`, the gradients by the name of the operand.
+
+    A mask that is absent has no key.
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor
+    scale: float
+    p: float
+    rescale: float
+    seed: int
+    offset: int
+    result: Tensor
+    logsumexp: Tensor
+    grad_result: Tensor
+    delta: Tensor
+    attention: dict[str, Tensor]
 
 
 def rules(record: OpRecord) -> Mapping[str, Rule]:
@@ -39,30 +67,32 @@ def rules(record: OpRecord) -> Mapping[str, Rule]:
     return {name: Rule(function=_rule(name), operands=read) for name in ("query", "key", "value")}
 
 
-def _rule(name: str) -> Callable[..., Tensor]:
-    def gradient(node: Node, values: dict[str, Any], position: int) -> Tensor:
-        gradients: dict[str, Tensor] = values.setdefault("attention", {})
+def _rule(name: str) -> GradientFunction:
+    def gradient(node: Node, values: _Values, position: int) -> Tensor:
+        gradients = values.setdefault("attention", {})
         if name not in gradients:
-            by_ops = is_recorded(*(values.get(n) for n in ("query", "key", "value", "grad_result")))
+            by_ops = is_recorded(values["query"], values["key"], values["value"], values["grad_result"])
             gradients.update((_gradients_by_ops if by_ops else _gradients_by_kernels)(node, values, name))
         return gradients[name]
 
     return gradient
 
 
-def _gradients_by_kernels(node: Node, values: dict[str, Any], name: str) -> dict[str, Tensor]:
+def _gradients_by_kernels(node: Node, values: _Values, name: str) -> dict[str, Tensor]:
     """Compute the gradient of the query, or those of key and value together, by kernels."""
     if "delta" not in values:
         values["delta"] = call(registry["attention_delta"], (values["result"], values["grad_result"]))
-    tensors = (*(values.get(n) for n in _OPERANDS[:4]), values["grad_result"], values["logsumexp"], values["delta"])
-    operands = (*tensors, *(values[n] for n in _OPERANDS[4:]))
+    operands = (
+        values["query"], values["key"], values["value"], values.get("mask"), values["grad_result"],
+        values["logsumexp"], values["delta"], values["scale"], *_dropout_numbers(values),
+    )  # fmt: skip
     if name == "query":
         return {name: call(registry["attention_query"], operands, node.statics)}
-    key, value = call(registry["attention_key_value"], operands, node.statics)
+    key, value = call_multiple(registry["attention_key_value"], operands, node.statics)
     return {"key": key, "value": value}
 
 
-def _op(name: str, *operands: Any, statics: tuple[Any, ...] = ()) -> Tensor:
+def _op(name: str, *operands: object, statics: Statics = ()) -> Tensor:
     return call(registry[name], operands, statics)
 
 
@@ -101,13 +131,6 @@ def _sum_shared_heads(tensor: Tensor, like: Tensor) -> Tensor:
     return _op("sum", reshape(tensor, (batch, kv_heads, heads // kv_heads, count, features)), statics=(2, False, None))
 
 
-def _arange(count: int, device: Device) -> Tensor:
-    positions = empty(meta(dtypes.int64, (count,), None, device))
-    if count:
-        device.driver.write(positions.storage, 0, np.arange(count), current_stream(device))
-    return positions
-
-
 def _probabilities(query: Tensor, key: Tensor, mask: Tensor | None, scale: float, is_causal: bool) -> Tensor:
     """Return softmax(scale * query keyᵀ + mask). Rows in which everything is masked are 0."""
     scores = _op("matmul_batched", _op("mul", query, scale), _transpose(key))
@@ -115,7 +138,7 @@ def _probabilities(query: Tensor, key: Tensor, mask: Tensor | None, scale: float
     if is_causal:
         rows, keys = scores.meta.shape[-2:]
         device = scores.meta.device
-        is_visible = _op("ge", reshape(_arange(rows, device), (rows, 1)), _arange(keys, device))
+        is_visible = _op("ge", arange((rows, 1), device), arange((keys,), device))
         scores = _op("where", is_visible, scores, negative_infinity)
     if mask is None:
         return _op("softmax", scores, statics=(-1,))
@@ -127,43 +150,45 @@ def _probabilities(query: Tensor, key: Tensor, mask: Tensor | None, scale: float
     return _op("where", is_masked_row, 0.0, _op("softmax", _op("where", is_masked_row, 0.0, scores), statics=(-1,)))
 
 
-def _dropout(values: Mapping[str, Any], dropping: bool) -> Callable[[Tensor], Tensor]:
+def _dropout_numbers(values: _Values) -> _DropoutNumbers:
+    return values["p"], values["rescale"], values["seed"], values["offset"]
+
+
+def _dropout(numbers: _DropoutNumbers, dropping: bool) -> Callable[[Tensor], Tensor]:
     if not dropping:
         return lambda tensor: tensor
-    numbers = [values[n] for n in ("p", "rescale", "seed", "offset")]
     return lambda tensor: _op("dropout_draw", tensor, *numbers)
 
 
-def attention_by_ops(operands: Sequence[Any], statics: tuple[bool, bool]) -> Tensor:
+def attention_by_ops(operands: AttentionOperands, statics: tuple[bool, bool]) -> Tensor:
     """Compute `attention` by ops that store the scores.
 
     The result is differentiable any number of times, also with respect to the mask. Operands may be empty, and have any
     number of features.
     """
-    values = dict(zip(_OPERANDS, operands, strict=True))
-    query, key, value = values["query"], values["key"], values["value"]
+    query, key, value, mask, scale, p, rescale, seed, offset = operands
     heads = query.meta.shape[1]
     probabilities = _probabilities(
         _to_compute_dtype(query),
         _repeat_heads(_to_compute_dtype(key), heads),
-        values["mask"],
-        values["scale"],
+        mask,
+        scale,
         statics[0],
     )
-    dropped = _dropout(values, statics[1])(probabilities)
+    dropped = _dropout((p, rescale, seed, offset), statics[1])(probabilities)
     return _to_dtype_of(_op("matmul_batched", dropped, _repeat_heads(_to_compute_dtype(value), heads)), query)
 
 
-def _gradients_by_ops(node: Node, values: dict[str, Any], name: str) -> dict[str, Tensor]:
+def _gradients_by_ops(node: Node, values: _Values, name: str) -> dict[str, Tensor]:
     """Compute all three gradients by ops, so that they can be differentiated again."""
     is_causal, dropping = node.statics
-    operands = [values[n] for n in ("query", "key", "value")]
+    operands = [values["query"], values["key"], values["value"]]
     query, key, value = (_to_compute_dtype(t) for t in operands)
     grad = _to_compute_dtype(values["grad_result"])
     scale, heads = values["scale"], query.meta.shape[1]
     repeated_key = _repeat_heads(key, heads)
     probabilities = _probabilities(query, repeated_key, values.get("mask"), scale, is_causal)
-    dropout = _dropout(values, dropping)
+    dropout = _dropout(_dropout_numbers(values), dropping)
     grad_probabilities = dropout(_op("matmul_batched", grad, _transpose(_repeat_heads(value, heads))))
     row_sums = _op("sum", _op("mul", probabilities, grad_probabilities), statics=((-1,), True, None))
     grad_scores = _op("mul", _op("mul", probabilities, _op("sub", grad_probabilities, row_sums)), scale)

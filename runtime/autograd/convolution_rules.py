@@ -5,14 +5,16 @@ Each op is linear in both operands, and its gradients are the other two ops. So 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from ..device import Meta
 from ..dispatch import call
 from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
 from .node import Node
+
+if TYPE_CHECKING:
+    from ..call_types import GradientFunction, Statics
 
 __all__ = ["rules"]
 
@@ -22,16 +24,14 @@ def rules(record: OpRecord) -> Mapping[str, Rule]:
     return _RULES[record.name]
 
 
-def _geometry_statics(node: Node) -> tuple[Any, ...]:
+def _geometry_statics(node: Node) -> Statics:
     """Return (stride, padding, dilation, groups), the last four static arguments of each of the three ops."""
     return tuple(node.statics[-4:])
 
 
 def _spatial_size(node: Node, position: int) -> tuple[int, ...]:
     """Return the shape of operand `position` without its batch and channel dimensions."""
-    layout = node.recipe.metas[position]
-    assert isinstance(layout, Meta)
-    return layout.shape[2:]
+    return node.operand_layout(position).shape[2:]
 
 
 def _padding_for_output(
@@ -62,7 +62,7 @@ def _padding_for_output(
     return (*start_padding, *exact_end_padding)
 
 
-def _forward(first: str, second: str) -> Callable[..., Tensor]:
+def _forward(first: str, second: str) -> GradientFunction:
     """Return a gradient rule that calls `convolution(first, second)`; the arguments are names of saved tensors."""
 
     def gradient(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
@@ -78,7 +78,7 @@ def _forward(first: str, second: str) -> Callable[..., Tensor]:
     return gradient
 
 
-def _input(first: str, second: str) -> Callable[..., Tensor]:
+def _input(first: str, second: str) -> GradientFunction:
     """Return a gradient rule that calls `convolution_input(first, second)`."""
 
     def gradient(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
@@ -88,7 +88,7 @@ def _input(first: str, second: str) -> Callable[..., Tensor]:
     return gradient
 
 
-def _weight(first: str, second: str) -> Callable[..., Tensor]:
+def _weight(first: str, second: str) -> GradientFunction:
     """Return a gradient rule that calls `convolution_weight(first, second)`."""
 
     def gradient(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:

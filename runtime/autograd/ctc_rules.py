@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ..dispatch import call
 from ..records import OpRecord, Rule, registry
@@ -21,7 +20,6 @@ def rules(record: OpRecord) -> Mapping[str, Rule]:
     return {"log_probs": Rule(function=_gradient, operands=_READS)}
 
 
-def _gradient(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _gradient(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     grad, *operands = (values[name] for name in _READS)
-    blank = node.statics[node.recipe.record.statics.index("blank")]
-    return call(registry["ctc_gradient"], (contiguous(grad), *operands), (blank,))
+    return call(registry["ctc_gradient"], (contiguous(grad), *operands), (node.static("blank"),))

@@ -11,8 +11,8 @@ may still be read.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from .. import tracing
 from ..context import _local, anomaly, current_stream
@@ -25,6 +25,9 @@ from .inplace import Retained
 from .node import Node
 from .rules import gradients_of
 from .view_rules import zeros
+
+if TYPE_CHECKING:
+    from ..call_types import Edge, GradientHook
 
 __all__ = ["run"]
 
@@ -63,7 +66,7 @@ class _Buffer:
         total = self.grads[index]
         has_gradient = total is not None
         if total is None:
-            total = self.grads[index] = zeros(node.recipe.metas[0])  # type: ignore[arg-type]
+            total = self.grads[index] = zeros(node.operand_layout(0))
         elif not self.is_owned[index]:
             total = self.grads[index] = call(registry["copy"], (total,), (None,))
         self.is_owned[index] = True
@@ -110,9 +113,8 @@ def run(
     state.grad = create
     try:
         backward = _Backward(retain, create, inputs)
-        if (recording := tracing.current) is not None:
-            backward._step = recording.backward(backward._step)  # type: ignore[method-assign]
-        return backward.run(roots, grads)
+        step = backward.step if tracing.current is None else tracing.current.backward(backward.step)
+        return backward.run(roots, grads, step)
     finally:
         state.grad = outer_grad_mode
 
@@ -134,10 +136,12 @@ class _Backward:
             else:
                 self.requested_nodes.add(tensor.node)
         self.reaching_nodes: set[Node] | None = None
-        self.zero_edges: list[tuple[Any, int]] = []  # edges whose gradient is always zero
+        self.zero_edges: list[Edge] = []  # edges whose gradient is always zero
         self.seed_storages: set[int] = set()  # ids of the storages of the roots' gradients
 
-    def run(self, roots: Sequence[Tensor], grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+    def run(
+        self, roots: Sequence[Tensor], grads: Sequence[Tensor | None], step: Callable[[Node], None]
+    ) -> list[Tensor | None]:
         if self.inputs is not None:
             self.reaching_nodes = self._nodes_reaching_inputs([r.node for r in roots if r.node is not None])
         for root, grad in zip(roots, grads, strict=True):
@@ -145,7 +149,7 @@ class _Backward:
             self.seed_storages.add(id(seed.storage))
             self._send((root.node, root.output) if root.node is not None else (root, 0), seed)
         while self.heap:
-            self._step(heapq.heappop(self.heap)[1])
+            step(heapq.heappop(self.heap)[1])
         return self._finish()
 
     def _nodes_reaching_inputs(self, starts: list[Node]) -> set[Node]:
@@ -168,12 +172,12 @@ class _Backward:
                 reaching_nodes.add(node)
         return reaching_nodes
 
-    def _send(self, edge: tuple[Any, int], grad: Tensor) -> None:
+    def _send(self, edge: Edge, grad: Tensor) -> None:
         slot = self._buffer_of(edge)
         if slot is not None:
             slot[0].add(slot[1], grad, self.create)
 
-    def _buffer_of(self, edge: tuple[Any, int]) -> tuple[_Buffer, int] | None:
+    def _buffer_of(self, edge: Edge) -> tuple[_Buffer, int] | None:
         """Return the buffer and the index for gradients along `edge`, or None if they are not needed."""
         target, output = edge
         if isinstance(target, Node):
@@ -188,19 +192,20 @@ class _Backward:
                 buffer = self.buffers[target] = _Buffer(len(target.recipe.out_metas))
                 heapq.heappush(self.heap, (-target.sequence, target))
             return buffer, output
-        if not self._is_wanted(target):
+        if not self._needs_gradient(target):
             return None
         entry = self.leaves.get(id(target))
         if entry is None:
             entry = self.leaves[id(target)] = (target, _Buffer(1))
         return entry[1], 0
 
-    def _is_wanted(self, leaf: Tensor) -> bool:
+    def _needs_gradient(self, leaf: Tensor) -> bool:
+        """Return True if the gradient of a leaf is stored or returned."""
         if self.inputs is not None:
             return id(leaf) in self.requested_leaves
         return leaf.needs  # the user may have switched `requires_grad` off since the call
 
-    def _step(self, node: Node) -> None:
+    def step(self, node: Node) -> None:
         grads = self.buffers.pop(node).grads
         if node.hooks is not None:
             _run_hooks(node, grads)
@@ -213,7 +218,8 @@ class _Backward:
         if node.recipe.is_partial_view and not (node.function or node.freed or self.create or anomaly.is_enabled):
             slot = self._buffer_of(node.edges[0])
             if slot is not None:
-                slot[0].add_cut(slot[1], node, grads[0])  # type: ignore[arg-type]
+                assert grads[0] is not None
+                slot[0].add_cut(slot[1], node, grads[0])
             if not self.retain:
                 node.release()
             return
@@ -235,7 +241,7 @@ class _Backward:
         while self.zero_edges:
             target, output = self.zero_edges.pop()
             if not isinstance(target, Node):
-                if id(target) not in self.leaves and self._is_wanted(target):
+                if id(target) not in self.leaves and self._needs_gradient(target):
                     buffer = self.leaves.setdefault(id(target), (target, _Buffer(1)))[1]
                     buffer.add(0, zeros(target.meta), self.create)
                 continue
@@ -359,14 +365,15 @@ def _run_accumulation_hooks(leaf: Tensor) -> None:
 
 
 def _run_hooks(node: Node, grads: list[Tensor | None]) -> None:
-    hooks = sorted(node.hooks.values(), key=lambda entry: isinstance(entry[1], Retained))  # type: ignore[union-attr]
+    assert node.hooks is not None
+    hooks = sorted(node.hooks.values(), key=lambda entry: isinstance(entry[1], Retained))
     for output, hook in hooks:
         grad = grads[output]
         if grad is not None:
             grads[output] = _call_hook(hook, grad)
 
 
-def _call_hook(hook: Any, grad: Tensor) -> Tensor:
+def _call_hook(hook: GradientHook, grad: Tensor) -> Tensor:
     """Return the hook's result, or `grad` if that is None.
 
     Raises:

@@ -16,18 +16,19 @@ that are 0 are counted and treated separately, so first and second derivatives a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from .. import dtypes
-from ..context import current_stream
-from ..device import Device, meta
+from ..device import meta
 from ..dispatch import call, empty
 from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
 from ..views import reshape
 from .node import Node
+from .rules import arange
+
+if TYPE_CHECKING:
+    from ..call_types import GradientFunction, SavedValues
 
 __all__ = ["index_rules"]
 
@@ -54,12 +55,8 @@ def index_rules(record: OpRecord) -> Mapping[str, Rule]:
     return {name: Rule(function=function, operands=("index",)) for name, function in functions.items()}
 
 
-def _static(node: Node, name: str) -> Any:
-    return node.statics[node.recipe.record.statics.index(name)]
-
-
 def _shape_of(node: Node, position: int) -> tuple[int, ...]:
-    return node.recipe.metas[position].shape  # type: ignore[union-attr]
+    return node.operand_layout(position).shape
 
 
 def _scatter_to_read(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
@@ -68,26 +65,26 @@ def _scatter_to_read(node: Node, values: Mapping[str, Tensor], position: int) ->
     index = values["index"]
     if "skipped" in node.recipe.record.statics:
         # Indices outside the tensor are not written, and the gradient of this gradient does not read them either.
-        is_skipped = call(registry["eq"], (index, _static(node, "skipped")))
+        is_skipped = call(registry["eq"], (index, node.static("skipped")))
         index = call(registry["masked_fill"], (index, is_skipped, -1))
     grad = values["grad"]
     if node.recipe.record.name == "embedding_shared":
         grad = _divide_by_row_counts(node, grad, index)
     shape = _shape_of(node, 0)
     if is_flattened:
-        statics = (shape, _static(node, "dim"), _static(node, "count"))
+        statics = (shape, node.static("dim"), node.static("count"))
         return call(registry["spread_at"], (grad, index), statics)
-    return call(registry["spread"], (grad, index), (shape, _static(node, "dim")))
+    return call(registry["spread"], (grad, index), (shape, node.static("dim")))
 
 
 def _scatter_to_bag_rows(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     """Gradient of sums or means over bags: add each bag's gradient to the rows of the bag, divided for a mean."""
     index, offsets, grad = values["index"], values["offsets"], values["grad"]
     bag = call(registry["bag_of"], (offsets,), (index.meta.numel,))
-    if (skipped := _static(node, "skipped")) >= 0:
+    if (skipped := node.static("skipped")) >= 0:
         index = call(registry["masked_fill"], (index, call(registry["eq"], (index, skipped)), -1))
         bag = call(registry["masked_fill"], (bag, call(registry["eq"], (index, -1)), -1))
-    if _static(node, "mean"):
+    if node.static("mean"):
         ones = call(registry["full_like_as"], (bag, 1), (dtypes.int64,))
         counts = call(registry["spread_at"], (ones, bag), ((grad.meta.shape[0],), 0, 1))
         counts = reshape(call(registry["clamp_min"], (counts, 1)), (grad.meta.shape[0], 1))
@@ -103,9 +100,9 @@ def _gather_written(node: Node, values: Mapping[str, Tensor], position: int) -> 
 
 def _gather_at(node: Node, tensor: Tensor, index: Tensor) -> Tensor:
     if "count" in node.recipe.record.statics:
-        statics = (_static(node, "dim"), _static(node, "count"))
+        statics = (node.static("dim"), node.static("count"))
         return call(registry["take_at"], (tensor, index), statics)
-    return call(registry["gather"], (tensor, index), (_static(node, "dim"),))
+    return call(registry["gather"], (tensor, index), (node.static("dim"),))
 
 
 def _pass_through(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
@@ -130,19 +127,17 @@ def _gather_surviving_writes(node: Node, values: Mapping[str, Tensor], position:
     grad = _gather_written(node, values, position)
     if index.meta.numel < 2 or not grad.meta.numel:
         return grad
-    input_layout, is_flattened = node.recipe.metas[0], "count" in node.recipe.record.statics
-    numbers = _arange(index.meta.numel, index.meta.device)
+    input_layout, is_flattened = node.operand_layout(0), "count" in node.recipe.record.statics
+    numbers = arange(index.meta.shape, index.meta.device)
     record = node.recipe.record
     if is_flattened:
-        dim, count = _static(node, "dim"), _static(node, "count")
-        number_layout = meta(dtypes.int64, input_layout.shape[dim : dim + count], None, index.meta.device)  # type: ignore[union-attr]
-        numbers = reshape(numbers, index.meta.shape)
+        dim, count = node.static("dim"), node.static("count")
+        number_layout = meta(dtypes.int64, input_layout.shape[dim : dim + count], None, index.meta.device)
         last_writer = call(record, (empty(number_layout), index, numbers), (0, count))
         survives = call(registry["eq"], (call(registry["take_at"], (last_writer, index), (0, count)), numbers))
-        survives = reshape(survives, (*index.meta.shape, *(1,) * (input_layout.ndim - dim - count)))  # type: ignore[union-attr]
+        survives = reshape(survives, (*index.meta.shape, *(1,) * (input_layout.ndim - dim - count)))
     else:
-        number_layout = meta(dtypes.int64, input_layout.shape, None, index.meta.device)  # type: ignore[union-attr]
-        numbers = reshape(numbers, index.meta.shape)
+        number_layout = meta(dtypes.int64, input_layout.shape, None, index.meta.device)
         last_writer = call(record, (empty(number_layout), index, numbers), node.statics)
         survives = call(registry["eq"], (call(registry["gather"], (last_writer, index), node.statics), numbers))
     return call(registry["where"], (survives, grad, 0.0))
@@ -201,7 +196,7 @@ def _multiply_by_other_factors(node: Node, values: Mapping[str, Tensor], positio
     return call(registry["mul"], (product, other_zeros))
 
 
-def _equal_shares(node: Node, values: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
+def _equal_shares(node: Node, values: SavedValues) -> tuple[Tensor, Tensor, Tensor]:
     """Divide the gradient equally among all elements that attain the extreme.
 
     Returns:
@@ -228,25 +223,19 @@ def _equal_shares(node: Node, values: dict[str, Any]) -> tuple[Tensor, Tensor, T
     return shares
 
 
-def _share_of_input(node: Node, values: dict[str, Tensor], position: int) -> Tensor:
+def _share_of_input(node: Node, values: SavedValues, position: int) -> Tensor:
     shares, input_attains, _ = _equal_shares(node, values)
     return call(registry["where"], (input_attains, shares, 0.0))
 
 
-def _share_of_source(node: Node, values: dict[str, Any], position: int) -> Tensor:
+def _share_of_source(node: Node, values: SavedValues, position: int) -> Tensor:
     shares, _, source_attains = _equal_shares(node, values)
     return call(registry["where"], (source_attains, _gather_at(node, shares, values["index"]), 0.0))
 
 
-def _arange(count: int, device: Device) -> Tensor:
-    positions = empty(meta(dtypes.int64, (count,), None, device))
-    device.driver.write(positions.storage, 0, np.arange(count), current_stream(device))
-    return positions
-
-
-_WRITES = {"input": _zero_overwritten, "source": _gather_surviving_writes}
-_ADDS = {"input": _pass_through, "source": _gather_written}
-_RULES: dict[str, dict[str, Any]] = {
+_WRITES: dict[str, GradientFunction] = {"input": _zero_overwritten, "source": _gather_surviving_writes}
+_ADDS: dict[str, GradientFunction] = {"input": _pass_through, "source": _gather_written}
+_RULES: dict[str, dict[str, GradientFunction]] = {
     "gather": {"input": _scatter_to_read}, "take": {"input": _scatter_to_read}, "spread": {"source": _gather_written},
     "spread_taken": {"source": _gather_written},
     "scatter": _WRITES, "put": _WRITES, "scatter_add": _ADDS, "put_add": _ADDS,

@@ -7,8 +7,8 @@ elements into that slice". Every view of that base gets a new history from the b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..device import Meta, meta
 from ..dispatch import call, call_into, empty
@@ -17,6 +17,9 @@ from ..records import Operand, OpRecord, registry
 from ..tensor import Extra, Tensor
 from .node import Node, Recipe
 from .rules import gradients_of
+
+if TYPE_CHECKING:
+    from ..call_types import BackwardFunction, Edge
 
 __all__ = ["Retained", "check", "copy_before_write", "rebase", "refresh"]
 
@@ -89,8 +92,8 @@ def rebase(out: Tensor, node: Node | None) -> None:
     """
     extra, old_node = out.extra, out.node
     base = extra.base if extra is not None else None
-    if base is not None and base.storage is not out.storage:  # the base has got other memory
-        base = extra.base = None  # type: ignore[union-attr]
+    if extra is not None and base is not None and base.storage is not out.storage:  # the base has got other memory
+        base = extra.base = None
     if base is None:
         if node is None or (out.node is not None and node.recipe.record.name == "copy"):
             node = _overwrite_node(out, node)
@@ -138,6 +141,7 @@ def _overwrite_node(out: Tensor, source: Node | None) -> Node:
     The old history gets gradients of 0, so that it is not reported as unused.
     """
     node = Node(Recipe(_COPY_SLICE, (out.meta,), (out.meta,), (), (True,)), (), (), ())
+    assert out.node is not None  # `check` has refused a leaf that requires a gradient
     node.edges = ((out.node, out.output), *(() if source is None else source.edges))
 
     def backward(_: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
@@ -151,10 +155,10 @@ def _overwrite_node(out: Tensor, source: Node | None) -> Node:
 class _InplaceBackward:
     """The backward function of an in-place write, including the call that computed the written values."""
 
-    def __init__(self, backward: Callable[..., Any], inner: Node | None):
+    def __init__(self, backward: BackwardFunction, inner: Node | None):
         self._backward, self._inner = backward, inner
 
-    def __call__(self, node: Node, grads: Sequence[Tensor | None]) -> Any:
+    def __call__(self, node: Node, grads: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
         return self._backward(node, grads)
 
     def release(self) -> None:
@@ -175,7 +179,7 @@ def _slice_node(base: Tensor, view: Tensor, inner: Node | None) -> Node:
     if inner is not None and inner.recipe.record.name == "copy":
         view_edge = None  # copy_(view, source): the only operand is the source
     other_edges = () if inner is None else tuple(e for k, e in enumerate(inner.edges) if k != view_edge)
-    base_edge = (base.node, base.output) if base.node is not None else (base, 0)
+    base_edge: Edge = (base.node, base.output) if base.node is not None else (base, 0)
     wants_base = base.needs
     node.edges = ((base_edge,) if wants_base else ()) + other_edges
     geometry = _as_strided_args(base, view)

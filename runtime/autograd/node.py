@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from .. import native
 from ..context import anomaly
@@ -19,6 +20,9 @@ from ..errors import FreedGraphError, VersionError
 from ..layout import broadcast, normalize_dims
 from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from ..call_types import BackwardFunction, Edge, GradientHook, SavedValues, Static, Statics
 
 __all__ = ["Application", "Node", "Recipe", "Saved", "recipe_of", "seed_name", "set_anomaly"]
 
@@ -98,7 +102,7 @@ class Application:
         "sum_dims", "sum_record",
     )  # fmt: skip
 
-    def __init__(self, position: int, rule: Rule, layout: Meta, static_values: Mapping[str, Any]):
+    def __init__(self, position: int, rule: Rule, layout: Meta, static_values: Mapping[str, object]):
         self.position = position
         self.rule = rule
         self.layout = layout
@@ -153,7 +157,7 @@ class Recipe:
         out_metas: Sequence[Meta],
         rules: Sequence[tuple[int, Rule]],
         differentiable: Sequence[bool],
-        statics: tuple[Any, ...] = (),
+        statics: Statics = (),
     ):
         self.record = record
         self.metas = tuple(metas)
@@ -189,7 +193,7 @@ def recipe_of(
     metas: Sequence[Meta | type | None],
     out_metas: Sequence[Meta],
     needs: int,
-    statics: tuple[Any, ...],
+    statics: Statics,
 ) -> Recipe | None:
     """Return the recipe of a call, or None if it has no gradients.
 
@@ -254,8 +258,6 @@ def set_anomaly(is_enabled: bool, checks_nan: bool) -> tuple[bool, bool]:
 
 def _forward_stack() -> str:
     """Return the Python stack of the call that is being recorded, without the frames of the runtime."""
-    import traceback  # lazy: start-up
-
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_RUNTIME):
         frame = frame.f_back
@@ -280,35 +282,33 @@ class Node:
     """
 
     __slots__ = (
-        "edges", "freed", "function", "hooks", "numbers", "recipe", "saved", "saved_out", "sequence", "statics",
+        "edges", "freed", "function", "hooks", "recipe", "saved", "saved_out", "sequence", "statics",
         "trace",
     )  # fmt: skip
 
     def __init__(
         self,
         recipe: Recipe,
-        operands: Sequence[Any],
+        operands: Sequence[object],
         outs: Sequence[Tensor],
-        statics: tuple[Any, ...],
-        function: Callable[..., Any] | None = None,
+        statics: Statics,
+        function: BackwardFunction | None = None,
     ):
         self.recipe = recipe
-        self.edges = tuple(
-            [
-                (operand.node, operand.output) if operand.node is not None else (operand, 0)
-                for operand in [operands[i] for i in recipe.edges]
-            ]
+        tensors: list[Tensor] = [operands[i] for i in recipe.edges]  # type: ignore[misc]  # not tested, to save time
+        self.edges: tuple[Edge, ...] = tuple(
+            [(tensor.node, tensor.output) if tensor.node is not None else (tensor, 0) for tensor in tensors]
         )
-        self.saved = tuple(
+        self.saved: tuple[object, ...] = tuple(
             [
-                Saved(operands[i], False) if isinstance(operands[i], Tensor) else operands[i]
+                Saved(operand, False) if isinstance(operand := operands[i], Tensor) else operand
                 for i in recipe.saved_operands
             ]
         )
-        self.saved_out = tuple([Saved(outs[i], True) for i in recipe.saved_outputs])
+        self.saved_out: tuple[Saved, ...] = tuple([Saved(outs[i], True) for i in recipe.saved_outputs])
         self.statics = statics
         self.sequence = next(_numbers)
-        self.hooks: dict[int, tuple[int, Callable[..., Any]]] | None = None
+        self.hooks: dict[int, tuple[int, GradientHook]] | None = None
         self.function = function
         self.freed = False
         self.trace = _forward_stack() if anomaly.is_enabled else None
@@ -317,11 +317,21 @@ class Node:
     def name(self) -> str:
         return self.recipe.record.name
 
+    def static(self, name: str) -> Static:
+        """Return the value of the static argument `name`."""
+        return self.statics[self.recipe.record.statics.index(name)]
+
+    def operand_layout(self, position: int) -> Meta:
+        """Return the layout of the operand at `position`, which is a tensor."""
+        layout = self.recipe.metas[position]
+        assert isinstance(layout, Meta)
+        return layout
+
     def refresh_saved_outputs(self, outs: Sequence[Tensor]) -> None:
         """Save the results again after an in-place op has raised their storage versions."""
         self.saved_out = tuple(Saved(outs[i], True) for i in self.recipe.saved_outputs)
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> SavedValues:
         """Return the saved operands and results by name.
 
         Raises:
@@ -334,7 +344,7 @@ class Node:
                 "pass retain_graph=True to the first one to go through the graph twice"
             )
         recipe = self.recipe
-        values_by_name: dict[str, Any] = {}
+        values_by_name: SavedValues = {}
         for i, value in zip(recipe.saved_operands, self.saved, strict=True):
             values_by_name[recipe.names[i]] = value.unpack(self.name) if isinstance(value, Saved) else value
         for i, value in zip(recipe.saved_outputs, self.saved_out, strict=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..device import Meta
 from ..dispatch import call
 from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
@@ -18,23 +17,17 @@ def rules(record: OpRecord) -> Mapping[str, Rule]:
     return _RULES[record.name]
 
 
-def _layout(node: Node, position: int) -> Meta:
-    layout = node.recipe.metas[position]
-    assert isinstance(layout, Meta)
-    return layout
-
-
 def _transposed_op(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     front, after, mode = node.statics
     if mode == "constant":
         negated_padding = (tuple(-n for n in front), tuple(-n for n in after), mode)
         return call(registry["pad_copy"], (values["grad"], None), negated_padding)
-    return call(registry["pad_fold"], (values["grad"],), (_layout(node, 0).shape, front, mode))
+    return call(registry["pad_fold"], (values["grad"],), (node.operand_layout(0).shape, front, mode))
 
 
 def _pad_again(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     size, front, mode = node.statics
-    padded_shape = _layout(node, 0).shape
+    padded_shape = node.operand_layout(0).shape
     back = tuple(w - n - b for w, n, b in zip(padded_shape, size, front, strict=True))
     return call(registry["pad_copy"], (values["grad"], None), (front, back, mode))
 

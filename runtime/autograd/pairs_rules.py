@@ -14,7 +14,7 @@ then piecewise constant in x1 and x2, so its gradients to them are 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, overload
+from typing import TypedDict, overload
 
 from ..dispatch import call
 from ..records import OpRecord, Rule, registry
@@ -32,14 +32,24 @@ def rules(record: OpRecord) -> Mapping[str, Rule]:
     return _RULES[record.name]
 
 
-def _static(node: Node, name: str) -> Any:
-    return node.statics[node.recipe.record.statics.index(name)]
+class _Values(TypedDict, total=False):
+    """What the rules read. An optional operand that is absent has no key."""
+
+    grad: Tensor
+    x1: Tensor
+    x2: Tensor
+    weight: Tensor
+    left: Tensor
+    right: Tensor
+    distance: Tensor
+    out: Tensor
+    order: float
+    exponent: float
 
 
-def _operands_of(node: Node, values: Mapping[str, Any]) -> tuple[dict[str, Any], float, bool]:
-    """Return the operands by name (None for absent ones), the exponent, and whether f is signed."""
-    defaults = dict.fromkeys(("left", "right", "distance"))
-    return {**defaults, **values}, float(values["exponent"]), bool(_static(node, "signed"))
+def _function_of(node: Node, values: _Values) -> tuple[float, bool]:
+    """Return the exponent of f, and whether f is signed."""
+    return float(values["exponent"]), bool(node.static("signed"))
 
 
 @overload
@@ -71,13 +81,13 @@ def _zeros(like: Tensor) -> Tensor:
 # pair_norms: the norm is the root of a sum of powers
 
 
-def _norm_gradient(values: Mapping[str, Any], node: Node, is_x1: bool) -> Tensor:
-    power = _static(node, "power")
+def _norm_gradient(values: _Values, node: Node, is_x1: bool) -> Tensor:
+    power = node.static("power")
     x1, x2, grad = values["x1"], values["x2"], values["grad"]
     target, opposite = (x1, x2) if is_x1 else (x2, x1)
     if power == "count":  # the number of nonzero differences is piecewise constant
         return _zeros(target)
-    orient: Callable[[Tensor], Any] = (lambda t: t) if is_x1 else _transpose
+    orient: Callable[[Tensor], Tensor] = (lambda t: t) if is_x1 else _transpose
     if power == "max":
         # Which element is largest is piecewise constant: share the result's memory without its history.
         out = values["out"]
@@ -99,11 +109,11 @@ def _norm_weight(grad: Tensor, distance: Tensor, order: float) -> Tensor:
     return call(registry["masked_fill"], (weight, is_zero, 0.0))
 
 
-def _norm_x1(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _norm_x1(node: Node, values: _Values, position: int) -> Tensor:
     return _norm_gradient(values, node, True)
 
 
-def _norm_x2(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _norm_x2(node: Node, values: _Values, position: int) -> Tensor:
     return _norm_gradient(values, node, False)
 
 
@@ -115,60 +125,60 @@ def _sign_when_swapped(signed: bool) -> int:
     return -1 if signed else 1
 
 
-def _dots_left(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    v, e, signed = _operands_of(node, values)
-    return _pair_sums(v["grad"], v["x1"], v["x2"], v["right"], v["distance"], e, signed)
+def _dots_left(node: Node, v: _Values, position: int) -> Tensor:
+    e, signed = _function_of(node, v)
+    return _pair_sums(v["grad"], v["x1"], v["x2"], v.get("right"), v.get("distance"), e, signed)
 
 
-def _dots_right(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    v, e, signed = _operands_of(node, values)
-    sums = _pair_sums(_transpose(v["grad"]), v["x2"], v["x1"], v["left"], _transpose(v["distance"]), e, signed)
+def _dots_right(node: Node, v: _Values, position: int) -> Tensor:
+    e, signed = _function_of(node, v)
+    sums = _pair_sums(_transpose(v["grad"]), v["x2"], v["x1"], v.get("left"), _transpose(v.get("distance")), e, signed)
     return _scale(sums, None, _sign_when_swapped(signed))
 
 
-def _dots_x1(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    v, e, signed = _operands_of(node, values)
-    if e == 0 or v["distance"] is not None:
+def _dots_x1(node: Node, v: _Values, position: int) -> Tensor:
+    e, signed = _function_of(node, v)
+    if e == 0 or v.get("distance") is not None:
         return _zeros(v["x1"])
-    return _scale(_pair_sums(v["grad"], v["x1"], v["x2"], v["right"], None, e - 1, not signed), v["left"], e)
+    return _scale(_pair_sums(v["grad"], v["x1"], v["x2"], v.get("right"), None, e - 1, not signed), v.get("left"), e)
 
 
-def _dots_x2(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    v, e, signed = _operands_of(node, values)
-    if e == 0 or v["distance"] is not None:
+def _dots_x2(node: Node, v: _Values, position: int) -> Tensor:
+    e, signed = _function_of(node, v)
+    if e == 0 or v.get("distance") is not None:
         return _zeros(v["x2"])
-    sums = _pair_sums(_transpose(v["grad"]), v["x2"], v["x1"], v["left"], None, e - 1, not signed)
-    return _scale(sums, v["right"], -e * _sign_when_swapped(not signed))
+    sums = _pair_sums(_transpose(v["grad"]), v["x2"], v["x1"], v.get("left"), None, e - 1, not signed)
+    return _scale(sums, v.get("right"), -e * _sign_when_swapped(not signed))
 
 
 # pair_sums: sums over the rows j
 
 
-def _sums_weight(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    v, statics = _operands_of(node, values)[0], (_static(node, "power"), _static(node, "signed"))
-    operands = (v["x1"], v["x2"], contiguous(v["grad"]), v["right"], v["distance"], v["exponent"])
+def _sums_weight(node: Node, v: _Values, position: int) -> Tensor:
+    statics = (node.static("power"), node.static("signed"))
+    operands = (v["x1"], v["x2"], contiguous(v["grad"]), v.get("right"), v.get("distance"), v["exponent"])
     return call(registry["pair_dots"], operands, statics)
 
 
-def _sums_right(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    v, e, signed = _operands_of(node, values)
-    sums = _pair_sums(_transpose(v["weight"]), v["x2"], v["x1"], v["grad"], _transpose(v["distance"]), e, signed)
+def _sums_right(node: Node, v: _Values, position: int) -> Tensor:
+    e, signed = _function_of(node, v)
+    sums = _pair_sums(_transpose(v["weight"]), v["x2"], v["x1"], v["grad"], _transpose(v.get("distance")), e, signed)
     return _scale(sums, None, _sign_when_swapped(signed))
 
 
-def _sums_x1(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    v, e, signed = _operands_of(node, values)
-    if e == 0 or v["distance"] is not None:
+def _sums_x1(node: Node, v: _Values, position: int) -> Tensor:
+    e, signed = _function_of(node, v)
+    if e == 0 or v.get("distance") is not None:
         return _zeros(v["x1"])
-    return _scale(_pair_sums(v["weight"], v["x1"], v["x2"], v["right"], None, e - 1, not signed), v["grad"], e)
+    return _scale(_pair_sums(v["weight"], v["x1"], v["x2"], v.get("right"), None, e - 1, not signed), v["grad"], e)
 
 
-def _sums_x2(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    v, e, signed = _operands_of(node, values)
-    if e == 0 or v["distance"] is not None:
+def _sums_x2(node: Node, v: _Values, position: int) -> Tensor:
+    e, signed = _function_of(node, v)
+    if e == 0 or v.get("distance") is not None:
         return _zeros(v["x2"])
     sums = _pair_sums(_transpose(v["weight"]), v["x2"], v["x1"], v["grad"], None, e - 1, not signed)
-    return _scale(sums, v["right"], -e * _sign_when_swapped(not signed))
+    return _scale(sums, v.get("right"), -e * _sign_when_swapped(not signed))
 
 
 _NORM = ("grad", "x1", "x2", "order", "out")

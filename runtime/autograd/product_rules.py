@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..context import state
-from ..device import Meta, meta
+from ..device import meta
 from ..dispatch import call, call_into, empty
-from ..dtypes import DType, float32
+from ..dtypes import float32
 from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
 from ..views import reshape
 from .node import Node
 from .rules import reduction_gradient
+
+if TYPE_CHECKING:
+    from ..call_types import SavedValues
 
 __all__ = ["rules"]
 
@@ -30,7 +33,7 @@ def rules(record: OpRecord) -> Mapping[str, Rule]:
     return {name: replace(rule, function=_gradient) for name, rule in record.gradients.items()}
 
 
-def _gradient(node: Node, values: dict[str, Any], position: int) -> Tensor | None:
+def _gradient(node: Node, values: SavedValues, position: int) -> Tensor | None:
     application = node.recipe.applications[0]
     if not state().grad or not application.layout.numel:
         return reduction_gradient(node, values, application)
@@ -50,9 +53,8 @@ def _gradient(node: Node, values: dict[str, Any], position: int) -> Tensor | Non
 
 def _to_compute_dtype(tensor: Tensor, node: Node) -> Tensor:
     """Convert to the dtype in which elements are multiplied: that of the result, or float32 for half types."""
-    result = node.recipe.out_metas[0]
-    assert isinstance(result, Meta)
-    compute_dtype: DType = result.dtype if result.dtype.itemsize > 2 else float32
+    result_dtype = node.recipe.out_metas[0].dtype
+    compute_dtype = result_dtype if result_dtype.itemsize > 2 else float32
     return tensor if tensor.meta.dtype is compute_dtype else call(registry["copy"], (tensor,), (compute_dtype,))
 
 

@@ -7,12 +7,12 @@ op does the rest: inserting reduced dimensions, and summing over broadcast dimen
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..context import anomaly, current_stream
-from ..device import Meta, meta
+from ..device import Device, Meta, meta
 from ..dispatch import call, empty
 from ..dtypes import int64
 from ..errors import AnomalyError, GradientError
@@ -21,7 +21,10 @@ from ..tensor import Tensor
 from ..views import reshape
 from .node import Application, Node
 
-__all__ = ["cast_to", "expand_to", "gradients_of", "reduction_gradient", "sum_to"]
+if TYPE_CHECKING:
+    from ..call_types import SavedValues
+
+__all__ = ["arange", "cast_to", "expand_to", "gradients_of", "reduction_gradient", "sum_to"]
 
 
 def gradients_of(node: Node, grads: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
@@ -31,7 +34,7 @@ def gradients_of(node: Node, grads: Sequence[Tensor | None]) -> Sequence[Tensor 
     else:
         gradients = _apply_rules(node, grads)
     if anomaly.is_enabled and anomaly.checks_nan:
-        _check_finite(node, gradients)
+        _raise_on_nan(node, gradients)
     return gradients
 
 
@@ -39,9 +42,8 @@ def _apply_rules(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | No
     recipe = node.recipe
     values = node.values()
     for i, (seed, grad) in enumerate(zip(recipe.seeds, grads, strict=True)):
-        if grad is None and seed in recipe.read:
-            grad = _zero_gradient(recipe.out_metas[i], recipe.record)
-        values[seed] = grad
+        is_missing = grad is None and seed in recipe.read
+        values[seed] = _zero_gradient(recipe.out_metas[i], recipe.record) if is_missing else grad
     apply_by_kind = _BY_KIND.get(recipe.record.kind, _apply_rule)
     gradients: list[Tensor | None] = []
     for application in recipe.applications:
@@ -57,7 +59,7 @@ def _apply_rules(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | No
     return gradients
 
 
-def _zero_gradient(layout: Meta, record: OpRecord) -> Any:
+def _zero_gradient(layout: Meta, record: OpRecord) -> Tensor | float:
     """Return zeros for the missing gradient of a result: the number 0.0 if the kernel takes numbers."""
     if record.kind == "pointwise":
         return 0.0
@@ -65,7 +67,7 @@ def _zero_gradient(layout: Meta, record: OpRecord) -> Any:
     return call(registry["full_like_as"], (like, 0.0), (None,))
 
 
-def _apply_rule(node: Node, values: dict[str, Any], application: Application) -> Tensor | None:
+def _apply_rule(node: Node, values: SavedValues, application: Application) -> Tensor | None:
     rule = application.rule
     if application.record is None:
         if rule.op == "!":
@@ -91,11 +93,11 @@ def _apply_rule(node: Node, values: dict[str, Any], application: Application) ->
     return call(application.record, operands, application.statics)
 
 
-def _any_tensor(values: Mapping[str, Any]) -> Tensor:
+def _any_tensor(values: Mapping[str, object]) -> Tensor:
     return next(v for v in values.values() if isinstance(v, Tensor))
 
 
-def reduction_gradient(node: Node, values: dict[str, Any], application: Application) -> Tensor | None:
+def reduction_gradient(node: Node, values: SavedValues, application: Application) -> Tensor | None:
     """Compute the gradient of a reduction.
 
     The results and their gradients get the reduced dimensions back, with size 1, so that they broadcast against the
@@ -120,14 +122,18 @@ def _reduction_positions(application: Application) -> Tensor:
         n if kept_size == 1 else 1
         for n, kept_size in zip(application.broadcast_shape, application.keepdim_shape, strict=True)
     )
-    positions = empty(meta(int64, shape, None, application.layout.device))
-    if positions.meta.numel:
-        driver = application.layout.device.driver
-        driver.write(positions.storage, 0, np.arange(positions.meta.numel), current_stream(application.layout.device))
-    return positions
+    return arange(shape, application.layout.device)
 
 
-_BY_KIND: dict[str, Callable[[Node, dict[str, Any], Application], Tensor | None]] = {"reduction": reduction_gradient}
+def arange(shape: tuple[int, ...], device: Device) -> Tensor:
+    """Return the int64 numbers 0, 1, 2, … in `shape`, in row-major order."""
+    numbers = empty(meta(int64, shape, None, device))
+    if numbers.meta.numel:
+        device.driver.write(numbers.storage, 0, np.arange(numbers.meta.numel), current_stream(device))
+    return numbers
+
+
+_BY_KIND: dict[str, Callable[[Node, SavedValues, Application], Tensor | None]] = {"reduction": reduction_gradient}
 
 
 def view_as(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -174,7 +180,8 @@ def cast_to(tensor: Tensor, layout: Meta) -> Tensor:
     return call(registry["copy"], (tensor,), (layout.dtype,))
 
 
-def _check_finite(node: Node, grads: Sequence[Tensor | None]) -> None:
+def _raise_on_nan(node: Node, grads: Sequence[Tensor | None]) -> None:
+    """Raise `AnomalyError` if a gradient has NaN."""
     for position, grad in zip(node.recipe.edges, grads, strict=False):
         if grad is not None and grad.meta.dtype.kind == "f" and grad.meta.numel:
             total = call(registry["sum"], (call(registry["isnan"], (grad,)),), (None, False, None))

@@ -10,9 +10,9 @@ sections 3.2 and 3.3).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from .. import dtypes
 from ..dispatch import call, is_recorded
@@ -21,6 +21,9 @@ from ..tensor import Tensor
 from ..views import contiguous, reshape
 from .engine import run
 from .node import Node
+
+if TYPE_CHECKING:
+    from ..call_types import GradientFunction, Statics
 
 __all__ = ["rules", "sample_grid_by_ops"]
 
@@ -36,9 +39,18 @@ def rules(record: OpRecord) -> Mapping[str, Rule]:
     return {name: Rule(function=_rule(name), operands=rule_operands) for name in ("input", "grid")}
 
 
-def _rule(name: str) -> Callable[..., Tensor]:
-    def gradient(node: Node, values: dict[str, Any], position: int) -> Tensor:
-        grad, image, grid = (values[n] for n in ("grad", "input", "grid"))
+class _Values(TypedDict, total=False):
+    """What the rules read, and `sampled`, which they share: gradients by ops, by the name of the operand."""
+
+    grad: Tensor
+    input: Tensor
+    grid: Tensor
+    sampled: dict[str, Tensor]
+
+
+def _rule(name: str) -> GradientFunction:
+    def gradient(node: Node, values: _Values, position: int) -> Tensor:
+        grad, image, grid = values["grad"], values["input"], values["grid"]
         if is_recorded(grad, image, grid):
             return _gradients_by_ops(node.statics, values)[name]
         if name == "grid" and node.statics[0] == "nearest":
@@ -51,14 +63,14 @@ def _rule(name: str) -> Callable[..., Tensor]:
     return gradient
 
 
-def _gradients_by_ops(statics: tuple[Any, ...], values: dict[str, Any]) -> dict[str, Tensor]:
+def _gradients_by_ops(statics: Statics, values: _Values) -> dict[str, Tensor]:
     """Return differentiable gradients of the operands that require them: run the forward as ops, then differentiate it.
 
     The rules of both operands need this result, so it is cached in `values["sampled"]`.
     """
-    gradients: dict[str, Tensor] | None = values.get("sampled")
+    gradients = values.get("sampled")
     if gradients is None:
-        operands = {n: values[n] for n in ("input", "grid") if values[n].needs}
+        operands = {n: t for n, t in (("input", values["input"]), ("grid", values["grid"])) if t.needs}
         result = sample_grid_by_ops(values["input"], values["grid"], *statics)
         grads = run([result], [values["grad"]], retain=True, create=True, inputs=list(operands.values()))
         gradients = values["sampled"] = {}
@@ -67,7 +79,7 @@ def _gradients_by_ops(statics: tuple[Any, ...], values: dict[str, Any]) -> dict[
     return gradients
 
 
-def _op(name: str, *operands: Any, statics: tuple[Any, ...] = ()) -> Tensor:
+def _op(name: str, *operands: object, statics: Statics = ()) -> Tensor:
     return call(registry[name], operands, statics)
 
 

@@ -14,16 +14,18 @@ discounted_sum    input: the same in the opposite direction, with negated levels
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from ..device import Meta, meta
+from ..device import meta
 from ..dispatch import call, call_into, empty
-from ..dtypes import DType
 from ..layout import normalize_dim
 from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
 from .node import Node
+
+if TYPE_CHECKING:
+    from ..call_types import GradientFunction
 
 __all__ = ["scan_rules"]
 
@@ -37,29 +39,25 @@ def scan_rules(record: OpRecord) -> Mapping[str, Rule]:
     return _RULES.get(record.name, {}) if not registry.owner(record.name) else {}
 
 
-def _static(node: Node, name: str) -> Any:
-    return node.statics[node.recipe.record.statics.index(name)]
-
-
 def _scan(node: Node, name: str, operands: tuple[Tensor, ...], *, opposite: bool = False) -> Tensor:
     """Run the scan `name` along the node's dimension, in its direction or in the opposite one."""
-    reverse = "reverse" in node.recipe.record.statics and bool(_static(node, "reverse"))
-    record, static_values = registry[name], {"dim": _static(node, "dim"), "reverse": reverse != opposite}
+    reverse = "reverse" in node.recipe.record.statics and bool(node.static("reverse"))
+    record, static_values = registry[name], {"dim": node.static("dim"), "reverse": reverse != opposite}
     return call(record, operands, tuple(static_values.get(s) for s in record.statics))
 
 
-def _op(name: str, *operands: Any) -> Tensor:
+def _op(name: str, *operands: object) -> Tensor:
     return call(registry[name], operands)
 
 
 def _shift(node: Node, tensor: Tensor, step: int, fill: float) -> Tensor:
     """Shift `tensor` by one element in the direction of the scan (step 1) or against it (-1), and fill the end."""
-    if "reverse" in node.recipe.record.statics and _static(node, "reverse"):
+    if "reverse" in node.recipe.record.statics and node.static("reverse"):
         step = -step
     layout = tensor.meta
     if not layout.ndim:
         return call(registry["full_like_as"], (tensor, fill), (None,))
-    dim = normalize_dim(_static(node, "dim"), layout.ndim, node.name)
+    dim = normalize_dim(node.static("dim"), layout.ndim, node.name)
     count = layout.shape[dim]
     shifted = empty(meta(layout.dtype, layout.shape, None, layout.device))
     edge = _narrow(shifted, dim, 0 if step > 0 else count - 1, 1)
@@ -79,15 +77,13 @@ def _narrow(tensor: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 def _to_result_dtype(node: Node, tensor: Tensor) -> Tensor:
     """Convert `tensor` to the dtype of the result."""
-    result = node.recipe.out_metas[0]
-    assert isinstance(result, Meta)
-    result_dtype: DType = result.dtype
+    result_dtype = node.recipe.out_metas[0].dtype
     return tensor if tensor.meta.dtype is result_dtype else call(registry["copy"], (tensor,), (result_dtype,))
 
 
 def _sum(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     record = node.recipe.record
-    static_values = {"dim": _static(node, "dim"), "reverse": not _static(node, "reverse")}
+    static_values = {"dim": node.static("dim"), "reverse": not node.static("reverse")}
     return call(record, (values["grad"],), tuple(static_values.get(s) for s in record.statics))
 
 
@@ -97,20 +93,18 @@ def _product(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     return _op("mul", _shift(node, values["out"], 1, 1.0), later_sums)
 
 
-def _values(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _values(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     """Gradient of a recurrence with respect to its values."""
     factors = _shift(node, values["factor"], -1, 0.0)
     return _scan(node, "recurrence", (factors, values["grad"]), opposite=True)
 
 
-def _factors(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _factors(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     return _op("mul", _values(node, values, position), _shift(node, values["out"], 1, 0.0))
 
 
-def _extreme(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    layout = node.recipe.metas[0]
-    assert isinstance(layout, Meta)
-    statics = (layout.shape, _static(node, "dim"))
+def _extreme(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
+    statics = (node.operand_layout(0).shape, node.static("dim"))
     return call(registry["spread"], (values["grad_values"], values["indices"]), statics)
 
 
@@ -120,16 +114,16 @@ def _logarithm(node: Node, values: Mapping[str, Tensor], position: int) -> Tenso
     return _op("mul", later_sums, _op("exp", _op("sub", values["input"], out)))
 
 
-def _discounted(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _discounted(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     return _scan(node, "discounted_sum", (values["grad"], _op("neg", values["level"])), opposite=True)
 
 
-def _levels(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _levels(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     out_terms = _op("mul", values["grad"], values["out"])
     return _op("sub", out_terms, _op("mul", values["input"], _discounted(node, values, position)))
 
 
-def _rule(function: Callable[..., Tensor], *operands: str) -> Rule:
+def _rule(function: GradientFunction, *operands: str) -> Rule:
     return Rule(function=function, operands=operands)
 
 

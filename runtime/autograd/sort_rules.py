@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ..dispatch import call
 from ..records import OpRecord, Rule, registry
@@ -21,11 +20,11 @@ def rules(record: OpRecord) -> Mapping[str, Rule]:
     return {record.operands[0].name: Rule(function=_scatter_back, operands=("grad_values", "indices"))}
 
 
-def _scatter_back(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _scatter_back(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     """Scatter the gradient into zeros, to the original positions of the elements."""
-    shape = node.recipe.metas[position].shape  # type: ignore[union-attr]
+    shape = node.operand_layout(position).shape
     grad, indices = values["grad_values"], values["indices"]
     if not shape:  # a scalar has one position
         return reshape(grad, ())
-    dim = node.statics[node.recipe.record.statics.index("dim")] % len(shape)
+    dim = node.static("dim") % len(shape)
     return call(registry["spread"], (grad, indices), (shape, dim))

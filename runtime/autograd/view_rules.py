@@ -23,10 +23,8 @@ def view_rules(record: OpRecord) -> Mapping[str, Rule]:
 
 
 def _gradient(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
-    layout = node.recipe.metas[0]
-    assert isinstance(layout, Meta)
     name = str(node.recipe.record.detail["view"])
-    return _GRADIENTS.get(name, _scatter)(node, values["grad"], layout)
+    return _GRADIENTS.get(name, _scatter)(node, values["grad"], node.operand_layout(0))
 
 
 def _reshape(node: Node, grad: Tensor, layout: Meta) -> Tensor:

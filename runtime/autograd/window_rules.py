@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from ..device import Meta
 from ..dispatch import call
 from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
@@ -36,8 +35,7 @@ def _transposed_op(node: Node, values: Mapping[str, Tensor | None], position: in
     """Run the op that the record's `gradient` names, for the operand's size."""
     record = node.recipe.record
     target = registry[str(record.detail["gradient"])]
-    layout = node.recipe.metas[position]
-    assert isinstance(layout, Meta)
+    layout = node.operand_layout(position)
     static_values = dict(zip(record.statics, node.statics, strict=True))
     size = static_values["size"]
     if target.detail["over"] == "taps":  # columns: one for each window that fits into the size they were summed to
@@ -61,7 +59,7 @@ def _transposed_op(node: Node, values: Mapping[str, Tensor | None], position: in
 def _gather_at_maxima(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     """Gather the gradient at each window's largest element."""
     grad, indices = values[seed_name(node.recipe.record, 0)], values["indices"]
-    rank = len(node.statics[node.recipe.record.statics.index("size")])
+    rank = len(node.static("size"))
     batch_shape, shape = grad.meta.shape[:-rank], indices.meta.shape
     flat = reshape(grad, (*batch_shape, prod(grad.meta.shape[-rank:])))
     flat_indices = reshape(indices, (*batch_shape, prod(shape[-rank:])))

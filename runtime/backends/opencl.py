@@ -212,7 +212,8 @@ class OpenCLDriver:
         check_fork()
         self.default_stream.synchronize()
         for pool in self.budget.pools:
-            pool.stream.synchronize()
+            if pool.stream is not None:
+                pool.stream.synchronize()
         self._retired.clear()
 
     def allocate(self, nbytes: int, stream: Stream) -> Storage:

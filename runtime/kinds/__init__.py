@@ -8,13 +8,16 @@ shortest example, `triangle.py` a typical one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..backends.protocol import Capabilities, Slot, Step
 from ..device import Device, Meta
 from ..dtypes import DType
 from ..errors import NotSupported
 from ..records import Operand, OpRecord, Text
+
+if TYPE_CHECKING:
+    from ..call_types import Static
 
 __all__ = ["Planned", "Request", "compute_element", "slot"]
 
@@ -56,9 +59,13 @@ class Request:
             )
         return text
 
-    def static(self, name: str) -> Any:
+    def static(self, name: str) -> Static:
         """Return the value of the static argument `name`."""
         return self.statics[self.record.statics.index(name)]
+
+    def optional_static(self, name: str, default: object = None) -> Static:
+        """Return the value of the static argument `name`, or `default` if the op does not have it."""
+        return self.static(name) if name in self.record.statics else default
 
     @property
     def tensors(self) -> list[tuple[Operand, Meta]]:

@@ -21,7 +21,6 @@ from ..dtypes import DType
 from ..errors import DTypeError, NotSupported, ShapeError
 from ..layout import expand_strides, pack_longs, split
 from ..program import iota
-from ..records import Operand
 from ..schedules import choose
 from . import Planned, Request
 
@@ -161,16 +160,13 @@ class Builder:
         first = next(iter(self.layouts.values()))
         self.element = _accumulator_dtype(first.dtype)
         self.kind = _KINDS.get(request.record.name, "delta")
-        self.causal = bool(self._static("is_causal"))
-        self.has_dropout = bool(self._static("dropping"))
+        self.causal = bool(request.optional_static("is_causal", False))
+        self.has_dropout = bool(request.optional_static("dropping", False))
         mask = self.layouts.get("mask")
         self.mask = 0 if mask is None else 1 if mask.dtype is dtypes.bool_ else 2
         self.steps: list[Step] = []
         shape = {"heads": sizes.batch * sizes.heads, "rows": sizes.rows, "keys": sizes.keys, "features": self.head}
         self.params = choose(request, "attention", shape, first.dtype.name)
-
-    def _static(self, name: str) -> object:
-        return self.request.static(name) if name in self.request.record.statics else False
 
     @property
     def head(self) -> int:
@@ -192,8 +188,9 @@ class Builder:
     def buffers(self) -> tuple[tuple[int, ...], tuple[Slot, ...]]:
         """Return the positions of operands and results, and their slots. The query stands in for an absent mask."""
         positions, slots, position = [], [], 0
-        names: list[Operand] = [o for o in self.request.record.operands if o.role in ("tensor", "optional")]
-        for operand in names:
+        for operand in self.request.record.operands:
+            if operand.role not in ("tensor", "optional"):
+                continue
             layout = self.layouts.get(operand.name)
             if layout is None:
                 positions.append(0)
@@ -220,15 +217,9 @@ class Builder:
         functions = ("exp2", "log2", "uniform") if self.has_dropout else ("exp2", "log2")
         # The name is that of the kind, not of the op: the ops share kernel source.
         instance = Instance(
-            "attention",
-            text.source,
-            f"attention_{entry}",
-            self.element.compute,
-            lanes,
-            slots,
-            define_strings,
+            "attention", text.source, f"attention_{entry}", self.element.compute, lanes, slots, define_strings,
             functions,
-        )
+        )  # fmt: skip
         takes_numbers = self.kind != "delta"
         numbers, integers = ((0, 1, 2), (3, 4)) if takes_numbers else ((), ())
         self.steps.append(Step(instance, buffers, pack_longs(geometry), size, local, work, numbers, integers))

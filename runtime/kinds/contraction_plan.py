@@ -6,7 +6,8 @@ A CPU schedule multiplies by panels of B (`gemm`), by dot products (`dots`), or 
 A register tile has `MR` rows of `NV` vectors, of LANES elements each. AVX-512 has 32 vector registers: 24 to 28
 accumulators leave room for a row of B and one broadcast element of A. AVX2 has 16, which hold 12 accumulators.
 
-`contraction.py` turns the schedule into steps. templates/opencl/contraction.cl.j2 has the kernels.
+`contraction_cpu.py` and `contraction_opencl.py` turn the schedule into steps.
+templates/opencl/contraction.cl.j2 has the kernels.
 """
 
 from __future__ import annotations

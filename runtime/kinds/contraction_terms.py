@@ -1,7 +1,7 @@
 """Parse a contraction's equation, and describe its operands by the equation's letters.
 
 `parse` splits the equation into terms. `bind` gives every letter a size. `TensorView` holds an operand's strides by
-letter, `Gemm` the matrix product that the letters merge to. `contraction.py` does the merging.
+letter, `Gemm` the matrix product that the letters merge to. `contraction_builder.py` does the merging.
 """
 
 from __future__ import annotations

@@ -203,6 +203,11 @@ class Builder:
             positions[3 + position] = self.allocate(nbytes, 1)
         self.steps += [replace(s, buffers=tuple(positions[b] for b in s.buffers)) for s in planned.steps]
 
+    def bias_buffer(self) -> tuple[int, DType]:
+        """Return the buffer and dtype of the bias, or of another operand, which is not read, if there is no bias."""
+        position = 1 if self.bias is None else self.bias
+        return position, self.layouts[position].dtype
+
     def add_sum(self, source: int, parts: int) -> None:
         """Add the launch that sums `parts` results, stored one after the other."""
         total = self.result.numel

@@ -2,16 +2,19 @@
 
 Each table lists the tiles that fit the vector registers, of which AVX-512 has 32 and AVX2 has 16
 (`Capabilities.registers`). The functions take the tile of least estimated cost: it computes the fewest results past the
-ends, and loads least. `convolution_cpu.py` uses them.
+ends, and loads least.
 """
 
 from __future__ import annotations
 
 __all__ = [
-    "MAX_SUMS", "STORE_COST", "band_tile", "channels_tile", "direct_tile", "outer_tile", "shared_taps", "weight_tile",
+    "MAX_SUMS", "SHARED_TAPS", "STORE_COST", "band_tile", "channels_tile", "direct_tile", "outer_tile", "shared_taps",
+    "weight_tile",
 ]  # fmt: skip
 
 Pair = tuple[int, int]
+
+SHARED_TAPS = (3, 5)  # numbers of taps in a row that may share their pixels
 
 # Costs are in vector FMAs.
 STORE_COST = 25  # storing a vector of results that need no transposing

@@ -16,7 +16,10 @@ from ..errors import ArgumentError, UnsupportedDType
 from ..records import Output
 from . import Request, slot
 
-__all__ = ["COSTS", "DTYPE_KINDS", "Operands", "compute_dtype", "elementwise_parts", "operands_of", "result_dtype"]
+__all__ = [
+    "COSTS", "DTYPE_KINDS", "Operands", "compute_dtype", "elementwise_parts", "operands_of", "result_dtype",
+    "stride_classes",
+]  # fmt: skip
 
 DTYPE_KINDS = {"bool": "b", "integer": "ui", "float": "f", "numeric": "uif", "integral": "bui", "all": "buif"}
 # Cost of a math function per 4-byte element on one CPU core, in units of 1/8 ns (measured: PoCL, AVX-512). Reading and
@@ -66,7 +69,7 @@ def result_dtype(output: Output, common_dtype: DType, request: Request) -> DType
         ArgumentError: if the rule names an operand that is not a tensor in this call.
     """
     rule = output.result
-    if "dtype" in request.record.statics and (dtype := request.static("dtype")) is not None:
+    if (dtype := request.optional_static("dtype")) is not None:
         return dtypes.parse(dtype)
     if rule in ("promote", "float"):
         return common_dtype
@@ -140,6 +143,15 @@ def operands_of(request: Request, outputs: tuple[Meta, ...], common_dtype: DType
         buffers.append(first_output + i)
     defines.append(("NUMBERS", str(numbers)))
     return Operands(tuple(slots), tuple(layouts), tuple(buffers), tuple(range(numbers)), tuple(defines))
+
+
+def stride_classes(operands: Operands, strides: list[tuple[int, ...]]) -> tuple[tuple[str, str], ...]:
+    """Return one macro per buffer: 0 one element, 1 contiguous, 2 strided in the innermost dimension, 3 a number."""
+    classes = []
+    for i, (layout, s) in enumerate(zip(operands.layouts, strides, strict=True)):
+        stride_class = 3 if layout is None else s[-1] if s and s[-1] in (0, 1) else 2 if s else 0
+        classes.append((f"CLASS{i}", str(stride_class)))
+    return tuple(classes)
 
 
 def elementwise_parts(numel: int, cores: int, parts_per_core: int | None = None) -> int:

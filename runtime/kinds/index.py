@@ -162,14 +162,14 @@ def _schedule(request: Request, dtype: DType, numel: int, total: int) -> Choice:
 
 def _gather(request: Request) -> Planned:
     """Plan `gather`: one index per element."""
-    layout, index = request.operands
-    return _read(request, along_dim(request, layout, index))  # type: ignore[arg-type]
+    (_, layout), (_, index) = request.tensors
+    return _read(request, along_dim(request, layout, index))
 
 
 def _take(request: Request) -> Planned:
     """Plan `take`: one index per slice of the merged dimensions."""
-    layout, index = request.operands
-    return _read(request, merged_dims(request, layout, index))  # type: ignore[arg-type]
+    (_, layout), (_, index) = request.tensors
+    return _read(request, merged_dims(request, layout, index))
 
 
 # Writing

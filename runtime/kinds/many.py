@@ -33,7 +33,7 @@ from . import Request
 from .elementwise import Operands, compute_dtype, elementwise_parts, operands_of
 from .triton import Defines, instance, next_power
 
-__all__ = ["BASES", "LAUNCHES", "Runs", "make_runs", "plan", "runs_for"]
+__all__ = ["BASES", "LAUNCHES", "Runs", "make_runs", "overwritten_operands", "plan", "runs_for"]
 
 BASES = 32  # maximal number of buffers of a launch, as in the template
 _MIN_RUN_ELEMENTS = 1024  # elements of a row for GPUs
@@ -124,10 +124,17 @@ def plan(record: OpRecord, types: Sequence[DType], device: Device, rows: Runs, i
     layouts = {o.name: meta(t, (1,), None, device) for o, t in zip(inputs, types, strict=True)}
     operands = tuple(layouts.get(o.name, float) for o in record.operands)
     request = Request(record, operands, (), device, None)
-    outputs = tuple(layouts[inputs[i].name] for i in record.detail["over"])
+    outputs = tuple(layouts[inputs[i].name] for i in overwritten_operands(record))
     buffers = operands_of(request, outputs, compute_dtype(request))
     element = compute_dtype(request).compute
     return LAUNCHES[request.capabilities.style](request, buffers, types, element, rows, is_aligned, largest)
+
+
+def overwritten_operands(record: OpRecord) -> tuple[int, ...]:
+    """Return the positions of the operands that the results overwrite."""
+    over = record.detail["over"]
+    assert isinstance(over, tuple)
+    return over
 
 
 def _opencl_step(

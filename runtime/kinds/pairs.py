@@ -89,7 +89,7 @@ class _Builder:
         self.dtype: DType = out.dtype
         self.element = dtypes.float32 if self.dtype.itemsize == 2 else self.dtype
         self.is_general_power = power == POWERS["any"]
-        is_signed = "signed" in request.record.statics and bool(request.static("signed"))
+        is_signed = bool(request.optional_static("signed", False))
         is_norm = request.record.name == "pair_norms"
         self.flags = {
             "POWER": power, "SIGNED": int(is_signed), "ROOT": _ROOTS.get(power, 0) if is_norm else 0,
@@ -178,15 +178,9 @@ class _Builder:
         functions |= {"sqrt"} if self.flags["ROOT"] == _ROOTS[POWERS["2"]] else set()
         all_defines = ((f"SCHEDULE_{entry.upper()}", "1"), *((k, str(v)) for k, v in defines.items()))
         instance = Instance(
-            "pairs",
-            text.source,
-            f"pairs_{entry}",
-            self.element.compute,
-            lanes,
-            slots,
-            all_defines,
+            "pairs", text.source, f"pairs_{entry}", self.element.compute, lanes, slots, all_defines,
             tuple(sorted(functions)),
-        )
+        )  # fmt: skip
         self.steps.append(Step(instance, buffers, pack_longs(geometry), size, local, work // 8, self.numbers))
 
 

@@ -25,7 +25,7 @@ from ..errors import DTypeError, ShapeError
 from ..layout import broadcast, collapse, expand_strides, pack_longs, preserved_strides, split
 from ..schedules import Choice, choose
 from . import Planned, Request
-from .elementwise import COSTS, Operands, compute_dtype, elementwise_parts, operands_of, result_dtype
+from .elementwise import COSTS, Operands, compute_dtype, elementwise_parts, operands_of, result_dtype, stride_classes
 
 __all__ = ["LAUNCHES", "plan", "step"]
 
@@ -122,15 +122,6 @@ def _work(request: Request, numel: int, element: str) -> int:
     return numel * width_factor * (1 + sum(COSTS.get(name, 4) for name in functions)) // 4
 
 
-def _stride_classes(operands: Operands, strides: list[tuple[int, ...]]) -> tuple[tuple[str, str], ...]:
-    """Return a macro per buffer with the class of its innermost stride (see the template)."""
-    classes = []
-    for i, (layout, s) in enumerate(zip(operands.layouts, strides, strict=True)):
-        stride_class = 3 if layout is None else s[-1] if s and s[-1] in (0, 1) else 2 if s else 0
-        classes.append((f"CLASS{i}", str(stride_class)))
-    return tuple(classes)
-
-
 def _should_stream(request: Request, output: Meta, element: str, params: Choice, *, allow_copy: bool) -> bool:
     """Return True if a result should be written with non-temporal stores.
 
@@ -154,7 +145,7 @@ def _flat(
 ) -> Step:
     """Build the launch of `contiguous` or `grid`."""
     caps, numel = request.capabilities, outputs[0].numel
-    classes = _stride_classes(operands, strides)
+    classes = stride_classes(operands, strides)
     if not caps.takes_runs:
         local, items = min(params["group"], caps.max_group), -(-numel // lanes)
         instance = _instance(request, operands, "grid", element, lanes, classes)
@@ -185,7 +176,7 @@ def _strided(
     rank, inner = len(sizes) - 1, sizes[-1]
     if not caps.takes_runs:
         local = min(params["group"], caps.max_group)
-        defines = (("OUTER", str(rank)), *_stride_classes(operands, strides))
+        defines = (("OUTER", str(rank)), *stride_classes(operands, strides))
         instance = _instance(request, operands, "grid_strided", element, 1, defines)
         size = (-(-numel // local) * local,)
         geometry = pack_longs((numel // inner, inner, *sizes[:-1], *(x for s in strides for x in s)))
@@ -220,7 +211,7 @@ def _rows(
     chunk, items = split(inner, -(-parts // row_items), 64)
     if rows_per_block > 1:  # the cache lines that rows share must stay in the L1 cache
         chunk, items = split(inner, -(-inner // min(chunk, _BLOCK_ELEMENTS // rows_per_block)), 64)
-    classes = {name: int(kind) for name, kind in _stride_classes(operands, strides)}
+    classes = {name: int(kind) for name, kind in stride_classes(operands, strides)}
     classes |= {f"CLASS{i}": 5 for i in repeated}
     output_strides = strides[-len(outputs)]
     # Every vector of the result is aligned:
@@ -322,7 +313,7 @@ def _tiles(
     transpose_defines = tuple((f"TURN{i}", "1") for i, s in enumerate(strides) if s[-2] == 1 and s[-1] not in (0, 1))
     functions = request.text.functions
     light_define = (("LIGHT", "1"),) if sum(COSTS.get(name, 4) for name in functions) <= 1 else ()
-    defines = (("OUTER", str(rank)), *_stride_classes(operands, strides), *transpose_defines, *light_define)
+    defines = (("OUTER", str(rank)), *stride_classes(operands, strides), *transpose_defines, *light_define)
     instance = _instance(request, operands, "tiles", element, lanes, defines)
     table = [*sizes[:-1], *(x for s in strides for x in s)]
     geometry = pack_longs((sizes[-2], inner, blocks, chunk, columns, *table))

@@ -18,7 +18,7 @@ from ..errors import DTypeError, ShapeError
 from ..layout import broadcast, collapse, expand_strides, pack_longs, preserved_strides, split
 from ..program import iota
 from . import Planned, Request
-from .elementwise import Operands, compute_dtype, elementwise_parts, operands_of, result_dtype
+from .elementwise import Operands, compute_dtype, elementwise_parts, operands_of, result_dtype, stride_classes
 
 __all__ = ["LAUNCHES", "plan"]
 
@@ -91,7 +91,7 @@ def _opencl_step(
     caps, numel = request.capabilities, outputs[0].numel
     lanes = caps.elementwise_lanes(element_dtype.itemsize)
     is_flat = len(sizes) <= 1 and position_strides in ((), (1,)) and all(s in ((), (0,), (1,)) for s in strides)
-    classes = _stride_classes(operands, strides)
+    classes = stride_classes(operands, strides)
     if is_flat and all(s in ((), (1,)) for s in strides[-len(outputs) :]):
         if not caps.takes_runs:
             return _launch(
@@ -114,15 +114,6 @@ def _opencl_step(
     return _launch(request, operands, "rows", element_dtype, lanes, classes, geometry, (row_items, items))
 
 
-def _stride_classes(operands: Operands, strides: list[tuple[int, ...]]) -> tuple[tuple[str, str], ...]:
-    """Return one macro per buffer: 0 one element, 1 contiguous, 2 strided in the innermost dimension, 3 a number."""
-    classes = []
-    for i, (layout, s) in enumerate(zip(operands.layouts, strides, strict=True)):
-        stride_class = 3 if layout is None else s[-1] if s and s[-1] in (0, 1) else 2 if s else 0
-        classes.append((f"CLASS{i}", str(stride_class)))
-    return tuple(classes)
-
-
 def _launch(
     request: Request,
     operands: Operands,
@@ -141,7 +132,7 @@ def _launch(
         entry: The kernel's schedule: `grid`, `grid_strided`, `contiguous` or `rows`.
         element_dtype: The dtype in which the kernel computes.
         lanes: Elements per vector.
-        classes: Macros from `_stride_classes`.
+        classes: Macros from `stride_classes`.
         geometry: The kernel's sizes and strides.
         size: Work-items per dimension; on GPUs rounded up to whole work-groups.
     """
@@ -151,20 +142,13 @@ def _launch(
     size = (-(-size[0] // group) * group, *size[1:])
     index = "ulong" if lanes == 1 else f"ulong{lanes}"
     defines = (
-        (f"SCHEDULE_{entry.upper()}", "1"), *operands.defines, *classes, ("INDEX", index),
-            ("IOTA", iota(index, lanes)),
+        (f"SCHEDULE_{entry.upper()}", "1"), *operands.defines, *classes, ("INDEX", index), ("IOTA", iota(index, lanes)),
     )  # fmt: skip
     text = request.text
     instance = Instance(
-        record.name,
-        text.source,
-        f"{record.name}_{entry}",
-        element_dtype.compute,
-        lanes,
-        operands.slots,
-        defines,
+        record.name, text.source, f"{record.name}_{entry}", element_dtype.compute, lanes, operands.slots, defines,
         text.functions,
-    )
+    )  # fmt: skip
     numbers = operands.numbers
     result = operands.layouts[-1]
     assert result is not None

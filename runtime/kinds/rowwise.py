@@ -129,7 +129,7 @@ def _normalized_dims(request: Request, shape: tuple[int, ...]) -> tuple[int, ...
 def _result_shape(request: Request, rows: Rows, scope: str) -> tuple[int, ...]:
     """Return the shape of a result of this scope."""
     if scope == "row":
-        keep = "keepdim" in request.record.statics and request.static("keepdim")
+        keep = request.optional_static("keepdim", False)
         return rows.keepdim_shape if keep else rows.outer
     return rows.inner if scope == "column" else rows.shape
 
@@ -270,14 +270,20 @@ class RowPlanner:
         return 8 if self.element == "double" else 4
 
     def _plan_with_sums(
-        self, entry: str, lanes: int, parts: int, chunk: int, local: int, **launch_args: object
+        self,
+        entry: str,
+        lanes: int,
+        parts: int,
+        chunk: int,
+        local: int,
+        defines: Sequence[tuple[str, str]] = (),
     ) -> Planned:
         """Plan a launch over rows that leaves partial rows in scratch memory, and the launch that adds them up."""
         geometry = self._geometry(self.rows, chunk, parts, self.outer_sizes, self.outer_strides)
         count = len(self.column_outputs)
         steps = []
         if parts:
-            steps.append(self._launch(entry, lanes, geometry, (parts * local,), (local,), count, **launch_args))  # type: ignore[arg-type]
+            steps.append(self._launch(entry, lanes, geometry, (parts * local,), (local,), count, defines))
         width, items, group = self.n, 1, self.caps.group_size(64)
         if not self.caps.takes_runs:
             width, items = 1, -(-self.n // group) * group

@@ -137,17 +137,18 @@ def _opencl_step(
         planes = batch * channels
         chunk, items = split(planes, min(parts, caps.cores) if takes_runs else planes)
         range_size, ranges = split(plane, 1 if takes_runs else max(1, caps.cores * group_size // planes))
-        global_size, local_size = (-(-items // group_size) * group_size, ranges), (group_size, 1)
+        global_size: tuple[int, ...] = (-(-items // group_size) * group_size, ranges)
+        local_size: tuple[int, ...] = (group_size, 1)
     else:
         chunk, items = split(batch * blocks, parts if takes_runs else batch * blocks)
-        global_size, local_size = (-(-items // group_size) * group_size,), (group_size,)  # type: ignore[assignment]
+        global_size, local_size = (-(-items // group_size) * group_size,), (group_size,)
     geometry = pack_longs(
         (batch, channels, points, plane, blocks, chunk, range_size, *spatial, *(1,) * (3 - len(spatial)))
     )
-    defines = {f"SCHEDULE_{entry.upper()}": 1, "ONE": int(takes_runs), **constants}
+    defines: dict[str, int | str] = {f"SCHEDULE_{entry.upper()}": 1, "ONE": int(takes_runs), **constants}
     image_dtype = dtypes.BY_NAME[slots[1 if entry == "places" else 0].dtype]
     defines["STRAIGHT"] = image_dtype.itemsize if entry != "input" and image_dtype.storage == element else 0
-    defines["INDEX"] = "long" if element == "double" else "int"  # type: ignore[assignment]
+    defines["INDEX"] = "long" if element == "double" else "int"
     kernel = Instance(
         "sampling", request.text.source, f"sampling_{entry}", element, lanes, slots,
         tuple((k, str(v)) for k, v in defines.items()), ("floor", "round"),

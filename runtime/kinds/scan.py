@@ -67,15 +67,10 @@ def plan(request: Request) -> Planned:
     return Planned(outputs, *LAUNCHES[request.capabilities.style](request, outputs, lines, element))
 
 
-def _static(request: Request, name: str, default: object) -> object:
-    """Return the static argument `name`, or `default` if the op does not have it."""
-    return request.static(name) if name in request.record.statics else default
-
-
 def _state_dtype(request: Request) -> DType:
     """Return the dtype of the states; for half dtypes, kernels compute in the dtype's `compute` type."""
     record = request.record
-    requested_dtype = _static(request, "dtype", None)
+    requested_dtype = request.optional_static("dtype")
     if requested_dtype is not None:
         common_dtype = dtypes.parse(requested_dtype)
         if common_dtype.kind not in DTYPE_KINDS[record.dtypes]:
@@ -102,7 +97,7 @@ def _lines(request: Request, shape: tuple[int, ...], dim: int, outputs: tuple[Me
         outer_sizes, outer_strides = (1,), [(0,)] * len(strides)
     line_length = shape[dim] if shape else 1
     strides_along = [s[dim] if line_length > 1 else 0 for s in strides]
-    is_reversed = bool(_static(request, "reverse", False))
+    is_reversed = bool(request.optional_static("reverse", False))
     line_offsets = [(line_length - 1) * a if is_reversed else 0 for a in strides_along]
     main_input = max(range(len(tensors)), key=lambda i: tensors[i].numel)
     line_strides = tuple(-a if is_reversed else a for a in strides_along)

@@ -7,7 +7,6 @@ are in `runtime.autograd.view_rules`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ..device import Meta, contiguous_strides, meta
 from ..errors import IndexOutOfRange, ShapeError
@@ -164,7 +163,7 @@ def _narrow(layout: Meta, dim: int, start: int, length: int) -> Geometry:
     return _slice(layout, axis, begin, begin + length, 1)
 
 
-def _index(layout: Meta, *keys: Any) -> Geometry:
+def _index(layout: Meta, *keys: int | tuple[int | None, int | None, int | None] | None) -> Geometry:
     """Apply basic indexing in one step.
 
     Args:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from typing import cast
 
 from ..backends.protocol import Instance, Slot, Step
 from ..backends.styles import ByStyle
@@ -79,7 +78,7 @@ def _plan_scatter(request: Request, shape: tuple[int, ...]) -> Planned | None:
     if request.record.detail["gradient"] != "gather" or not request.capabilities.takes_runs:
         return None
     grad, indices = (m for _, m in request.tensors)
-    rank = len(cast(tuple[int, ...], request.static("size")))
+    rank = len(request.static("size"))
     flattened = [_flatten_spatial(m, rank) for m in (grad, indices)]
     if grad.dtype.itemsize < 4 or not grad.numel or not prod(shape) or None in flattened:
         return None
@@ -107,7 +106,8 @@ def _flatten_spatial(layout: Meta, rank: int) -> Meta | None:
 
 def _extend(values: tuple[int, ...], fill: int) -> Sizes:
     """Prepend `fill` until there are three values."""
-    return cast(Sizes, (fill,) * (3 - len(values)) + values)
+    first, second, third = (*(fill,) * (3 - len(values)), *values)
+    return first, second, third
 
 
 def _static_sizes(request: Request, name: str, rank: int, default: int, minimum: int) -> tuple[int, ...]:
@@ -123,7 +123,7 @@ def _static_sizes(request: Request, name: str, rank: int, default: int, minimum:
 def _windows(request: Request) -> tuple[Windows, tuple[int, ...]]:
     """Return the call's geometry and the shape of its results. Raise `ShapeError` or `ArgumentError`."""
     detail, layouts = request.record.detail, [m for _, m in request.tensors]
-    mode, first = detail["over"], layouts[0]
+    mode, first = str(detail["over"]), layouts[0]
     size_argument = request.static("size")
     rank = len(size_argument) if isinstance(size_argument, tuple) else 0
     columns = "columns" in (o.name for o, _ in request.tensors)
@@ -155,13 +155,13 @@ def _windows(request: Request) -> tuple[Windows, tuple[int, ...]]:
         shape = (*batch, channels * prod(kernel), prod(size))
     if adaptive:
         kernel, stride, adaptive = _adaptive_kernel(mode, size, source_size, kernel)
-    counts_padding = bool(request.static("counted")) if "counted" in request.record.statics else False
-    divisor = request.static("divisor") if "divisor" in request.record.statics else 0
+    counts_padding = bool(request.optional_static("counted", False))
+    divisor = request.optional_static("divisor", 0)
     to_columns = mode == "taps"
     windows = Windows(
         prod(lead) * (prod(kernel) if to_columns else 1), channels, _extend(size, 1), _extend(source_size, 1),
         (1, 1, 1) if to_columns else _extend(kernel, 1), _extend(stride, 1), _extend(padding, 0), _extend(dilation, 1),
-        _extend(padding if counts_padding else (0,) * rank, 0), cast(int, divisor), strides,
+        _extend(padding if counts_padding else (0,) * rank, 0), divisor, strides,
         _extend(kernel, 1) if to_columns else _extend(tap_strides, 0), adaptive, mode == "covering", columns,
     )  # fmt: skip
     return windows, shape
@@ -277,19 +277,8 @@ def _rows(request: Request, windows: Windows, element: str, slots: tuple[Slot, .
             *vector_defines(column_lanes), ("STEP", "1"), ("CLASS0", "1"), ("DOWN", str(_MAX_COLUMN_SUMS)),
             ("VU", f"{element}{column_lanes}_u"),
         )  # fmt: skip
-        return _step(
-            request,
-            windows,
-            element,
-            slots,
-            buffers,
-            "rows",
-            column_lanes,
-            _pack(windows, chunk, 0, 0),
-            items,
-            1,
-            defines,
-        )
+        geometry = _pack(windows, chunk, 0, 0)
+        return _step(request, windows, element, slots, buffers, "rows", column_lanes, geometry, items, 1, defines)
     if lanes == 1:
         return _step(request, windows, element, slots, buffers, "rows", 1, _pack(windows, chunk, 0, 0), items, 1)
     defines = (

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..context import state
 from ..dispatch import call
@@ -32,6 +32,7 @@ from .steps import (
     WRITTEN,
     Geometry,
     Launch,
+    StepOperand,
     Window,
     add_in_place,
     column_view,
@@ -139,7 +140,14 @@ class Pass:
     # forward
 
     def forward(
-        self, x: Tensor, h0: Tensor, c0: Tensor | None, out: Tensor, h_n: Tensor, c_n: Any, save_for_backward: bool
+        self,
+        x: Tensor,
+        h0: Tensor,
+        c0: Tensor | None,
+        out: Tensor,
+        h_n: Tensor,
+        c_n: Tensor | None,
+        save_for_backward: bool,
     ) -> None:
         """Run all steps, and write `out`, `h_n` and `c_n`.
 
@@ -184,6 +192,7 @@ class Pass:
             copy_into(self._slots_as_rows(written=True), column_view(out, self.column, self.width))
         copy_into(self._last(self.states), h_n)
         if self.cells is not None:
+            assert c_n is not None
             copy_into(self._last(self.cells), c_n)
 
     def _is_single_launch(self, x: Tensor) -> bool:
@@ -267,7 +276,7 @@ class Pass:
     def _gates(self, input_products: Tensor, state_windows: list[Window], row_kind: int) -> Launch:
         """Return the launch of the gate op for every step."""
         kind = self.kind
-        operands: dict[str, Any] = self._gate_windows(input_products, kind.inputs, ROWS)
+        operands: dict[str, StepOperand] = {**self._gate_windows(input_products, kind.inputs, ROWS)}
         operands |= dict.fromkeys(kind.hiddens)  # None: the kernel of all steps computes these products itself
         if self.products is not None:
             operands |= self._gate_windows(self.products, kind.hiddens, row_kind if kind.reset else FIXED)
@@ -358,16 +367,18 @@ class Pass:
         The last one computes the gradient of the hidden state that it read.
         """
         kind, weights = self.kind, self.weights
-        incoming: Any = 0.0 if grad_out is None else Window(grad_out, ROWS, self.column, self.width)
-        carried: Any = Window(d_hidden, FIXED)
+        incoming: Window | float = 0.0 if grad_out is None else Window(grad_out, ROWS, self.column, self.width)
+        carried: Window | float = Window(d_hidden, FIXED)
         launches = []
         if d_projected is not None:
             projected_window = Window(d_projected, ROWS)
             launches.append(Launch(registry["add"], [carried, incoming], [projected_window]))
             incoming, carried = Window(new_empty(d_inputs, self.geometry.batch, self.size), FIXED), 0.0
             launches.append(Launch(registry["mm"], [projected_window, weights.hr], [incoming]))
-        operands = {"grad_out": incoming, "grad_hidden": carried, "out": Window(self.states, WRITTEN)}
-        operands["hidden"] = operands["out"]
+        state = Window(self.states, WRITTEN)
+        operands: dict[str, StepOperand] = {
+            "grad_out": incoming, "grad_hidden": carried, "out": state, "hidden": state,
+        }  # fmt: skip
         targets = self._gate_windows(d_products, kind.inputs, ROWS)
         if self.activated is not None:
             operands |= self._gate_windows(self.activated, kind.activated, ROWS)
@@ -410,12 +421,11 @@ class Pass:
         return gradients
 
 
-def _gradient_launch(op: str, operands: Mapping[str, Any], targets: Mapping[str, Window]) -> Launch:
+def _gradient_launch(op: str, operands: Mapping[str, StepOperand], targets: Mapping[str, Window]) -> Launch:
     """Return the launch that computes all gradients of a gate op. Operands that are missing count as 0."""
     rules = registry.gradients(registry[op])
     rule = rules[next(iter(targets))]
     record = registry[str(rule.op)]
-    outs: list[Any] = [None] * len(record.outputs)
-    for name, window in targets.items():
-        outs[rules[name].result or 0] = window
+    windows = {rules[name].result or 0: window for name, window in targets.items()}
+    outs = [windows[i] for i in range(len(record.outputs))]
     return Launch(record, [operands.get(name, 0.0) for name in rule.operands], outs)

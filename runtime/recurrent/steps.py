@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,9 +22,9 @@ from ..records import OpRecord, registry
 from ..tensor import Tensor
 
 __all__ = [
-    "FIXED", "READ", "ROWS", "WRITTEN", "Geometry", "Launch", "Rows", "Window", "add_in_place", "column_view",
-    "copy_into", "launch_sequence", "new_empty", "new_zeros", "strided_view", "take_rows", "transpose_view",
-    "vector_slice",
+    "FIXED", "READ", "ROWS", "WRITTEN", "Geometry", "Launch", "Rows", "StepOperand", "Window", "add_in_place",
+    "column_view", "copy_into", "launch_sequence", "new_empty", "new_zeros", "strided_view", "take_rows",
+    "transpose_view", "vector_slice",
 ]  # fmt: skip
 
 
@@ -94,10 +94,14 @@ class Window:
         return (following[self.row_kind] - current[self.row_kind]) * self.shape[1]
 
 
+StepOperand: TypeAlias = Window | Tensor | float | None
+"""An operand of an op that is launched for every step: None stands for one that is absent."""
+
+
 class Launch:
     """One op that is launched for every step. Operands are windows, fixed tensors, or numbers."""
 
-    def __init__(self, record: OpRecord, operands: Sequence[Any], outs: Sequence[Window]):
+    def __init__(self, record: OpRecord, operands: Sequence[StepOperand], outs: Sequence[Window]):
         self.record, self.operands, self.outs = record, operands, outs
         arguments = [o for o in (*operands, *outs) if o is not None and not isinstance(o, float)]
         self.tensors = [o.view if isinstance(o, Window) else o for o in arguments]
@@ -119,7 +123,7 @@ class Launch:
         if plan.run is not None:
             plan.run(self.tensors, self.numbers, self.stream)
 
-    def bind(self, n: int, rows: tuple[int, ...]) -> tuple[list[Any], list[Tensor]]:
+    def bind(self, n: int, rows: tuple[int, ...]) -> tuple[list[Tensor | float | None], list[Tensor]]:
         inputs = [o.view_at(n, rows) if isinstance(o, Window) else o for o in self.operands]
         return inputs, [o.view_at(n, rows) for o in self.outs]
 

@@ -7,5 +7,5 @@ store     keeps the tuned schedules in a JSON file in the user's cache
 record    counts and times the calls that a program makes
 trial     compares shipped and tuned schedules inside the running program
 program   runs a Python program under `record` or `trial`
-missed    tunes a call when it is first planned (`WEFTGRAD_TUNE=1`)
+autotune  tunes a call when it is first planned (`WEFTGRAD_TUNE=1`)
 """

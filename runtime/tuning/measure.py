@@ -13,7 +13,6 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -55,9 +54,11 @@ class Call:
     into: tuple[Meta, ...] | None = None
 
     @staticmethod
-    def from_request(request: Request, operands: Sequence[Any]) -> Call:
+    def from_request(request: Request, operands: Sequence[object]) -> Call:
         """Return the call of `request`, with the numbers from `operands`."""
-        layouts = tuple(o.meta if isinstance(o, Tensor) else o for o in operands)
+        layouts = tuple(
+            o.meta if isinstance(o, Tensor) else o if isinstance(o, int | float) else None for o in operands
+        )
         return Call(request.record, layouts, request.statics, request.device, request.into)
 
     @property

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from ..errors import ArgumentError
 from .record import Recording, Use
@@ -43,7 +42,7 @@ def run_trial(command: Sequence[str], keys: Collection[str]) -> Trial:
     return trial
 
 
-def _run(command: Sequence[str], observer: AbstractContextManager[Any]) -> None:
+def _run(command: Sequence[str], observer: AbstractContextManager[object]) -> None:
     """Run a Python file with its arguments inside `observer`; then unload the modules that it imported."""
     path = Path(command[0])
     if not path.is_file():

@@ -16,20 +16,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from .. import schedules
 from ..context import forget_plans
 from ..errors import ArgumentError
 from ..kinds import Request
 from ..schedules import Question
-from . import missed
+from . import autotune
 from .measure import Call
 
 if TYPE_CHECKING:
-    from ..backends.protocol import Driver
+    from ..backends.protocol import Driver, Stream
+    from ..call_types import Launcher
+    from ..dispatch import Plan
 
 __all__ = ["Recording", "Use"]
 
@@ -59,11 +61,11 @@ class Recording:
     """A context in which the launches of all threads are counted. Existing plans are made anew."""
 
     def __init__(self) -> None:
-        self._uses: dict[tuple[Any, ...], Use] = {}
+        self._uses: dict[tuple[object, ...], Use] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
-        if schedules.on_plan not in (None, missed.tune):
+        if schedules.on_plan not in (None, autotune.tune):
             raise ArgumentError("a recording of calls goes on already; one at a time")
         self._previous_hook = schedules.on_plan
         schedules.on_plan = self._on_plan
@@ -80,7 +82,7 @@ class Recording:
             uses = [use for use in self._uses.values() if use.count]
         return sorted(uses, key=lambda use: -use.total)
 
-    def _on_plan(self, plan: Any, request: Request, operands: Sequence[Any]) -> None:
+    def _on_plan(self, plan: Plan, request: Request, operands: Sequence[object]) -> None:
         if plan.run is None:
             return
         call = Call.from_request(request, operands)
@@ -93,13 +95,13 @@ class Recording:
         plan.run = _count_launches(plan.run, use, request.device.driver)
 
 
-def _operand_key(operand: Any) -> Any:
+def _operand_key(operand: object) -> object:
     """Return the type of a number, any other operand itself: plans do not depend on the values of numbers."""
     return type(operand) if isinstance(operand, int | float) else operand
 
 
-def _count_launches(run: Callable[..., None], use: Use, driver: Driver) -> Callable[..., None]:
-    def launch(tensors: list[Any], numbers: Iterable[Any], stream: Any) -> None:
+def _count_launches(run: Launcher, use: Use, driver: Driver) -> Launcher:
+    def launch(tensors: Sequence[object], numbers: Sequence[object], stream: Stream) -> None:
         use.count += 1
         is_timed = use.count <= 4 or use.count & (use.count - 1) == 0  # the first four, then at powers of two
         if not is_timed or getattr(driver, "captures", False):

@@ -17,7 +17,6 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -82,7 +81,7 @@ class _Contender:
         return min(self.times)
 
 
-def neighbours(space: Space, choice: Choice, names: Mapping[str, Any]) -> Iterator[Choice]:
+def neighbours(space: Space, choice: Choice, names: Mapping[str, object]) -> Iterator[Choice]:
     """Yield every allowed choice that differs from `choice` in one parameter.
 
     The parameters take turns, so that a search that ends early has varied all of them.
@@ -95,7 +94,7 @@ def neighbours(space: Space, choice: Choice, names: Mapping[str, Any]) -> Iterat
                 yield neighbour
 
 
-def candidates(space: Space, names: Mapping[str, Any]) -> Iterator[Choice]:
+def candidates(space: Space, names: Mapping[str, object]) -> Iterator[Choice]:
     """Yield every allowed choice of a space."""
     parameters = list(space.parameters)
     for values in itertools.product(*(values for _, values in space.parameters.values())):
@@ -327,16 +326,19 @@ class _Search:
             yield self.trials
 
 
-def entries_of(outcome: Outcome) -> dict[str, dict[str, Any]]:
+def entries_of(outcome: Outcome) -> dict[str, store.Entry]:
     """Return the entries of an outcome for the user's file (see `store`)."""
     timestamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    fields = {
-        "before": outcome.baseline_seconds,
-        "after": outcome.candidate_seconds,
-        "when": timestamp,
-        "call": str(outcome.call),
+    return {
+        key: {
+            "choice": choice,
+            "before": outcome.baseline_seconds,
+            "after": outcome.candidate_seconds,
+            "when": timestamp,
+            "call": str(outcome.call),
+        }
+        for key, choice in outcome.choices.items()
     }
-    return {key: {"choice": choice, **fields} for key, choice in outcome.choices.items()}
 
 
 def keep_outcomes(outcomes: Sequence[Outcome]) -> bool:
@@ -346,7 +348,7 @@ def keep_outcomes(outcomes: Sequence[Outcome]) -> bool:
         True if all could be written to the user's file.
     """
     written = True
-    by_device: dict[str, dict[str, dict[str, Any]]] = {}
+    by_device: dict[str, dict[str, store.Entry]] = {}
     for outcome in outcomes:
         device = schedules.device_key(outcome.call.device.driver)
         by_device.setdefault(device, {}).update(entries_of(outcome))

@@ -20,15 +20,27 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from ..cache import cache_folder
 
+if TYPE_CHECKING:
+    from ..schedules import Choice
+
 __all__ = ["Entry", "choices", "clear", "entries", "merge", "path"]
 
-Entry = dict[str, Any]
 _VERSION = 1
 _LOCK_TIMEOUT_SECONDS = 10.0
+
+
+class Entry(TypedDict):
+    """The result of tuning one call, as the file stores it."""
+
+    choice: Choice | None
+    before: float
+    after: float
+    when: str
+    call: str
 
 
 def path() -> Path | None:
@@ -37,7 +49,7 @@ def path() -> Path | None:
     return None if folder is None else folder / "schedules.json"
 
 
-def choices(device: str) -> dict[str, Mapping[str, Any] | None]:
+def choices(device: str) -> dict[str, Choice | None]:
     """Return the tuned choices of a device, by key; None stands for the shipped choice."""
     return {key: _lists_to_tuples(entry["choice"]) for key, entry in entries().get(device, {}).items()}
 
@@ -83,7 +95,7 @@ def clear(device: str | None = None) -> int:
     return removed
 
 
-def _lists_to_tuples(choice: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _lists_to_tuples(choice: Choice | None) -> Choice | None:
     """Turn the lists of a choice read from JSON into tuples."""
     return None if choice is None else {k: tuple(v) if isinstance(v, list) else v for k, v in choice.items()}
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from .. import schedules
 from ..context import forget_plans
@@ -25,7 +25,9 @@ from .evidence import Evidence, compare_samples
 from .measure import Call
 
 if TYPE_CHECKING:
-    from ..backends.protocol import Driver
+    from ..backends.protocol import Driver, Stream
+    from ..call_types import Launcher
+    from ..dispatch import Plan
 
 __all__ = ["Trial"]
 
@@ -82,7 +84,7 @@ class Trial:
                     )
         return evidence_by_key
 
-    def _on_plan(self, plan: Any, request: Request, operands: Sequence[Any]) -> None:
+    def _on_plan(self, plan: Plan, request: Request, operands: Sequence[object]) -> None:
         if plan.run is None:
             return
         call = Call.from_request(request, operands)
@@ -101,13 +103,13 @@ class Trial:
 
 
 def _alternate(
-    shipped: Callable[..., None],
-    tuned: Callable[..., None],
+    shipped: Launcher,
+    tuned: Launcher,
     alternation: _Alternation,
     lock: threading.Lock,
     driver: Driver,
-) -> Callable[..., None]:
-    def run(tensors: list[Any], numbers: Iterable[Any], stream: Any) -> None:
+) -> Launcher:
+    def run(tensors: Sequence[object], numbers: Sequence[object], stream: Stream) -> None:
         call_index = alternation.count
         alternation.count += 1
         # The order is shipped, tuned, tuned, shipped: consecutive calls form pairs, and each schedule leads in half.

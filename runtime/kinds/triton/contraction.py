@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ... import dtypes
 from ...backends.protocol import Instance, Slot, Step
@@ -27,11 +27,11 @@ from ...precision import input_precision
 from ...schedules import Choice
 from ...schedules import choose as choose_schedule
 from ..contraction_terms import scalar_positions
-from . import index_type, next_power, strided_extent
+from . import Geometry, index_type, next_power, strided_extent
 from .tiles import INTEGER_TILES, TMA_TILES, Tile, choose, least_idle_tile, tiles_for
 
 if TYPE_CHECKING:
-    from ..contraction import _Builder
+    from ..contraction_builder import Builder
     from ..contraction_terms import EpilogueInputs, Gemm, TensorView
 
 __all__ = ["add_copy", "add_product"]
@@ -44,7 +44,7 @@ _MIN_SIZE_TO_ALIGN = 512  # from such m, n and k on, operands are copied to rows
 _TMA_MIN_K = 256  # from this k on, `tma` makes up for the time of creating its descriptors
 
 
-def add_product(builder: _Builder, gemm: Gemm, a: TensorView, b: TensorView, c: TensorView) -> None:
+def add_product(builder: Builder, gemm: Gemm, a: TensorView, b: TensorView, c: TensorView) -> None:
     """Append the steps of C = A B to those of `builder`."""
     _Product(builder, gemm, a, b, c).plan()
 
@@ -52,7 +52,7 @@ def add_product(builder: _Builder, gemm: Gemm, a: TensorView, b: TensorView, c: 
 class _Product:
     """Plans one product."""
 
-    def __init__(self, builder: _Builder, gemm: Gemm, a: TensorView, b: TensorView, c: TensorView):
+    def __init__(self, builder: Builder, gemm: Gemm, a: TensorView, b: TensorView, c: TensorView):
         self.builder, self.gemm, self.a, self.b, self.c = builder, gemm, a, b, c
         self.caps = builder.caps
         self.dtype: DType = builder.element
@@ -141,7 +141,7 @@ class _Product:
 
     def _copy_operand(
         self, view: TensorView, first: tuple[int, int], second: tuple[int, int], stride_index: int
-    ) -> Any:
+    ) -> tuple[TensorView, int, int]:
         """Append a step that copies an operand; return the copy and its strides along both dimensions.
 
         A dimension that is contiguous stays so; if none is, the second one becomes it. Rows start at multiples of 16
@@ -158,8 +158,9 @@ class _Product:
                 strides[stride_index] = size_so_far
                 dims.insert(0, (entry[0], entry[stride_index], size_so_far))
                 size_so_far *= entry[0]
-            batch.append(tuple(strides))
-        self.gemm = replace(self.gemm, batch=tuple(reversed(batch)))  # type: ignore[arg-type]
+            size, a_stride, b_stride, c_stride = strides
+            batch.append((size, a_stride, b_stride, c_stride))
+        self.gemm = replace(self.gemm, batch=tuple(reversed(batch)))
         copied = replace(view, buffer=self._allocate(size_so_far, self.dtype), dtype=self.dtype, strides={})
         add_copy(self.builder, dims, view, copied)
         return (copied, 1, row_stride) if first_is_unit else (copied, row_stride, 1)
@@ -237,7 +238,7 @@ class _Product:
         if entry == "tile":
             precision = kind if self.dtype is dtypes.float32 else "ieee"
             defines.update(D=self.dtype.name, EVEN=int(k % tile.bk == 0), PRECISION=precision)
-        geometry = (m, n, k, am, ak, bk, bn, cm, cn, depth, part_step, target.entries, *_tables(target))
+        geometry: Geometry = (m, n, k, am, ak, bk, bn, cm, cn, depth, part_step, target.entries, *_tables(target))
         programs = _ceil(m, tile.bm) * _ceil(n, tile.bn) * target.entries * parts
         self._add_step(entry, target_view, defines, geometry, programs, parts)
         self._add_parts_sum(target_view, parts)
@@ -263,7 +264,7 @@ class _Product:
             "BATCH": len(target.batch), "BN": width, "BK": block, "num_warps": 4,
         }  # fmt: skip
         (_, bn, cn), (_, ak, bk) = target.n, target.k
-        geometry = (n, k, ak, bk, bn, cn, depth, part_step, target.entries, *_tables(target))
+        geometry: Geometry = (n, k, ak, bk, bn, cn, depth, part_step, target.entries, *_tables(target))
         self._add_step("dots", target_view, defines, geometry, count * parts, parts)
         self._add_parts_sum(target_view, parts)
 
@@ -299,7 +300,7 @@ class _Product:
         return True
 
     def _add_step(
-        self, entry: str, target_view: TensorView, defines: dict[str, str | int], geometry: tuple[Any, ...],
+        self, entry: str, target_view: TensorView, defines: dict[str, str | int], geometry: Geometry,
         programs: int, parts: int,
     ) -> None:  # fmt: skip
         defines["INDEX"] = self._index_type(parts)
@@ -321,7 +322,7 @@ class _Product:
 
 
 def add_copy(
-    builder: _Builder, dims: Sequence[tuple[int, ...]], source: TensorView, target: TensorView, parts: int = 1,
+    builder: Builder, dims: Sequence[tuple[int, ...]], source: TensorView, target: TensorView, parts: int = 1,
     last: bool = False,
 ) -> None:  # fmt: skip
     """Append a step that copies `source` to `target`.
@@ -379,7 +380,7 @@ def add_copy(
 
 
 def _add_parts_sum(
-    builder: _Builder, accumulator: DType, dims: list[tuple[int, int]], source: TensorView, target: TensorView,
+    builder: Builder, accumulator: DType, dims: list[tuple[int, int]], source: TensorView, target: TensorView,
     parts: int,
 ) -> None:  # fmt: skip
     """Append a step that sums `parts` contiguous results, stored one after the other, into dims (size, stride)."""
@@ -402,7 +403,7 @@ def _add_parts_sum(
 
 
 def _instance(
-    builder: _Builder, entry: str, accumulator: DType, views: Iterable[TensorView], defines: dict[str, str | int],
+    builder: Builder, entry: str, accumulator: DType, views: Iterable[TensorView], defines: dict[str, str | int],
     epilogue: EpilogueInputs | None = None,
 ) -> Instance:  # fmt: skip
     """Return the kernel `entry`, named for the kind and not the op: all contractions share source and kernels."""

@@ -127,7 +127,7 @@ def search_step(
     defines: Defines = {**flags, "INDEX": index_type([total, n * 2, rows * stride]), "BLOCK": block}
     text = request.text
     kernel = Instance(
-        "search", text.source, "search", request.operands[0].dtype.compute, 1, slots, tuple(defines.items()),  # type: ignore[union-attr]
+        "search", text.source, "search", request.tensors[0][1].dtype.compute, 1, slots, tuple(defines.items()),
         text.functions,
     )  # fmt: skip
     return Step(kernel, buffers, geometry, (-(-total // block),), None, total)

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import schedules, tracing
 from ..context import state
@@ -29,6 +29,7 @@ from .measure import Call
 
 if TYPE_CHECKING:
     from ..backends.protocol import Driver
+    from ..dispatch import Plan
 
 __all__ = ["may_tune", "seconds", "tune"]
 
@@ -95,7 +96,7 @@ def may_tune(driver: Driver) -> bool:
     return streams is None or streams.get(driver.device) in (None, driver.default_stream)
 
 
-def tune(plan: Any, request: Request, operands: Sequence[Any]) -> None:
+def tune(plan: Plan, request: Request, operands: Sequence[object]) -> None:
     """Tune the call of a new plan if it has schedules to choose that were not tuned before (`schedules.on_plan`)."""
     driver = request.device.driver
     if not plan.planned.steps or not may_tune(driver) or not _lock.acquire(blocking=False):

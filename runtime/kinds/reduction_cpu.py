@@ -1,0 +1,194 @@
+"""CPU schedules of reductions; `reduction.py` describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..backends.protocol import Step
+from ..device import Meta
+from ..layout import split
+from . import Request
+from .elementwise import elementwise_parts
+from .reduction_opencl import estimate_work, steps
+from .reduction_states import WIDE, IterationSpace, schedule, vector_defines
+
+__all__ = ["cpu_steps"]
+
+# A long sum adds blocks to a total, so that its rounding error stays small: elements per block.
+_ROW_BLOCK = 4096  # of a row
+_COLUMN_BLOCK = 256  # of a column
+_SHORT_MAX_ELEMENTS, _SHORT_MIN_ROWS = 15, 256  # longest row, and fewest rows, of the schedule `short`
+
+
+def cpu_steps(
+    request: Request, outputs: tuple[Meta, ...], space: IterationSpace, element: str
+) -> tuple[tuple[Step, ...], tuple[int, ...]]:
+    """Choose a CPU schedule and build its launches."""
+    lanes = _lanes(request, space, element)
+    params = schedule(request, space)
+    min_elements = params["least"]
+    width, length = space.outer_sizes[-1], space.reduced_sizes[-1]
+    is_adjacent = space.outer_strides[space.main_input][-1] == 1 and width >= lanes
+    if _is_short(space):
+        entry = "short"
+    elif lanes == 1:
+        entry = "general"
+    elif _can_interleave_rows(request, space, lanes):
+        entry = "abreast"
+    elif is_adjacent and space.count:
+        entry = "columns"
+    else:
+        entry = "rows" if length >= lanes else "general"
+    parts = elementwise_parts(estimate_work(request, space, entry), request.capabilities.cores, params["parts"])
+    if entry == "short":
+        chunk_size, items = split(space.results, parts)
+        row = [("ROW", str(space.count))]
+        return steps(request, outputs, space, element, entry, (items,), (1,), (chunk_size, 0, 0), 1, row, None, 1)
+    if entry == "abreast":
+        chunk_size, items = split(space.results, parts, lanes)
+        row = vector_defines(lanes) + [(f"CLASS{i}", str(s)) for i, (s,) in enumerate(space.reduced_strides)]
+        return steps(request, outputs, space, element, entry, (items,), (1,), (chunk_size, 0, 0), 1, row, None, lanes)
+    widened = _widen_rows(request, space, lanes) if lanes > 1 else None
+    if widened is not None:
+        entry, chunk, size, inner = "columns", *_columns(request, widened, lanes, parts)
+    elif entry == "columns":
+        chunk, size, inner = _columns(request, space, lanes, parts)
+    elif entry == "rows":
+        chunk, size, inner = _rows(space, parts, min_elements)
+    else:
+        inner = None
+        result_chunk, items = split(space.results, parts)
+        target_parts = min(-(-parts // items), max(space.count // min_elements, 1))
+        chunk_size, splits = split(max(space.count, 1), target_parts)
+        chunk, size = (result_chunk, 0, chunk_size), (items, 1, splits)
+    splits = size[2] if entry != "rows" else size[1] * size[2]
+    if widened is not None:
+        splits *= widened.results // space.results
+    defines: list[tuple[str, str]] = [("BLOCK", str(_ROW_BLOCK if entry == "rows" else _COLUMN_BLOCK))]
+    if inner is not None:
+        defines += vector_defines(lanes)
+        defines += [(f"CLASS{i}", str(s if s in (0, 1) else 2)) for i, s in enumerate(inner)]
+    finish = _cpu_finish(request, outputs, space, lanes, splits) if splits > 1 else None
+    local = (1, 1, 1)
+    return steps(
+        request, outputs, space, element, entry, size, local, chunk, splits, defines, finish, lanes, widened=widened
+    )
+
+
+def _lanes(request: Request, space: IterationSpace, element: str) -> int:
+    """Return the vector width in elements; 1 if vectors cannot hold the states."""
+    lanes = request.capabilities.lanes
+    if element in ("double", "long"):
+        lanes //= 2
+    fields = request.record.detail["fields"]
+    has_index = request.record.detail.get("indexed") or "index" in fields
+    has_index = has_index or any(o.type == "index" for o, _ in request.tensors)
+    if has_index and (element not in WIDE or space.count >= 2**31):
+        return 1
+    return lanes
+
+
+def _is_short(space: IterationSpace) -> bool:
+    """Return True if there are many short rows, and inputs and results are contiguous."""
+    inputs = len(space.reduced_strides)
+    return (
+        1 < space.count <= _SHORT_MAX_ELEMENTS
+        and space.results >= _SHORT_MIN_ROWS
+        and all(s == (space.count,) for s in space.outer_strides[:inputs])
+        and all(s == (1,) for s in (*space.outer_strides[inputs:], *space.reduced_strides))
+    )
+
+
+def _can_interleave_rows(request: Request, space: IterationSpace, lanes: int) -> bool:
+    """Return True if there are many rows of one to eight vectors, the results are contiguous, and states are values.
+
+    These are the conditions of the schedule `abreast`.
+    """
+    inputs = len(space.reduced_strides)
+    return (
+        lanes <= space.count <= 8 * lanes
+        and space.results >= _SHORT_MIN_ROWS
+        and len(space.outer_sizes) == len(space.reduced_sizes) == 1
+        and space.reduced_strides[space.main_input] == (1,)
+        and space.outer_strides[space.main_input] != (1,)
+        and all(s in ((0,), (1,)) for s in space.reduced_strides)
+        and all(s == (1,) for s in space.outer_strides[inputs:])
+        and set(request.record.detail["fields"]) == {"value"}
+    )
+
+
+def _widen_rows(request: Request, space: IterationSpace, lanes: int) -> IterationSpace | None:
+    """Treat several reduced rows as one wider row, if a row of results is narrower than the vectors of `columns`.
+
+    Each column of the wide row gives a partial state. They are laid out like the partial states of that many splits,
+    so the usual `finish` combines them. Return None if the strides do not allow it.
+    """
+    if len(space.outer_sizes) > 1 or len(space.reduced_sizes) > 1 or request.record.detail.get("indexed"):
+        return None
+    (width,), (count,), inputs = (
+        space.outer_sizes, space.reduced_sizes, space.outer_strides[: len(space.reduced_strides)]
+    )  # fmt: skip
+    pairs = [(outer[0], reduced[0]) for outer, reduced in zip(inputs, space.reduced_strides, strict=True)]
+    if pairs[space.main_input] != (1, width) or any(pair not in ((1, width), (0, 0)) for pair in pairs):
+        return None
+    full_width = lanes * request.record.detail["columns"]
+    if width >= full_width:
+        return None
+    factors = [
+        k for k in range(2, min(4 * full_width // width, count // 64) + 1) if count % k == 0 and k * width >= lanes
+    ]
+    if not factors:
+        return None
+    factor = max(factors, key=lambda k: (k * width % full_width == 0, k))
+    strides = tuple((factor * reduced,) for _, reduced in pairs)
+    return IterationSpace((factor * width,), space.outer_strides, (count // factor,), strides, space.main_input)
+
+
+def _rows(
+    space: IterationSpace, parts: int, min_elements: int
+) -> tuple[tuple[int, int, int], tuple[int, int, int], list[int]]:
+    """Split the schedule `rows`.
+
+    Returns:
+        Sizes of the chunks of results, outer reduced rows and innermost reduced elements; the number of each; and the
+        innermost reduced strides.
+    """
+    length = space.reduced_sizes[-1]
+    outer = space.count // length
+    result_chunk, items = split(space.results, parts)
+    target_parts = min(-(-parts // items), max(space.count // min_elements, 1))
+    row_chunk, row_items = split(outer, target_parts)
+    chunk_size, run_items = split(length, min(-(-target_parts // row_items), max(length // min_elements, 1)), 64)
+    return (result_chunk, row_chunk, chunk_size), (items, row_items, run_items), [s[-1] for s in space.reduced_strides]
+
+
+def _columns(
+    request: Request, space: IterationSpace, lanes: int, parts: int
+) -> tuple[tuple[int, int, int], tuple[int, int, int], list[int]]:
+    """Split the schedule `columns`.
+
+    Returns:
+        Sizes of the chunks of outer rows, columns and reduced elements; the number of each; and the columns' strides.
+    """
+    width = space.outer_sizes[-1]
+    row_chunk, row_items = split(space.results // width, parts)
+    target_parts = -(-parts // row_items)
+    # Split the reduced elements before the columns: a complete row of columns is one sequential read.
+    chunk_size, runs = split(space.count, min(target_parts, max(space.count // 64, 1)))
+    quantum = lanes * request.record.detail["columns"]
+    column_chunk, column_items = split(width, -(-target_parts // runs), quantum)
+    if width % column_chunk and width % column_chunk < lanes:  # the last chunk must fill a vector
+        column_chunk, column_items = width, 1
+    classes = [s[-1] for s in space.outer_strides]
+    return (row_chunk, column_chunk, chunk_size), (row_items, column_items, runs), classes
+
+
+def _cpu_finish(
+    request: Request, outputs: tuple[Meta, ...], space: IterationSpace, lanes: int, splits: int
+) -> tuple[str, tuple[int, ...], tuple[int, ...], int, Sequence[tuple[str, str]]]:
+    """Plan the launch that combines partial states; see `finish` of `_steps`."""
+    parts = elementwise_parts(space.results * splits, request.capabilities.cores)
+    chunk, items = split(space.results, parts, 64)
+    is_flat = len(space.outer_sizes) == 1 and all(s == (1,) for s in space.outer_strides[-len(outputs) :])
+    defines = vector_defines(lanes) if is_flat and lanes > 1 and space.results >= lanes else []
+    return "finish", (items,), (1,), chunk, defines
