@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 try:
     from . import _native
 except ImportError:  # it was not compiled at installation
-    _native = None  # type: ignore[assignment]
+    _is_compiled = False
+else:
+    _is_compiled = True
 
 __all__ = [
     "bind", "call", "call_into", "call_kernel", "empty", "host_launcher", "kernel", "launcher", "limit_helpers",
@@ -31,7 +33,7 @@ __all__ = [
 
 _OPENCL_FUNCTIONS = ("clSetKernelArg", "clEnqueueNDRangeKernel")  # in the order of `_native.set_opencl_functions`
 
-present = _native is not None and os.environ.get("WEFTGRAD_NATIVE") != "0"
+present = _is_compiled and os.environ.get("WEFTGRAD_NATIVE") != "0"
 
 
 class _OpenCLKernel(Protocol):
@@ -88,7 +90,7 @@ def kernel(name: str) -> _native.Kernel:
 
 def _function(name: str) -> Any:
     """Return a function of the C code; None without it, or if older sources were compiled (`bind` raises then)."""
-    return getattr(_native, name, None)
+    return getattr(_native, name, None) if _is_compiled else None
 
 
 # `dispatch`'s call, call_into and empty in C (csrc/dispatch.c, csrc/into.c). They need `bind` first; None without C.
@@ -118,7 +120,7 @@ def processor_features() -> tuple[str, ...]:
 
     `WEFTGRAD_NATIVE=0` does not matter here: the answer is the same fact however calls run.
     """
-    return tuple(_native.processor_features()) if _native is not None else ()
+    return tuple(_native.processor_features()) if _is_compiled else ()
 
 
 def limit_helpers(helpers: int) -> None:
