@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, overload
+from typing import ParamSpec, TypeVar, overload
 
 from ..amp import GradScaler as _GradScaler
 from ..amp import autocast as _autocast
@@ -13,7 +13,8 @@ from ..runtime.dtypes import DType, float16
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
-_Function = TypeVar("_Function", bound=Callable[..., object])
+_P = ParamSpec("_P")
+_Result = TypeVar("_Result")
 
 
 class autocast(_autocast):
@@ -59,12 +60,12 @@ class GradScaler(_GradScaler):
 
 
 @overload
-def custom_fwd(fwd: _Function, *, cast_inputs: DType | None = None) -> _Function: ...
+def custom_fwd(fwd: Callable[_P, _Result], *, cast_inputs: DType | None = None) -> Callable[_P, _Result]: ...
 @overload
-def custom_fwd(fwd: None = None, *, cast_inputs: DType | None = None) -> Callable[[_Function], _Function]: ...
 def custom_fwd(
-    fwd: _Function | None = None, *, cast_inputs: DType | None = None
-) -> _Function | Callable[[_Function], _Function]:
+    fwd: None = None, *, cast_inputs: DType | None = None
+) -> Callable[[Callable[_P, _Result]], Callable[_P, _Result]]: ...
+def custom_fwd(fwd: Callable[..., object] | None = None, *, cast_inputs: DType | None = None) -> Callable[..., object]:
     """`amp.custom_fwd` with `device_type="cuda"`.
 
     Args:
@@ -78,10 +79,12 @@ def custom_fwd(
         >>> callable(wg.cuda.amp.custom_fwd(cast_inputs=wg.float32))
         True
     """
+    if fwd is None:
+        return _custom_fwd(device_type="cuda", cast_inputs=cast_inputs)
     return _custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
 
 
-def custom_bwd(bwd: _Function) -> _Function:
+def custom_bwd(bwd: Callable[_P, _Result]) -> Callable[_P, _Result]:
     """`amp.custom_bwd` with `device_type="cuda"`.
 
     Args:
