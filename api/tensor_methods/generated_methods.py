@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import numpy as np
@@ -58,7 +58,7 @@ def install_ops(namespaces: dict[str, dict[str, object]]) -> None:
     operators(generated.OPERATORS, generated.INPLACE)
 
 
-def operators(functions: dict[str, Callable[..., object]], inplace: dict[str, Callable[..., object]]) -> None:
+def operators(functions: Mapping[str, Callable[..., object]], inplace: Mapping[str, Callable[..., object]]) -> None:
     """Set the operator methods of Tensor, such as `__add__`, `__radd__` and `__iadd__`.
 
     Args:

@@ -26,14 +26,12 @@ def transfer(source: Tensor, target: Device) -> Tensor:
     if not layout.numel:
         return output
     if target.type == source.meta.device.type == "cuda":  # without the host, and without waiting
-        # lazy: needs packages that only GPUs need
-        from ..runtime.backends.cuda import CudaDriver
-        from ..runtime.backends.cuda_streams import CudaStream
+        from ..runtime.backends.cuda import CudaDriver, CudaStream  # lazy: start-up
 
         source_stream, target_stream = current_stream(source.meta.device), current_stream(target)
-        assert isinstance(target.driver, CudaDriver)
         assert isinstance(source_stream, CudaStream)
         assert isinstance(target_stream, CudaStream)
+        assert isinstance(target.driver, CudaDriver)
         target.driver.receive(contiguous(source), output.storage, source_stream, target_stream)
     else:
         target.driver.write(output.storage, 0, np.ascontiguousarray(host_data.to_host(source)), current_stream(target))

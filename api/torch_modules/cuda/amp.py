@@ -65,9 +65,7 @@ def custom_fwd(fwd: Callable[_P, _Result], *, cast_inputs: DType | None = None) 
 def custom_fwd(
     fwd: None = None, *, cast_inputs: DType | None = None
 ) -> Callable[[Callable[_P, _Result]], Callable[_P, _Result]]: ...
-def custom_fwd(
-    fwd: Callable[..., object] | None = None, *, cast_inputs: DType | None = None
-) -> Callable[..., object]:
+def custom_fwd(fwd: Callable[..., object] | None = None, *, cast_inputs: DType | None = None) -> Callable[..., object]:
     """`amp.custom_fwd` with `device_type="cuda"`.
 
     Args:
@@ -82,7 +80,7 @@ def custom_fwd(
         True
     """
     if fwd is None:
-        return _custom_fwd(None, device_type="cuda", cast_inputs=cast_inputs)
+        return _custom_fwd(device_type="cuda", cast_inputs=cast_inputs)
     return _custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
 
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..arguments.descriptions import describe
 from ..execution import streams
 from ..runtime.backends import cuda_devices
+from ..runtime.backends.cuda import CudaDriver
 from ..runtime.device import Device, DeviceLike, current_of_type, default_device, set_current_of_type
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from ..runtime.backends.cuda import CudaDriver
 
 __all__ = [
     "current_device", "describe_device", "describe_gpu", "device", "device_count", "get_device_capability",
@@ -47,8 +44,6 @@ def resolve_device(device: DeviceLike | None) -> Device:
 
 def open_driver(device: DeviceLike | None) -> CudaDriver:
     """Return the opened driver of the GPU that a `device` argument names."""
-    from ..runtime.backends.cuda import CudaDriver  # lazy: needs packages that only GPUs need
-
     driver = resolve_device(device).driver
     assert isinstance(driver, CudaDriver)
     return driver

@@ -5,33 +5,22 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from ..execution import streams
+from ..runtime.backends.cuda_streams import CudaStream, Graph
 from ..runtime.context import current_stream as runtime_stream
+from ..runtime.device import Device
 from ..runtime.errors import ArgumentError, CaptureError
 from .devices import describe_gpu, resolve_device
 from .streams import Stream
 
-if TYPE_CHECKING:
-    from ..runtime.backends.cuda_streams import CudaStream, Graph
-    from ..runtime.backends.protocol import Stream as DriverStream
-    from ..runtime.device import Device
-
 __all__ = ["CUDAGraph", "graph", "is_current_stream_capturing"]
 
 
-def _cuda_stream(stream: DriverStream) -> CudaStream:
-    """Return `stream`, which is a GPU's."""
-    from ..runtime.backends.cuda_streams import CudaStream  # lazy: needs packages that only GPUs need
-
+def _current_stream(device: Device) -> CudaStream:
+    stream = runtime_stream(device)
     assert isinstance(stream, CudaStream)
     return stream
-
-
-def _stream_of(gpu: Device) -> CudaStream:
-    """Return this thread's stream on a GPU."""
-    return _cuda_stream(runtime_stream(gpu))
 
 
 class CUDAGraph:
@@ -71,12 +60,9 @@ class CUDAGraph:
             ...         captured.capture_end()
             ...
         """
-        self._begin(_stream_of(resolve_device(None)))
+        self._begin(_current_stream(resolve_device(None)))
 
-    def _begin(self, capture_stream: DriverStream) -> None:
-        from ..runtime.backends.cuda_streams import CudaStream  # lazy: start-up
-
-        assert isinstance(capture_stream, CudaStream)
+    def _begin(self, capture_stream: CudaStream) -> None:
         if self._graph is not None or self._stream is not None:
             raise CaptureError("this graph has been captured, or is being; call reset() first")
         capture_stream.begin_capture()
@@ -127,7 +113,7 @@ class CUDAGraph:
         """
         if self._graph is None:
             raise CaptureError("replay: nothing was captured")
-        self._graph.replay(_stream_of(self._graph.driver.device))
+        self._graph.replay(_current_stream(self._graph.driver.device))
 
     def reset(self) -> None:
         """Discard the captured work, and free its memory once it is not in use.
@@ -172,7 +158,7 @@ def graph(cuda_graph: CUDAGraph, pool: object = None, stream: streams.Stream | N
     gc.collect()  # leaves the collector little memory to free during the capture
     capture_stream.wait_stream(streams.current_stream(capture_stream.device))
     with capture_stream:
-        cuda_graph._begin(_cuda_stream(capture_stream._stream))
+        cuda_graph._begin(_current_stream(capture_stream.device))
         try:
             yield
         except BaseException:
@@ -193,4 +179,4 @@ def is_current_stream_capturing() -> bool:
         False
     """
     gpu = resolve_device(None)
-    return gpu._driver is not None and _stream_of(gpu).capture is not None
+    return gpu._driver is not None and _current_stream(gpu).capture is not None
