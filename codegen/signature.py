@@ -8,14 +8,14 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
 
+from .expr.nodes import Scope, Type
 from .model import MISSING, Param, SpecError
 
 __all__ = ["annotation_table", "c_names", "check_name", "parse_signature"]
 
 # annotation -> (role, scope, type, annotation in the binding)
-_ANNOTATIONS: dict[str, tuple[str, Any, Any, str]] = {
+_ANNOTATIONS: dict[str, tuple[str, Scope, Type, str]] = {
     "": ("tensor", "full", "value", "Tensor"),
     "Tensor": ("tensor", "full", "value", "Tensor"),
     "Tensor | None": ("optional", "full", "value", "Tensor | None"),
@@ -151,7 +151,7 @@ def _param(argument: ast.arg, default: ast.expr | None, keyword_only: bool) -> P
             else f"one of {', '.join(filter(None, _ANNOTATIONS))}",
         )
     role, scope, type, binding_annotation = meaning
-    value = MISSING
+    value: object = MISSING
     if default is not None:
         try:
             value = ast.literal_eval(default)
@@ -164,7 +164,7 @@ def _param(argument: ast.arg, default: ast.expr | None, keyword_only: bool) -> P
     return Param(argument.arg, role, binding_annotation, value, keyword_only, scope, type)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Return True if `repr` of a default is source that evaluates to it: no infinity, no set, no huge value."""
     if isinstance(value, tuple):
         return len(value) <= 16 and all(_is_plain(v) and not isinstance(v, tuple) for v in value)

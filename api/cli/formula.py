@@ -93,7 +93,7 @@ def evaluate(outputs: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str,
 
 
 def _rowwise(op: Any, values: dict[str, Any]) -> list[Any]:
-    from ..codegen.kinds.rowwise import results
+    from ..codegen.kinds.rowwise_spec import results
 
     broadcast_values = dict(values)
     rows = next(values[p.name] for p in op.operands if p.is_tensor and p.scope == "full")
@@ -115,7 +115,7 @@ def _rowwise(op: Any, values: dict[str, Any]) -> list[Any]:
 
 def _reduction(op: Any, values: dict[str, Any]) -> list[Any]:
     """Combine all elements one after the other. The default arguments reduce every dimension."""
-    from ..codegen.kinds.reduction import parse_reduction
+    from ..codegen.kinds.reduction_spec import parse_reduction
 
     reduction = parse_reduction(op)
     tensors = [p.name for p in op.operands if p.is_tensor]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..model import Op
 
@@ -46,7 +45,7 @@ class Rendered:
 
     outputs: tuple[OutputRow, ...]
     sources: Mapping[str, Source] = field(default_factory=dict)
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    detail: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class Derived:
     """
 
     operands: tuple[str, ...]
-    spec: Mapping[str, Any] | None
+    spec: Mapping[str, object] | None
     result: str | None = None
 
 
