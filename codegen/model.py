@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from .expr.nodes import Scope, Type
+if TYPE_CHECKING:
+    from .expr.nodes import Scope, Type
 
 __all__ = [
     "AUTOCAST", "AUTOCAST_LISTS", "DTYPES", "KINDS", "MISSING", "RESULTS", "RESULT_DTYPES", "TARGETS", "Missing", "Op",

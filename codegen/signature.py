@@ -8,9 +8,12 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from .expr.nodes import Scope, Type
 from .model import MISSING, Param, SpecError
+
+if TYPE_CHECKING:
+    from .expr.nodes import Scope, Type
 
 __all__ = ["annotation_table", "c_names", "check_name", "parse_signature"]
 

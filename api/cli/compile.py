@@ -15,12 +15,15 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..runtime import dtypes
 from ..runtime.device import Device
 from ..runtime.errors import CompileError
 from .workers import map_in_processes
+
+if TYPE_CHECKING:
+    from .types import Subparsers
 
 __all__ = ["TARGETS", "Row", "compile_kernels", "compile_step", "plan_steps", "planning_device", "register", "table"]
 
@@ -73,7 +76,7 @@ class Row:
         return not self.error and not self.spills and self.shared <= self.limit
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: Subparsers) -> None:
     """Add the command."""
     command = subparsers.add_parser(
         "compile",

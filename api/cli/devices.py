@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .doctor_packages import native_state
 from .terminal import Style, table
 
+if TYPE_CHECKING:
+    from .types import Subparsers
+
 __all__ = ["register"]
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: Subparsers) -> None:
     """Add the command."""
     command = subparsers.add_parser("devices", help="list the devices present")
     command.set_defaults(run=run)

@@ -12,7 +12,7 @@ import argparse
 import json
 import platform
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .doctor_drivers import check_gpu, check_opencl, check_triton
 from .doctor_host import check_cache, check_processor, check_settings
@@ -22,10 +22,13 @@ from .findings import NOTE, OK, PROBLEM, Finding, as_json, page, run_check
 from .probes import Answer, ask
 from .terminal import Style
 
+if TYPE_CHECKING:
+    from .types import Subparsers
+
 __all__ = ["examine", "register"]
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: Subparsers) -> None:
     """Add the command."""
     command = subparsers.add_parser(
         "doctor",

@@ -6,16 +6,19 @@ import argparse
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..runtime.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from .types import Subparsers
 
 __all__ = ["register"]
 
 _MAX_LISTED_FILES = 20  # of those that `--check` finds out of date
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: Subparsers) -> None:
     """Add the command."""
     command = subparsers.add_parser(
         "generate",

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..runtime import dtypes
 from ..runtime.backends.targets import target_named
@@ -27,12 +27,15 @@ from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError, WeftgradError
 from .workers import block_sigint, map_in_processes, restore_sigint
 
+if TYPE_CHECKING:
+    from .types import Subparsers
+
 __all__ = ["build", "collect_steps", "compile_ahead", "instances", "play", "register"]
 
 BATCH_KERNELS = 32  # kernels in one program
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: Subparsers) -> None:
     """Add the command."""
     command = subparsers.add_parser(
         "prebuild",

@@ -14,7 +14,7 @@ import argparse
 import difflib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..runtime import dtypes, program
 from ..runtime.backends.targets import target_named
@@ -27,12 +27,15 @@ from .op_page import op_list, op_page
 from .python_functions import function_page, public_functions
 from .terminal import Style
 
+if TYPE_CHECKING:
+    from .types import Subparsers
+
 __all__ = ["kernel_sections", "register", "sections"]
 
 _LANGUAGES = {"opencl": ("c", "//"), "triton": ("python", "#")}  # highlighting language, comment marker
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: Subparsers) -> None:
     """Add the command."""
     command = subparsers.add_parser(
         "show", help="list ops, describe one, or print the kernels that a call runs",

@@ -21,7 +21,7 @@ import argparse
 import re
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..runtime import dtypes, schedules
 from ..runtime.device import device as to_device
@@ -29,13 +29,16 @@ from ..runtime.errors import ArgumentError
 from .terminal import Style, table
 from .tune_program import drop_slower, verify
 
+if TYPE_CHECKING:
+    from .types import Subparsers
+
 __all__ = ["register"]
 
 _MIN_SEARCH_SECONDS = 0.3  # with less time left, no further search begins
 _MIN_TIME_SHARE = 0.002  # calls that take a smaller share of a program's time are not tuned
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: Subparsers) -> None:
     """Add the command."""
     command = subparsers.add_parser(
         "tune",
