@@ -296,7 +296,7 @@ def test_defaults_for_gpus_spill_nothing_at_sizes_that_fill_tiles() -> None:
     assert len(steps_by_entry) == 2
     for step in steps_by_entry.values():
         row = compile_step("sm_80", step)
-        assert row.good, row
+        assert row.is_good, row
 
 
 def test_what_is_declared_is_checked() -> None:

@@ -16,6 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import ops
+from .._generated import ops as generated
+from ..codegen.loader import load_file
 from ..runtime import dtypes, program
 from ..runtime.backends.targets import target_named
 from ..runtime.errors import ArgumentError
@@ -77,8 +80,6 @@ def sections(options: argparse.Namespace, style: Style) -> Iterator[str]:
     Raises:
         ArgumentError: The op does not exist, has no kernels for the device, or cannot be planned.
     """
-    from .._generated import ops as generated
-
     if options.op is None:
         yield from op_list(style)
         return
@@ -110,9 +111,6 @@ def _loaded_records(path: str, name: str | None) -> list[OpRecord]:
         ArgumentError: The file has no op of this name.
         SpecError: The file is wrong.
     """
-    from .. import ops  # lazy: start-up
-    from ..codegen.loader import load_file
-
     ops.load(path)
     names = [op.name for op in load_file(Path(path))]
     if name is not None and name not in names:
