@@ -645,7 +645,7 @@ def test_a_program_is_tuned_for_what_it_calls(scripted: Any, program: Path, tune
     assert main(["tune", "--clear"]) == 0
     assert f"{len(keys)} tuned schedules forgotten" in capsys.readouterr().out
     assert main(["tune", "--show"]) == 0
-    assert "nothing is kept" in capsys.readouterr().out
+    assert "nothing is saved" in capsys.readouterr().out
 
 
 PLANTED = """
