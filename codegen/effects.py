@@ -27,7 +27,9 @@ def effect_errors(op: Op, entry: Mapping[str, object]) -> list[SpecError]:
         op: The op.
         entry: The entry that it was made from, as written.
     """
-    checks = (_empty, _unread, _doc, _example, _method, _alias, _operator, _product, _save, _let, _custom, _order)
+    checks = (
+        _empty, _unread, _doc, _example, _method, _alias, _public_name, _operator, _product, _save, _let, _custom, _order,
+    )  # fmt: skip
     return [
         SpecError(message, field=field, suggestion=remedy)
         for check in checks
@@ -105,6 +107,12 @@ def _alias(op: Op, entry: Mapping[str, object]) -> Errors:
     if op.alias and op.namespace == "hidden":
         remedy = "leave `alias` out, or write namespace: torch or nn.functional"
         yield "alias", f"{op.name}: a hidden op has no public names, so nobody can call {op.alias[0]!r}", remedy
+
+
+def _public_name(op: Op, entry: Mapping[str, object]) -> Errors:
+    if op.public_name and op.namespace != "hidden":
+        remedy = "leave `public_name` out, or write namespace: hidden"
+        yield "public_name", f"{op.name}: users call it by its own name, which messages of errors have", remedy
 
 
 def _operator(op: Op, entry: Mapping[str, object]) -> Errors:

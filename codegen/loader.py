@@ -59,6 +59,7 @@ COMMON: Fields = {
     "grad": ((str, dict), "`none`, or the gradient of each operand; absent: derived"),
     "reference": ((str,), "an independent NumPy or SciPy function, for tests"),
     "namespace": ((str,), "torch, nn.functional or hidden"),
+    "public_name": ((str,), "of a hidden op: the function that users call, which messages of errors name"),
     "method": ((bool,), "whether Tensor has a method of this name (default true)"),
     "inplace": ((bool,), "whether there is an in-place form NAME_ that overwrites the first operand"),
     "alias": ((str, list), "other names"),
@@ -187,14 +188,16 @@ def _parse_op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -
         result=_text(entry, "result", "promote"), outputs=outputs,
         grad={k: _expr_text(v) for k, v in grad.items()} if isinstance(grad, dict) else _optional_text(entry, "grad"),
         operator=_optional_text(entry, "operator"), reference=_optional_text(entry, "reference"),
-        namespace=_text(entry, "namespace", "torch"), method=bool(entry.get("method", True)),
-        inplace=bool(entry.get("inplace", False)), alias=_aliases(entry),
+        namespace=_text(entry, "namespace", "torch"), public_name=_text(entry, "public_name"),
+        method=bool(entry.get("method", True)), inplace=bool(entry.get("inplace", False)), alias=_aliases(entry),
         autocast=_autocast(entry.get("autocast"), kind),
         fields={k: v for k, v in entry.items() if (k in module.FIELDS and k != "out") or k == "sample"},
         spec={k: _plain_value(v) for k, v in entry.items()}, file=file, line=entry.lines.get("op", entry.line),
     )  # fmt: skip
     for alias_name in op.alias:
         check_name(alias_name, "the alias")
+    if "public_name" in entry:
+        check_name(op.public_name, "the public name")
     _check_operand_fields(op)
     if file != "<derived>" and (unread := effect_errors(op, entry)):
         raise SpecErrors(unread)

@@ -121,6 +121,7 @@ class Op:
     operator: str | None = None
     reference: str | None = None
     namespace: str = "torch"
+    public_name: str = ""
     method: bool = True
     inplace: bool = False
     alias: tuple[str, ...] = ()
@@ -143,6 +144,11 @@ class Op:
     def param(self, name: str) -> Param:
         """Return the parameter called `name`."""
         return next(p for p in self.params if p.name == name)
+
+    @property
+    def takes_numbers(self) -> bool:
+        """True if a number may stand for a tensor: in calls of several tensors whose elements are combined singly."""
+        return self.kind in ("pointwise", "random", "composite") and sum(p.is_tensor for p in self.params) > 1
 
     @property
     def signature(self) -> str:

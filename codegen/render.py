@@ -36,7 +36,7 @@ def templates_folder() -> Path:
 @functools.cache
 def environment() -> Environment:
     """Return the Jinja environment: undefined names are errors, nothing is escaped."""
-    import jinja2  # lazy: only rendering needs it, and this module also serves programs that read records
+    import jinja2  # lazy: start-up
 
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(templates_folder()),
@@ -71,7 +71,7 @@ class RuleData:
 
 @dataclass(frozen=True, slots=True)
 class RecordData:
-    """The data of an `OpRecord`. `variants`, `bare` and `called` are names of ops, as in `OpRecord`."""
+    """The data of an `OpRecord`, which documents `variants`, `bare` and `called`."""
 
     op: Op
     rendered: Rendered
@@ -123,7 +123,7 @@ class Generated:
             message = f"a derivative cannot be written out: {str(error).removeprefix('<derived>: ')}"
             hint = "give a shorter formula in grad, or grad: none"
             raise SpecErrors([SpecError(message, file=op.file, line=op.line, field="grad", suggestion=hint)]) from None
-        self.records[op.name] = RecordData(op, rendered, rules, variants, bare)
+        self.records[op.name] = RecordData(op, rendered, rules, variants, bare, op.public_name)
         return op.name
 
     def _rules(self, op: Op, order: int) -> dict[str, RuleData]:
@@ -190,9 +190,9 @@ class Generated:
         return self._instead(op, spec, 0) if spec else ""
 
     def _instead(self, op: Op, spec: Mapping[str, object], order: int) -> str:
-        """Add the op of `spec`, which the runtime runs instead of `op` and reports under its name."""
+        """Add the op of `spec`, which the runtime runs instead of `op` and reports under the same name."""
         record_name = self.add(replace(op_from_mapping(spec), file=op.file, line=op.line), order)
-        self.records[record_name] = replace(self.records[record_name], called=op.name)
+        self.records[record_name] = replace(self.records[record_name], called=op.public_name or op.name)
         return record_name
 
     def _free_name(self, name: str) -> str:

@@ -21,6 +21,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 __all__ = ["CLASSES", "DEVICE", "Default", "Parameter", "Space", "load", "module_text", "parse"]
 
 CLASSES = ("clang", "pocl", "intel_cpu", "opencl_gpu", "sm_80", "sm_90")
@@ -71,8 +73,6 @@ class Space:
 
 def load() -> tuple[Space, ...]:
     """Load the spaces of `schedules.yaml`."""
-    import yaml  # lazy: a running process needs no PyYAML
-
     return parse(yaml.safe_load(_PATH.read_text(encoding="utf-8")), _PATH.name)
 
 

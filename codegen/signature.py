@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import keyword
 import math
 import re
@@ -144,8 +145,6 @@ def _param(argument: ast.arg, default: ast.expr | None, keyword_only: bool) -> P
     if meaning is None and _LITERAL.fullmatch(annotation) and _strings_only(argument.annotation):
         meaning = ("static", "scalar", "value", annotation)
     if meaning is None:
-        import difflib  # lazy: start-up
-
         matches = difflib.get_close_matches(annotation, _ANNOTATIONS, 1)
         raise SpecError(
             f"parameter {argument.arg}: unknown annotation {annotation[:60]!r}",
