@@ -28,7 +28,8 @@ def effect_errors(op: Op, entry: Mapping[str, object]) -> list[SpecError]:
         entry: The entry that it was made from, as written.
     """
     checks = (
-        _empty, _unread, _doc, _example, _method, _alias, _public_name, _operator, _product, _save, _let, _custom, _order,
+        _empty, _unread, _doc, _example, _method, _alias, _public_name, _operator, _product, _save, _let, _custom,
+        _order,
     )  # fmt: skip
     return [
         SpecError(message, field=field, suggestion=remedy)
