@@ -73,7 +73,7 @@ _RESERVED_C_PATTERN = re.compile(
     r"vload|vstore|read|write|image)_|vload\d|vstore\d"
 )
 # Prefixes of generated functions, and numbered variables of the templates and of emitted text, such as `t0`.
-_RESERVED_PATTERN = re.compile(r"(wg_|get_|[trwxyposv]\d+\Z|one\d+\Z|many\d+\Z)")
+_RESERVED_PATTERN = re.compile(r"(wg_|get_|[trwxyposv]\d+\Z|uniform(_lanes)?\d+\Z)")
 
 
 def annotation_table() -> Mapping[str, tuple[str, str, str, str]]:

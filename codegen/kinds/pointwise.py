@@ -223,7 +223,7 @@ def triton_source(
         block=block,
         random=random,
         seeded=seeded,
-        place=kernel_names.get("index", "index") if random and "index" in free_names(*exprs.values()) else None,
+        index_name=kernel_names.get("index", "index") if random and "index" in free_names(*exprs.values()) else None,
         into=() if random else overwritten_operands(op),
         flag=None if random else flag_operand(op),
     )

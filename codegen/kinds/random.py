@@ -96,7 +96,7 @@ def render(op: Op, environment: Environment) -> Rendered:
         scalar=blocks["row"],
         random=True,
         seeded=bool(draw_counts),
-        place=kernel_names.get(_INDEX, _INDEX) if uses_index else None,
+        index_name=kernel_names.get(_INDEX, _INDEX) if uses_index else None,
     )
     functions = {f for b in blocks.values() for f in (*b.functions, *b.index_functions)}
     outputs = tuple(

@@ -25,7 +25,7 @@ from ..expr import (
 from ..model import Op
 from ..signature import c_names
 from .pointwise import math_functions
-from .row_dialects import ACROSS, SPREAD
+from .row_dialects import ACROSS, BROADCAST
 from .rowwise_spec import WIDE, Result
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class OpenCLRenderer:
         row_inputs = [p for p in self.inputs if p.scope == "row" and p.name in used_names]
         row_parameters: list[tuple[str, str]] = [(self.kernel_name(p.name), p.type) for p in row_inputs]
         row_parameters += [(n, t) for n, t in self.row_values() if n in used_names]
-        vector = self.emit(exprs, SPREAD)
+        vector = self.emit(exprs, BROADCAST)
         return Sweep(
             values=tuple((k, e.type) for k, e in exprs.items()),
             reads=tuple(k for k, p in enumerate(self.inputs) if p.scope in WIDE and p.name in used_names),

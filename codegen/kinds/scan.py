@@ -92,7 +92,7 @@ def render(op: Op, environment: Environment) -> Rendered:
         fields=[(f, e.type, opencl_identity(reduction.identity[f])) for f, e in reduction.map.items()],
         outputs=[(k, e.type) for k, e in reduction.finish.items()],
         indexed=reduction.indexed,
-        several=4 if is_light else 1,
+        vectors_per_step=4 if is_light else 1,
         **parts,
     )
     detail: dict[str, object] = {

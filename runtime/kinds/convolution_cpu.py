@@ -4,9 +4,9 @@ The kernels of the forward pass and of the input gradient are `pad`, which copie
 each channel, and `pack`, which packs the weight in blocks. Then `direct` computes whole vectors of pixels for several
 channels at a time, or `channels` computes whole vectors of channels for several pixels.
 
-For the weight gradient, `weight` multiplies planes with planes. If there are enough output channels, `turn` transposes
-the gradient to vectors of channels instead, and `outer` multiplies planes with these. Both kernels work on parts of the
-batch, and `sum` adds the parts.
+For the weight gradient, `weight` multiplies planes with planes. If there are enough output channels, `channels_last`
+transposes the gradient to vectors of channels instead, and `outer` multiplies planes with these. Both kernels work on
+parts of the batch, and `sum` adds the parts.
 
 If there is one input channel, kernels pad it themselves, in bands of rows that stay in a cache: `band`, and `single`
 for the weight gradient.
@@ -532,7 +532,7 @@ def _add_outer(builder: Builder) -> None:
     image_stride, channel_stride, space = builder.strides(1)
     has_contiguous_pixels = _contiguous(s.out, space)
     builder.launch(
-        "turn", (1, transposed), (builder.layouts[1].dtype, builder.element),
+        "channels_last", (1, transposed), (builder.layouts[1].dtype, builder.element),
         (s.groups, s.outs, pixels, int(has_contiguous_pixels), image_stride, channel_stride, *s.out, *space),
         (s.batch * s.groups, blocks),
         s.batch * s.groups * s.outs * pixels * 2, NV=nv,
