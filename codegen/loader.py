@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from .effects import collisions, effect_errors
-from .fields import Fields
+from .fields import Fields, expression_text
 from .kind_modules import kind_module, kind_names
 from .model import (
     AUTOCAST,
@@ -182,11 +182,12 @@ def _parse_op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -
     outputs = _outputs(entry)
     _check_parameters(params, outputs, derived=file == "<derived>")
     grad = entry.get("grad")
+    gradients = {k: expression_text(v) for k, v in grad.items()} if isinstance(grad, dict) else None
     op = Op(
         name=name, kind=kind, params=params, doc=_text(entry, "doc").strip(), example=_text(entry, "example").strip(),
         dtypes=_text(entry, "dtypes", getattr(module, "DEFAULT_DTYPES", "numeric")),
         result=_text(entry, "result", "promote"), outputs=outputs,
-        grad={k: _expr_text(v) for k, v in grad.items()} if isinstance(grad, dict) else _optional_text(entry, "grad"),
+        grad=_optional_text(entry, "grad") if gradients is None else gradients,
         operator=_optional_text(entry, "operator"), reference=_optional_text(entry, "reference"),
         namespace=_text(entry, "namespace", "torch"), public_name=_text(entry, "public_name"),
         method=bool(entry.get("method", True)), inplace=bool(entry.get("inplace", False)), alias=_aliases(entry),
@@ -228,7 +229,8 @@ def _outputs(entry: Located) -> dict[str, str]:
     if "out" not in entry:
         return {}
     out = entry["out"]
-    outputs = {k: _expr_text(v) for k, v in out.items()} if isinstance(out, dict) else {"out": _expr_text(out)}
+    texts = out if isinstance(out, dict) else {"out": out}
+    outputs = {k: expression_text(v) for k, v in texts.items()}
     if not outputs:
         raise SpecError("at least one result", field="out")
     for output in outputs:
@@ -345,11 +347,6 @@ def _check_choices(entry: Located, report: _Report) -> None:
         module = sys.modules.get(module_name)  # a module that nobody imported is not imported for this check
         if module is not None and not callable(getattr(module, function, None)):
             report(f"{module_name} has no function {function!r}", "reference", _suggest(function, dir(module)))
-
-
-def _expr_text(value: object) -> str:
-    """Return an expression as text: YAML reads `0` and `true` as a number and a boolean."""
-    return value if isinstance(value, str) else repr(value)
 
 
 def _plain_value(value: object) -> object:

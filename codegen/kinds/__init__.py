@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from ..model import Op
 
-__all__ = ["Derived", "OutputRow", "Rendered", "Source", "named_result", "seed_name"]
+__all__ = ["Derived", "OutputRow", "Rendered", "Source", "named_result", "result_rule", "seed_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,11 @@ class Derived:
     operands: tuple[str, ...]
     spec: Mapping[str, object] | None
     result: str | None = None
+
+
+def result_rule(op: Op, type: str) -> str:
+    """Return the rule for the dtype of a result: masks and indices have one dtype each, values follow the spec."""
+    return {"mask": "bool", "index": "index"}.get(type, op.result)
 
 
 def named_result(operands: Iterable[str], text: str) -> str | dict[str, str]:

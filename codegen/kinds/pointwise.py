@@ -29,7 +29,7 @@ from ..expr import (
 from ..fields import OUT, TOGETHER, Fields
 from ..model import Op, Param, SpecError, names_of
 from ..signature import c_names
-from . import Derived, OutputRow, Rendered, Source, named_result, seed_name
+from . import Derived, OutputRow, Rendered, Source, named_result, result_rule, seed_name
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -246,9 +246,8 @@ def title(op: Op, exprs: Mapping[str, Expr]) -> str:
 
 
 def _output(op: Op, output: str, expr: Expr) -> OutputRow:
-    result = {"mask": "bool", "index": "index"}.get(expr.type, op.result)
     differentiable = expr.type == "value" and op.grad != "none"
-    return OutputRow(output, expr.type, result, "full", differentiable)
+    return OutputRow(output, expr.type, result_rule(op, expr.type), "full", differentiable)
 
 
 def grad_expressions(op: Op) -> dict[str, Expr]:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from ..expr import Expr, free_names, size
 from ..fields import Fields
 from ..model import Op
-from . import OutputRow, Rendered, Source, seed_name
+from . import OutputRow, Rendered, Source, result_rule, seed_name
 from .pointwise import math_functions
 from .reduction_bare import bare
 from .reduction_gradients import derive, spec_gradients
@@ -110,6 +110,5 @@ def _title(op: Op, reduction: Reduction) -> str:
 
 
 def _output(op: Op, output: str, expr: Expr, saved: bool) -> OutputRow:
-    fixed = {"mask": "bool", "index": "index"}
     differentiable = expr.type == "value" and op.grad != "none" and not saved and op.result != "index"
-    return OutputRow(output, expr.type, fixed.get(expr.type, op.result), "full", differentiable, saved)
+    return OutputRow(output, expr.type, result_rule(op, expr.type), "full", differentiable, saved)

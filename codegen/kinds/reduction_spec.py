@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from ..expr import Expr, Operand, canonical, const, free_names, substitute, to_text
+from ..fields import expression_text
 from ..model import Op, SpecError
 from ..signature import check_name
 from .pointwise import operand_table, parse_field
@@ -138,7 +139,7 @@ def _parse_identity(op: Op, field: str, text: object, state: Operand) -> Expr | 
 
 
 def _parse(op: Op, field: str, text: object, table: Mapping[str, Operand]) -> Expr:
-    return parse_field(op, _spec_field(field), text if isinstance(text, str) else repr(text), table)
+    return parse_field(op, _spec_field(field), expression_text(text), table)
 
 
 def spec_error(op: Op, field: str, message: str, suggestion: str | None = None) -> SpecError:

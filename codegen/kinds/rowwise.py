@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from ..expr import canonical, free_names, row_stages
 from ..fields import OUT, TOGETHER, Fields
 from ..model import Op, SpecError
-from . import OutputRow, Rendered, Source
+from . import OutputRow, Rendered, Source, result_rule
 from .rowwise_gradients import derive
 from .rowwise_opencl import OpenCLRenderer, choose_cached_argument
 from .rowwise_spec import Result, results, row_argument, spec_gradients
@@ -78,7 +78,7 @@ def render(op: Op, environment: Environment) -> Rendered:
     writer = OpenCLRenderer(op, canonical_results, program)
     text, used = writer.render(environment, cached_reduction, uncached_exprs)
     outputs = tuple(
-        OutputRow(k, r.expr.type, {"mask": "bool", "index": "index"}.get(r.expr.type, op.result), r.scope,
+        OutputRow(k, r.expr.type, result_rule(op, r.expr.type), r.scope,
                   r.expr.type == "value" and op.grad != "none")
         for k, r in canonical_results.items()
     )  # fmt: skip

@@ -8,13 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ..expr import Expr, Operand, Scope, canonical, substitute
+from ..fields import expression_text
 from ..model import Op, SpecError
 from ..signature import check_name
 from . import seed_name
 from .pointwise import operand_table, parse_field
 
 __all__ = [
-    "WIDE", "Result", "field_text", "gradient_table", "let_texts", "parse_lets", "parse_row_expr", "results",
+    "WIDE", "Result", "gradient_table", "let_texts", "parse_lets", "parse_row_expr", "results",
     "row_argument", "spec_gradients", "split_wrapper",
 ]  # fmt: skip
 
@@ -60,12 +61,7 @@ def parse_lets(op: Op) -> tuple[dict[str, Operand], dict[str, Expr]]:
 
 def let_texts(op: Op) -> dict[str, str]:
     """Return the text of each named value, in order."""
-    return {key: field_text(value) for key, value in op.mapping_field("let").items()}
-
-
-def field_text(value: object) -> str:
-    """Return an expression as text: YAML reads `0` and `true` as a number and a boolean."""
-    return value if isinstance(value, str) else repr(value)
+    return {key: expression_text(value) for key, value in op.mapping_field("let").items()}
 
 
 def parse_row_expr(op: Op, field: str, text: str, table: Mapping[str, Operand]) -> Expr:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ..expr import Expr, free_names, size, to_text
 from ..fields import Fields
 from ..model import Op, SpecError
-from . import Derived, OutputRow, Rendered, Source
+from . import Derived, OutputRow, Rendered, Source, result_rule
 from .pointwise import math_functions
 from .reduction_kernels import opencl_identity, opencl_parts, reduction_text, triton_source
 from .reduction_spec import Reduction, parse_reduction
@@ -126,8 +126,7 @@ def _title(op: Op, reduction: Reduction) -> str:
 
 
 def _output(op: Op, output: str, expr: Expr) -> OutputRow:
-    result = {"mask": "bool", "index": "index"}.get(expr.type, op.result)
-    return OutputRow(output, expr.type, result, "full", expr.type == "value" and op.grad != "none")
+    return OutputRow(output, expr.type, result_rule(op, expr.type), "full", expr.type == "value" and op.grad != "none")
 
 
 def derive(op: Op) -> dict[str, Derived]:

@@ -28,7 +28,7 @@ from ..expr import canonical, emit_triton, free_names
 from ..fields import Fields, Unread
 from ..model import Op, SpecError
 from ..signature import check_name
-from . import Derived, OutputRow, Rendered, Source
+from . import Derived, OutputRow, Rendered, Source, result_rule
 from .pointwise import math_functions
 from .reduction_kernels import opencl_identity, opencl_parts, reduction_text
 from .reduction_spec import ELEMENT_COUNT, LIMITS, Reduction, parse_reduction
@@ -180,8 +180,7 @@ def _title(op: Op, reduction: Reduction, walk: str) -> str:
 
 
 def _output(op: Op, output: str, type: str) -> OutputRow:
-    result = {"mask": "bool", "index": "index"}.get(type, op.result)
-    return OutputRow(output, type, result, "full", type == "value" and op.grad != "none")
+    return OutputRow(output, type, result_rule(op, type), "full", type == "value" and op.grad != "none")
 
 
 def derive(op: Op) -> dict[str, Derived]:
