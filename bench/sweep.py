@@ -184,20 +184,19 @@ def _valid_shapes(op: Op, shapes: Sequence[Shape]) -> list[Shape]:
 def _arrays(op: Op, shape: Shape, dtype: str) -> list[Array]:
     """Return random operands: normal, or uniform in the range of the spec's `sample`; integers in -50 to 50."""
     rng = np.random.default_rng(0)
-    ranges: Mapping[str, Any] = op.spec.get("sample") or {}
     arrays: list[Array] = []
     for param, size in zip([p for p in op.params if p.role == "tensor"], _tensor_shapes(op, shape), strict=True):
-        low, high = ranges.get(param.name, (None, None)) if isinstance(ranges, Mapping) else (None, None)
+        sample_range = op.sample_range(param.name)
         if param.type == "mask":
             arrays.append(rng.random(size) < 0.5)
         elif param.type == "index" or dtype.startswith("int"):
-            bounds = (-50, 51) if low is None else (math.ceil(low), math.floor(high) + 1)
-            values = rng.integers(bounds[0], bounds[1], size)
+            low, high = sample_range or (-50, 50)
+            values = rng.integers(math.ceil(low), math.floor(high) + 1, size)
             arrays.append(values.astype(dtype) if dtype.startswith("int") else values)
-        elif low is None:
+        elif sample_range is None:
             arrays.append(rng.standard_normal(size, dtype=np.float32))
         else:
-            arrays.append(rng.uniform(low, high, size).astype(np.float32))
+            arrays.append(rng.uniform(*sample_range, size).astype(np.float32))
     return arrays
 
 

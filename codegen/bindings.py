@@ -49,10 +49,9 @@ def _function(data: RecordData) -> Binding:
     takes_out = takes_out and (op.kind != "rowwise" or op.namespace == "torch")
     writes_out_directly = len(data.rendered.outputs) == 1 and op.kind != "rowwise"
     numpy_names = _numpy_names(op)
-    parameters = [
-        _parameter(p) if p not in numpy_names.optional else _optional_parameter(p) for p in op.params if not p.keyword
-    ]
-    keyword = [_parameter(p) for p in op.params if p.keyword]
+    positional = [p for p in op.params if not p.keyword]
+    parameters = [_optional_parameter(p) if p in numpy_names.optional else _parameter(op, p) for p in positional]
+    keyword = [_parameter(op, p) for p in op.params if p.keyword]
     if takes_out:
         keyword.append("out: Tensor | None = None")
     keyword += numpy_names.parameters
@@ -113,8 +112,8 @@ def _optional_parameter(param: Param) -> str:
 
 
 def _inplace(op: Op, outputs: Sequence[OutputRow]) -> Binding:
-    first_parameter, *other_parameters = (_parameter(p) for p in op.params if not p.keyword)
-    keyword = [_parameter(p) for p in op.params if p.keyword]
+    first_parameter, *other_parameters = (_parameter(op, p) for p in op.params if not p.keyword)
+    keyword = [_parameter(op, p) for p in op.params if p.keyword]
     all_parameters = [
         first_parameter.replace(": Tensor | Number", ": Tensor"),
         *other_parameters,
@@ -130,8 +129,8 @@ def _inplace(op: Op, outputs: Sequence[OutputRow]) -> Binding:
 
 
 def _composite(op: Op, callables: Mapping[str, str]) -> Binding:
-    keyword = [_parameter(p) for p in op.params if p.keyword]
-    positional = [_parameter(p) for p in op.params if not p.keyword]
+    keyword = [_parameter(op, p) for p in op.params if p.keyword]
+    positional = [_parameter(op, p) for p in op.params if not p.keyword]
     signature = ", ".join(positional + (["*", *keyword] if keyword else []))
     return Binding(
         op.name,
@@ -158,8 +157,8 @@ def _static(param: Param) -> str:
     return param.name
 
 
-def _parameter(param: Param) -> str:
+def _parameter(op: Op, param: Param) -> str:
     annotation = param.annotation
-    if param.role == "tensor" and param.type == "value" and param.scope == "full":
+    if op.takes_numbers and param.role == "tensor" and param.type == "value" and param.scope == "full":
         annotation = "Tensor | Number"
     return f"{param.name}: {annotation}{default_text(param.default)}"

@@ -12,7 +12,6 @@ import functools
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 from setuptools import build_meta as _setuptools
 
@@ -29,7 +28,7 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parent.parent
 
-Settings = dict[str, Any] | None
+Settings = dict[str, object] | None  # PEP 517 leaves keys and values to the backend
 
 
 @functools.cache

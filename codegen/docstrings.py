@@ -130,7 +130,8 @@ def _tensor(op: Op, param: Param) -> str:
         "scalar": ", one element",
     }.get(param.scope, "")  # fmt: skip
     optional = ", or None" if param.role == "optional" else ""
-    number = " or number" if op.kind == "pointwise" and param.type == "value" and param.scope == "full" else ""
+    is_replaceable = op.kind == "pointwise" and op.takes_numbers and param.type == "value" and param.scope == "full"
+    number = " or number" if is_replaceable else ""
     axes = _axes(op, param)
     return f"Tensor{number}{f' of shape {axes}' if axes else ''}{shape}, {dtype}{optional}."
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from .examples import example_errors
 from .kind_modules import kind_module
@@ -21,14 +20,17 @@ _RESULT_ROLES = ("value", "kept")
 _SECTIONS = ("Args:", "Returns:", "Raises:")
 
 
-def effect_errors(op: Op, entry: Mapping[str, Any]) -> list[SpecError]:
+def effect_errors(op: Op, entry: Mapping[str, object]) -> list[SpecError]:
     """Return an error for each field of an entry that would have no effect, with the remedy as its suggestion.
 
     Args:
         op: The op.
         entry: The entry that it was made from, as written.
     """
-    checks = (_empty, _unread, _doc, _example, _method, _alias, _operator, _product, _save, _let, _custom, _order)
+    checks = (
+        _empty, _unread, _doc, _example, _method, _alias, _public_name, _operator, _product, _save, _let, _custom,
+        _order,
+    )  # fmt: skip
     return [
         SpecError(message, field=field, suggestion=remedy)
         for check in checks
@@ -59,20 +61,20 @@ def collisions(ops: Iterable[Op]) -> list[SpecError]:
 Errors = Iterator[tuple[str, str, str]]  # field, message, remedy
 
 
-def _empty(op: Op, entry: Mapping[str, Any]) -> Errors:
+def _empty(op: Op, entry: Mapping[str, object]) -> Errors:
     for field, value in entry.items():
         if isinstance(value, (dict, list)) and not value:
             content = "mapping" if isinstance(value, dict) else "list"
             yield field, f"{op.name}: an empty {content}", f"leave `{field}` out, or write what belongs into it"
 
 
-def _unread(op: Op, entry: Mapping[str, Any]) -> Errors:
+def _unread(op: Op, entry: Mapping[str, object]) -> Errors:
     for field, (types, remedy) in getattr(kind_module(op.kind), "UNREAD", {}).items():
         if isinstance(entry.get(field), types) and entry[field]:
             yield field, f"{op.name}: nothing reads {str(entry[field])[:40]!r} of an op of kind {op.kind}", remedy
 
 
-def _doc(op: Op, entry: Mapping[str, Any]) -> Errors:
+def _doc(op: Op, entry: Mapping[str, object]) -> Errors:
     if "doc" in entry and not op.doc:
         yield "doc", f"{op.name}: no text", "say what the op computes, or leave `doc` out"
     for section in _SECTIONS:
@@ -81,7 +83,7 @@ def _doc(op: Op, entry: Mapping[str, Any]) -> Errors:
             yield "doc", f"{op.name}: the docstring would have the section {section!r} twice", remedy
 
 
-def _example(op: Op, entry: Mapping[str, Any]) -> Errors:
+def _example(op: Op, entry: Mapping[str, object]) -> Errors:
     if "example" not in entry:
         return
     for message, remedy in example_errors(op):
@@ -91,7 +93,7 @@ def _example(op: Op, entry: Mapping[str, Any]) -> Errors:
         yield "example", f"{op.name}: the text of `doc` has the section 'Example:' already", remedy
 
 
-def _method(op: Op, entry: Mapping[str, Any]) -> Errors:
+def _method(op: Op, entry: Mapping[str, object]) -> Errors:
     if entry.get("method") is not True:
         return
     if op.namespace != "torch":
@@ -102,13 +104,19 @@ def _method(op: Op, entry: Mapping[str, Any]) -> Errors:
         yield "method", f"{op.name}: a method's first parameter is the tensor itself", remedy
 
 
-def _alias(op: Op, entry: Mapping[str, Any]) -> Errors:
+def _alias(op: Op, entry: Mapping[str, object]) -> Errors:
     if op.alias and op.namespace == "hidden":
         remedy = "leave `alias` out, or write namespace: torch or nn.functional"
         yield "alias", f"{op.name}: a hidden op has no public names, so nobody can call {op.alias[0]!r}", remedy
 
 
-def _operator(op: Op, entry: Mapping[str, Any]) -> Errors:
+def _public_name(op: Op, entry: Mapping[str, object]) -> Errors:
+    if op.public_name and op.namespace != "hidden":
+        remedy = "leave `public_name` out, or write namespace: hidden"
+        yield "public_name", f"{op.name}: users call it by its own name, which messages of errors have", remedy
+
+
+def _operator(op: Op, entry: Mapping[str, object]) -> Errors:
     if op.operator is None:
         return
     required = 1 if op.operator in UNARY_OPERATORS else 2
@@ -121,24 +129,24 @@ def _operator(op: Op, entry: Mapping[str, Any]) -> Errors:
         yield "operator", f"{op.name}: {op.operator!r} is called with one operand", "let the op have one operand"
 
 
-def _product(op: Op, entry: Mapping[str, Any]) -> Errors:
-    for key in op.fields.get("product", {}):
+def _product(op: Op, entry: Mapping[str, object]) -> Errors:
+    for key in op.mapping_field("product"):
         if key not in ("op", "grad"):
             yield f"product.{key}", f"{op.name}: unknown part {key[:40]!r}", "known: op, grad"
 
 
-def _save(op: Op, entry: Mapping[str, Any]) -> Errors:
+def _save(op: Op, entry: Mapping[str, object]) -> Errors:
     if op.kind != "rowwise":
         return
-    values = [*op.fields.get("let", {}), *op.outputs]
-    for name in op.fields.get("save", ()):
+    values = [*op.mapping_field("let"), *op.outputs]
+    for name in op.names_field("save"):
         if name not in values:
             yield "save", f"{op.name}: {name[:40]!r} is no value of this op", f"known: {', '.join(values)}"
 
 
-def _let(op: Op, entry: Mapping[str, Any]) -> Errors:
-    values = op.fields.get("let", {})
-    texts = {**values, **op.outputs, "save": " ".join(op.fields.get("save", ()))}
+def _let(op: Op, entry: Mapping[str, object]) -> Errors:
+    values = op.mapping_field("let")
+    texts = {**values, **op.outputs, "save": " ".join(op.names_field("save"))}
     grads = op.grad.values() if isinstance(op.grad, Mapping) else ()
     for name in values:
         used = [text for key, text in texts.items() if key != name] + list(grads)
@@ -146,10 +154,10 @@ def _let(op: Op, entry: Mapping[str, Any]) -> Errors:
             yield f"let.{name}", f"{op.name}: {name!r} is used nowhere", "use it in `out`, or remove it"
 
 
-def _custom(op: Op, entry: Mapping[str, Any]) -> Errors:
+def _custom(op: Op, entry: Mapping[str, object]) -> Errors:
     if op.kind != "custom":
         return
-    for target in op.fields.get("sources", {}):
+    for target in op.mapping_field("sources"):
         if target not in TARGETS:
             yield "sources", f"{op.name}: no device runs kernels in {target[:40]!r}", f"known: {', '.join(TARGETS)}"
     for name, role in op.outputs.items():
@@ -157,6 +165,6 @@ def _custom(op: Op, entry: Mapping[str, Any]) -> Errors:
             yield "out", f"{op.name}: unknown role {role[:40]!r} of {name}", f"known: {', '.join(_RESULT_ROLES)}"
 
 
-def _order(op: Op, entry: Mapping[str, Any]) -> Errors:
+def _order(op: Op, entry: Mapping[str, object]) -> Errors:
     if "order" in entry:
         yield "order", f"{op.name}: only derived ops have an order", "leave `order` out"

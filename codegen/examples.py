@@ -10,7 +10,6 @@ import ast
 import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from .model import Op
 
@@ -23,6 +22,8 @@ _SYNTAX = (
     ast.Expression, ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.List, ast.Tuple,
     ast.UnaryOp, ast.USub, ast.Load,
 )  # fmt: skip
+# A number, or nested lists of numbers: what `tensor([...])` of an example contains.
+Elements = bool | int | float | list["Elements"]
 _REMEDY = "write CALL -> RESULT, such as exp(tensor([0.0])) -> tensor([1.])"
 
 
@@ -81,7 +82,7 @@ def inplace_doctest_lines(op: Op) -> list[str]:
     if not isinstance(function, ast.Call) or not isinstance(function.func, ast.Name) or not function.args:
         return []
     operand, output = _elements(function.args[0]), _result_elements(result)
-    if function.func.id not in (op.name, *op.alias) or not operand or _shape(operand) != _shape(output):
+    if function.func.id not in (op.name, *op.alias) or not operand or not output or _shape(operand) != _shape(output):
         return []
     operand_type, output_type = _element_type(operand), _element_type(output)
     operand_text = ast.get_source_segment(call, function.args[0]) or ""
@@ -115,7 +116,7 @@ def _qualify(call: str, prefixes: Mapping[str, str]) -> str:
     return call
 
 
-def _elements(node: ast.expr) -> Any:
+def _elements(node: ast.expr) -> list[Elements] | None:
     """Return the nested lists in `tensor([...])`; None if `node` is not such a call with literals only."""
     if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
         return None
@@ -128,18 +129,18 @@ def _elements(node: ast.expr) -> Any:
     return elements if isinstance(elements, list) and elements else None
 
 
-def _result_elements(text: str) -> Any:
+def _result_elements(text: str) -> list[Elements] | None:
     try:
         return _elements(ast.parse(text, mode="eval").body)
     except SyntaxError:  # a result is any text that Python prints
         return None
 
 
-def _shape(elements: Any) -> list[int]:
+def _shape(elements: Elements) -> list[int]:
     return [len(elements), *_shape(elements[0])] if isinstance(elements, list) else []
 
 
-def _flatten(elements: Any) -> Iterator[Any]:
+def _flatten(elements: Elements) -> Iterator[bool | int | float]:
     if not isinstance(elements, list):
         yield elements
         return
@@ -147,12 +148,12 @@ def _flatten(elements: Any) -> Iterator[Any]:
         yield from _flatten(element)
 
 
-def _element_type(elements: Any) -> type:
+def _element_type(elements: Elements) -> type[bool] | type[int] | type[float]:
     types = {type(element) for element in _flatten(elements)}
     return next((t for t in (float, int) if t in types), bool)
 
 
-def _convert(elements: Any, element_type: type) -> Any:
+def _convert(elements: Elements, element_type: type[int] | type[float]) -> Elements:
     return [_convert(e, element_type) for e in elements] if isinstance(elements, list) else element_type(elements)
 
 

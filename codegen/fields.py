@@ -6,10 +6,15 @@ The language reference and the JSON schema are generated from these tables. `loa
 
 from __future__ import annotations
 
-__all__ = ["OUT", "TOGETHER", "Field", "Fields", "Unread"]
+__all__ = ["OUT", "TOGETHER", "Field", "Fields", "Unread", "expression_text"]
 
 Field = tuple[tuple[type, ...], str]
 Fields = dict[str, Field]
 Unread = dict[str, Field]  # common field -> (types of values without effect, remedy)
 OUT: Field = ((str, dict, int, float, bool), "the result: an expression, or several by name")
 TOGETHER: Field = ((bool,), "whether one op computes the gradients of all operands")
+
+
+def expression_text(value: object) -> str:
+    """Return an expression as text: YAML reads `0` and `true` as a number and a boolean."""
+    return value if isinstance(value, str) else repr(value)

@@ -1,6 +1,6 @@
 """Load a YAML spec file into checked `Op`s, or report all its errors at once, with file, line, field and suggestion.
 
-A spec file is untrusted data: no tags, anchors or duplicate keys, limited size and depth. Names must be identifiers,
+A spec file is untrusted data. `spec_yaml` reads it without constructing anything. Names must be identifiers,
 expressions pass the whitelist of `expr.parse`, and a `custom` op, whose kernel is code, needs a trusted caller.
 """
 
@@ -13,13 +13,26 @@ import sys
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from .effects import collisions, effect_errors
-from .fields import Fields
+from .fields import Fields, expression_text
 from .kind_modules import kind_module, kind_names
-from .model import AUTOCAST, AUTOCAST_LISTS, DTYPES, KINDS, RESULT_DTYPES, RESULTS, Op, SpecError, SpecErrors
+from .model import (
+    AUTOCAST,
+    AUTOCAST_LISTS,
+    DTYPES,
+    KINDS,
+    RESULT_DTYPES,
+    RESULTS,
+    Op,
+    Param,
+    SpecError,
+    SpecErrors,
+    names_of,
+)
 from .signature import c_names, check_name, parse_signature
+from .spec_yaml import MAX_BYTES, Located, read_entries
 
 __all__ = [
     "COMMON",
@@ -33,9 +46,6 @@ __all__ = [
     "op_from_mapping",
 ]
 
-_MAX_BYTES = 1 << 20
-_MAX_DEPTH = 20
-_MAX_OPS = 2000
 _MAX_NAME_LENGTH = 60
 
 COMMON: Fields = {
@@ -49,6 +59,7 @@ COMMON: Fields = {
     "grad": ((str, dict), "`none`, or the gradient of each operand; absent: derived"),
     "reference": ((str,), "an independent NumPy or SciPy function, for tests"),
     "namespace": ((str,), "torch, nn.functional or hidden"),
+    "public_name": ((str,), "of a hidden op: the function that users call, which messages of errors name"),
     "method": ((bool,), "whether Tensor has a method of this name (default true)"),
     "inplace": ((bool,), "whether there is an in-place form NAME_ that overwrites the first operand"),
     "alias": ((str, list), "other names"),
@@ -65,20 +76,11 @@ OPERATORS = (
 NAMESPACES = ("torch", "nn.functional", "hidden")
 
 
-class Located(dict[str, Any]):
-    """A mapping with the line number of each key."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: dict[str, int] = {}
-        self.line = 0
-
-
 def load_file(path: Path, *, trust: bool = False) -> list[Op]:
     """Load the ops of a file. Raises `SpecErrors` with all errors of the file."""
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise SpecErrors([SpecError(f"a spec file is at most {_MAX_BYTES >> 20} MiB", file=str(path), line=1)])
+        if path.stat().st_size > MAX_BYTES:
+            raise SpecErrors([SpecError(f"a spec file is at most {MAX_BYTES >> 20} MiB", file=str(path), line=1)])
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise SpecErrors([SpecError(f"cannot be read: {error.strerror or error}", file=str(path))]) from None
@@ -89,7 +91,7 @@ def load_file(path: Path, *, trust: bool = False) -> list[Op]:
 
 def load_text(text: str, file: str = "<text>", *, trust: bool = False) -> list[Op]:
     """Load the ops of a YAML text. Raises `SpecErrors` with all errors of the text."""
-    entries, errors = _compose(text, file)
+    entries, errors = read_entries(text, file)
     ops: list[Op] = []
     for entry in entries:
         try:
@@ -105,12 +107,13 @@ def load_text(text: str, file: str = "<text>", *, trust: bool = False) -> list[O
     return ops
 
 
-def op_from_mapping(entry: Mapping[str, Any], file: str = "<derived>", *, trust: bool = True) -> Op:
+def op_from_mapping(entry: Mapping[str, object], file: str = "<derived>", *, trust: bool = True) -> Op:
     """Build an op from a mapping instead of YAML, such as a derived gradient. Raises `SpecErrors`."""
     located = Located()
     located.update(entry)
-    if isinstance(entry.get("op"), str):
-        located["op"] = _shortened(entry["op"])
+    signature = entry.get("op")
+    if isinstance(signature, str):
+        located["op"] = _shortened(signature)
     errors: list[SpecError] = []
     try:
         op = _parse_op(located, file, trust, errors)
@@ -135,122 +138,8 @@ def _with_line(error: SpecError, entry: Located, file: str) -> list[SpecError]:
     if isinstance(error, SpecErrors):
         return [e for inner in error.errors for e in _with_line(inner, entry, file)]
     first = error.field.partition(".")[0]
-    line = _line_of(entry, error.field) or entry.lines.get(first) or entry.line
+    line = entry.line_of(error.field) or entry.lines.get(first) or entry.line
     return [SpecError(error.message, file=file, line=line, field=error.field, suggestion=error.suggestion)]
-
-
-def _line_of(entry: Located, path: str) -> int:
-    node = entry
-    line = 0
-    for part in path.split("."):
-        if not isinstance(node, Located) or part not in node.lines:
-            break
-        line = node.lines[part]
-        node = node[part]
-    return line
-
-
-def _compose(text: str, file: str) -> tuple[list[Located], list[SpecError]]:
-    import yaml  # lazy: a running process derives gradients without PyYAML
-
-    errors: list[SpecError] = []
-    if len(text) > _MAX_BYTES:
-        return [], [SpecError(f"a spec is at most {_MAX_BYTES >> 20} MiB", file=file, line=1)]
-    try:
-        depth = 0
-        for token in yaml.scan(text, Loader=yaml.SafeLoader):
-            depth += isinstance(token, _opening_tokens(yaml)) - isinstance(token, _closing_tokens(yaml))
-            if depth > _MAX_DEPTH:  # before the parser runs, which is quadratic in depth
-                line = token.start_mark.line + 1
-                return [], [SpecError(f"nested deeper than {_MAX_DEPTH}", file=file, line=line)]
-            if isinstance(token, (yaml.AnchorToken, yaml.AliasToken, yaml.TagToken)):
-                line = token.start_mark.line + 1
-                return [], [
-                    SpecError("anchors, aliases and tags are not part of the spec language", file=file, line=line)
-                ]
-        documents = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        shown = f"not YAML: {error.problem}"
-        hint = "quote a value that has ': ' or '#' in it, or begins with one of [{&*!|>%@`" if mark else None
-        if "'\\t'" in shown:
-            hint = "indent by spaces"
-        return [], [SpecError(shown, file=file, line=mark.line + 1 if mark else 1, suggestion=hint)]
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        return [], [SpecError(f"not YAML: {type(error).__name__}: {str(error)[:200]}", file=file, line=1)]
-    if len(documents) != 1 or not isinstance(documents[0], yaml.SequenceNode):
-        return [], [SpecError("a spec file is one list of ops: lines that begin with '- op:'", file=file, line=1)]
-    entries = []
-    if len(documents[0].value) > _MAX_OPS:
-        return [], [SpecError(f"a spec file has at most {_MAX_OPS} ops", file=file, line=1)]
-    for node in documents[0].value:
-        value = _node_value(node, file, errors, 0)
-        if isinstance(value, Located):
-            entries.append(value)
-        else:
-            errors.append(
-                SpecError("an op is a mapping that begins with 'op:'", file=file, line=node.start_mark.line + 1)
-            )
-    return entries, errors
-
-
-def _opening_tokens(yaml: Any) -> tuple[type, ...]:
-    return (
-        yaml.BlockSequenceStartToken, yaml.BlockMappingStartToken,
-        yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken,
-    )  # fmt: skip
-
-
-def _closing_tokens(yaml: Any) -> tuple[type, ...]:
-    return (yaml.BlockEndToken, yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken)
-
-
-def _node_value(node: Any, file: str, errors: list[SpecError], depth: int) -> Any:
-    import yaml  # lazy: a running process derives gradients without PyYAML
-
-    line = node.start_mark.line + 1
-    if depth > _MAX_DEPTH:
-        errors.append(SpecError(f"nested deeper than {_MAX_DEPTH}", file=file, line=line))
-        return None
-    if isinstance(node, yaml.MappingNode):
-        mapping = Located()
-        mapping.line = line
-        for key_node, value_node in node.value:
-            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else repr(key_node.tag)
-            start = key_node.start_mark.line + 1
-            if not isinstance(key_node, yaml.ScalarNode):
-                errors.append(SpecError("a key must be a plain word", file=file, line=start))
-                continue
-            if key in mapping:
-                errors.append(SpecError(f"{key!r} is given twice", file=file, line=start, field=key))
-            mapping[key] = _node_value(value_node, file, errors, depth + 1)
-            mapping.lines[key] = start
-            text = mapping[key] if isinstance(mapping[key], str) else ""
-            if node.flow_style and (")" in key or (text.count("(") != text.count(")"))):
-                errors.append(
-                    SpecError(
-                        "a comma ends a value inside {...}", file=file, line=start, field=key, suggestion="quote it"
-                    )
-                )
-        return mapping
-    if isinstance(node, yaml.SequenceNode):
-        return [_node_value(child, file, errors, depth + 1) for child in node.value]
-    return _scalar_value(node.tag, node.value)
-
-
-def _scalar_value(tag: str, text: str) -> Any:
-    kind = tag.rpartition(":")[2]
-    try:
-        if kind == "int":
-            integer = int(text.replace("_", ""), 0) if len(text) < 40 else None
-            return text if integer is None or abs(integer) >= 2**64 else integer
-        if kind == "float":
-            return float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
-    except ValueError:
-        return text
-    if kind == "bool":  # YAML's yes, no, on and off may be names of parameters
-        return text.lower() == "true" if text.lower() in ("true", "false") else text
-    return None if kind == "null" else text
 
 
 def _parse_op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -> Op | None:
@@ -288,30 +177,28 @@ def _parse_op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -
         report("a custom op is code; load it with trust=True if you wrote it", "kind")
     if len(errors) > error_count:
         return None
-    name, params = parse_signature(entry["op"])
-    out = entry.get("out", {})
-    outputs = {"out": _expr_text(out)} if not isinstance(out, dict) else {k: _expr_text(v) for k, v in out.items()}
-    if not outputs and "out" in entry:
-        raise SpecError("at least one result", field="out")
-    for output in outputs:
-        check_name(output, "the result")
-    _check_parameters(entry["op"], params, outputs if "out" in entry else {}, derived=file == "<derived>")
+    signature = _text(entry, "op")
+    name, params = parse_signature(signature)
+    outputs = _outputs(entry)
+    _check_parameters(params, outputs, derived=file == "<derived>")
     grad = entry.get("grad")
-    alias = entry.get("alias", ())
+    gradients = {k: expression_text(v) for k, v in grad.items()} if isinstance(grad, dict) else None
     op = Op(
-        name=name, kind=kind, params=params, doc=str(entry.get("doc", "")).strip(),
-        example=str(entry.get("example", "")).strip(),
-        dtypes=entry.get("dtypes", getattr(module, "DEFAULT_DTYPES", "numeric")),
-        result=entry.get("result", "promote"), outputs=outputs if "out" in entry else {},
-        grad={k: _expr_text(v) for k, v in grad.items()} if isinstance(grad, dict) else grad,
-        operator=entry.get("operator"), reference=entry.get("reference"), namespace=entry.get("namespace", "torch"),
-        method=entry.get("method", True), inplace=entry.get("inplace", False),
-        alias=(alias,) if isinstance(alias, str) else tuple(alias), autocast=_autocast(entry.get("autocast"), kind),
+        name=name, kind=kind, params=params, doc=_text(entry, "doc").strip(), example=_text(entry, "example").strip(),
+        dtypes=_text(entry, "dtypes", getattr(module, "DEFAULT_DTYPES", "numeric")),
+        result=_text(entry, "result", "promote"), outputs=outputs,
+        grad=_optional_text(entry, "grad") if gradients is None else gradients,
+        operator=_optional_text(entry, "operator"), reference=_optional_text(entry, "reference"),
+        namespace=_text(entry, "namespace", "torch"), public_name=_text(entry, "public_name"),
+        method=bool(entry.get("method", True)), inplace=bool(entry.get("inplace", False)), alias=_aliases(entry),
+        autocast=_autocast(entry.get("autocast"), kind),
         fields={k: v for k, v in entry.items() if (k in module.FIELDS and k != "out") or k == "sample"},
-        spec=_plain_value(entry), file=file, line=entry.lines.get("op", entry.line),
+        spec={k: _plain_value(v) for k, v in entry.items()}, file=file, line=entry.lines.get("op", entry.line),
     )  # fmt: skip
     for alias_name in op.alias:
         check_name(alias_name, "the alias")
+    if "public_name" in entry:
+        check_name(op.public_name, "the public name")
     _check_operand_fields(op)
     if file != "<derived>" and (unread := effect_errors(op, entry)):
         raise SpecErrors(unread)
@@ -319,23 +206,55 @@ def _parse_op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -
     return op
 
 
-def _autocast(value: Any, kind: str) -> tuple[str, ...]:
+def _text(entry: Located, field: str, default: str = "") -> str:
+    """Return a field that is text, or `default` if the entry lacks it."""
+    value = entry.get(field, default)
+    if isinstance(value, str):
+        return value
+    raise SpecError(f"must be str, not {type(value).__name__} {str(value)[:60]!r}", field=field)
+
+
+def _optional_text(entry: Located, field: str) -> str | None:
+    return _text(entry, field) if field in entry else None
+
+
+def _aliases(entry: Located) -> tuple[str, ...]:
+    """Return the other names of the op: the field `alias` is one name or a list."""
+    value = entry.get("alias", ())
+    return (value,) if isinstance(value, str) else names_of(value, "alias")
+
+
+def _outputs(entry: Located) -> dict[str, str]:
+    """Return the text of each result's expression. A single one without a name is called `out`."""
+    if "out" not in entry:
+        return {}
+    out = entry["out"]
+    texts = out if isinstance(out, dict) else {"out": out}
+    outputs = {k: expression_text(v) for k, v in texts.items()}
+    if not outputs:
+        raise SpecError("at least one result", field="out")
+    for output in outputs:
+        check_name(output, "the result")
+    return outputs
+
+
+def _autocast(value: object, kind: str) -> tuple[str, ...]:
     """Return the autocast word for the device `cpu` and the one for all other devices."""
     if value is None:
         return ()
     if kind in ("composite", "view"):
         raise SpecError(f"a {kind} op computes nothing itself: say it of the ops that do", field="autocast")
-    lists = dict.fromkeys(AUTOCAST_LISTS, value) if isinstance(value, str) else value
+    lists = value if isinstance(value, Mapping) else dict.fromkeys(AUTOCAST_LISTS, value)
     for name, word in lists.items():
         if name not in AUTOCAST_LISTS:
             hint = f"known: {', '.join(AUTOCAST_LISTS)}"
             raise SpecError(f"unknown list {str(name)[:40]!r}", field="autocast", suggestion=hint)
         if word not in AUTOCAST:
             raise SpecError(f"unknown word {str(word)[:40]!r}", field="autocast", suggestion=_suggest(word, AUTOCAST))
-    return tuple(lists.get(name, "") for name in AUTOCAST_LISTS) if lists else ()
+    return tuple(str(lists.get(name, "")) for name in AUTOCAST_LISTS) if lists else ()
 
 
-def _check_parameters(signature: str, params: tuple[Any, ...], outputs: Mapping[str, str], *, derived: bool) -> None:
+def _check_parameters(params: Iterable[Param], outputs: Mapping[str, str], *, derived: bool) -> None:
     """Check that no parameter has the name of a result."""
     for p in params:
         if p.name in outputs or (p.name == "out" and not derived):
@@ -347,11 +266,10 @@ def _check_operand_fields(op: Op) -> None:
     names = {p.name for p in op.operands}
     if op.result.startswith("like:") and op.result.removeprefix("like:") not in names:
         raise SpecError(f"{op.result!r} names no operand", field="result", suggestion=_suggest(op.result[5:], names))
-    for name, bounds in op.fields.get("sample", {}).items():
-        numbers = isinstance(bounds, list) and len(bounds) == 2 and all(type(b) in (int, float) for b in bounds)
+    for name, bounds in op.mapping_field("sample").items():
         if name not in names:
             raise SpecError(f"{name[:40]!r} is no operand", field="sample", suggestion=_suggest(name, names))
-        if not numbers or not all(map(math.isfinite, bounds)) or not bounds[0] < bounds[1]:
+        if not _is_range(bounds):
             raise SpecError(f"{name}: expected [low, high], found {str(bounds)[:60]}", field="sample")
     if op.inplace and (op.kind not in ("pointwise",) or not op.operands or not op.operands[0].is_tensor):
         raise SpecError(
@@ -364,18 +282,31 @@ def _check_operand_fields(op: Op) -> None:
             raise SpecError(message, field=_STATE_FIELD[op.kind])
 
 
+def _is_range(bounds: object) -> bool:
+    """Return True for a list of two finite numbers, the smaller one first."""
+    if not isinstance(bounds, list) or len(bounds) != 2 or not all(type(b) in (int, float) for b in bounds):
+        return False
+    return all(map(math.isfinite, bounds)) and bounds[0] < bounds[1]
+
+
 _STATE_FIELD = {"reduction": "reduce", "scan": "scan", "window": "window"}  # kind -> the field with its state
 
 
 def _state_field_names(op: Op) -> list[str]:
-    mapped = op.fields.get(_STATE_FIELD[op.kind], {}).get("map")
+    mapped = op.mapping_field(_STATE_FIELD[op.kind]).get("map")
     return list(mapped) if isinstance(mapped, dict) else []
 
 
 _SCALARS = (str, int, float, bool)
 
 
-def _check_nested(key: str, value: Any, report: Any) -> None:
+class _Report(Protocol):
+    """Adds an error about a field of the entry."""
+
+    def __call__(self, message: str, field: str, suggestion: str | None = None) -> None: ...
+
+
+def _check_nested(key: str, value: object, report: _Report) -> None:
     """Check the contents of lists and mappings."""
     if key in ("alias", "save") and isinstance(value, list):
         for element in value:
@@ -392,11 +323,12 @@ def _check_nested(key: str, value: Any, report: Any) -> None:
                 report(f"{part[:40]}: an expression, or a mapping from fields to expressions", key)
 
 
-def _check_choices(entry: Located, report: Any) -> None:
+def _check_choices(entry: Located, report: _Report) -> None:
     """Check the fields that have a fixed set of values."""
     for key, known in (("dtypes", DTYPES), ("operator", OPERATORS), ("namespace", NAMESPACES)):
-        if isinstance(entry.get(key), str) and entry[key] not in known:
-            report(f"unknown {key} {entry[key][:40]!r}", key, _suggest(entry[key], known))
+        word = entry.get(key)
+        if isinstance(word, str) and word not in known:
+            report(f"unknown {key} {word[:40]!r}", key, _suggest(word, known))
     result = entry.get("result")
     rules = (*RESULTS, *RESULT_DTYPES)
     if isinstance(result, str) and result not in rules and not re.match(r"like:[a-z_0-9]+\Z", result):
@@ -417,12 +349,7 @@ def _check_choices(entry: Located, report: Any) -> None:
             report(f"{module_name} has no function {function!r}", "reference", _suggest(function, dir(module)))
 
 
-def _expr_text(value: Any) -> str:
-    """Return an expression as text: YAML reads `0` and `true` as a number and a boolean."""
-    return value if isinstance(value, str) else repr(value)
-
-
-def _plain_value(value: Any) -> Any:
+def _plain_value(value: object) -> object:
     if isinstance(value, dict):
         return {k: _plain_value(v) for k, v in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
@@ -430,7 +357,7 @@ def _plain_value(value: Any) -> Any:
     return [_plain_value(v) for v in value] if isinstance(value, list) else value
 
 
-def _suggest(word: Any, candidates: Iterable[str]) -> str | None:
+def _suggest(word: object, candidates: Iterable[str]) -> str | None:
     names = list(candidates)
     if not names:
         return None

@@ -6,13 +6,16 @@ An `Op` is one entry of a spec file or a derived entry: a gradient is an op too,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .expr.nodes import Scope, Type
 
 __all__ = [
-    "AUTOCAST", "AUTOCAST_LISTS", "DTYPES", "KINDS", "MISSING", "RESULTS", "RESULT_DTYPES", "TARGETS", "Op", "Param",
-    "SpecError", "SpecErrors",
+    "AUTOCAST", "AUTOCAST_LISTS", "DTYPES", "KINDS", "MISSING", "RESULTS", "RESULT_DTYPES", "TARGETS", "Missing", "Op",
+    "Param", "SpecError", "SpecErrors",
 ]  # fmt: skip
 
 KINDS = (
@@ -25,7 +28,16 @@ RESULTS = ("promote", "float", "bool", "index", "accumulate")  # rules of the sp
 RESULT_DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 AUTOCAST = ("lower", "float32", "widest", "refuse")  # values of the spec field `autocast`
 AUTOCAST_LISTS = ("cpu", "gpu")  # autocast has one list for the device `cpu` and one for all others
-MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()  # the default of a required parameter
+
+
+class Missing:
+    """The type of `MISSING`, which stands for the default of a required parameter."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING = Missing()
 
 
 class SpecError(ValueError):
@@ -74,10 +86,10 @@ class Param:
     name: str
     role: str
     annotation: str
-    default: Any = MISSING
+    default: object = MISSING
     keyword: bool = False
-    scope: Literal["full", "column", "row", "scalar"] = "full"
-    type: Literal["value", "mask", "index"] = "value"
+    scope: Scope = "full"
+    type: Type = "value"
 
     @property
     def is_tensor(self) -> bool:
@@ -109,12 +121,13 @@ class Op:
     operator: str | None = None
     reference: str | None = None
     namespace: str = "torch"
+    public_name: str = ""
     method: bool = True
     inplace: bool = False
     alias: tuple[str, ...] = ()
     autocast: tuple[str, ...] = ()
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    spec: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, object] = field(default_factory=dict)
+    spec: Mapping[str, object] = field(default_factory=dict)
     file: str = ""
     line: int = 0
 
@@ -131,3 +144,49 @@ class Op:
     def param(self, name: str) -> Param:
         """Return the parameter called `name`."""
         return next(p for p in self.params if p.name == name)
+
+    @property
+    def takes_numbers(self) -> bool:
+        """True if a number may stand for a tensor: in calls of several tensors whose elements are combined singly."""
+        return self.kind in ("pointwise", "random", "composite") and sum(p.is_tensor for p in self.params) > 1
+
+    @property
+    def signature(self) -> str:
+        """The signature as written in the spec field `op`."""
+        return str(self.spec["op"])
+
+    def text_field(self, field: str, default: str = "") -> str:
+        """Return a field of the op's kind that is text, or `default` if the spec lacks it."""
+        value = self.fields.get(field, default)
+        if isinstance(value, str):
+            return value
+        raise self._field_error(field, "text", value)
+
+    def mapping_field(self, field: str) -> Mapping[str, object]:
+        """Return a field of the op's kind that is a mapping; an empty one if the spec lacks it."""
+        value = self.fields.get(field, {})
+        if isinstance(value, Mapping):
+            return value
+        raise self._field_error(field, "a mapping", value)
+
+    def names_field(self, field: str) -> tuple[str, ...]:
+        """Return a field of the op's kind that is a list of names; an empty one if the spec lacks it."""
+        return names_of(self.fields.get(field, ()), field)
+
+    def sample_range(self, operand: str) -> tuple[float, float] | None:
+        """Return the range of an operand's test inputs, from the spec field `sample`; None if the spec has none."""
+        match self.mapping_field("sample").get(operand):
+            case [int() | float() as low, int() | float() as high]:
+                return low, high
+        return None
+
+    def _field_error(self, field: str, expected: str, value: object) -> SpecError:
+        message = f"must be {expected}, not {type(value).__name__} {str(value)[:60]!r}"
+        return SpecError(message, file=self.file, line=self.line, field=field)
+
+
+def names_of(value: object, field: str) -> tuple[str, ...]:
+    """Return the strings of a list of names, the value of a spec field. Raises `SpecError` for any other value."""
+    if isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(name, str) for name in value):
+        return tuple(value)
+    raise SpecError(f"must be a list of names, not {str(value)[:60]!r}", field=field)

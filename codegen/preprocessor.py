@@ -72,7 +72,10 @@ def _is_blank(token: str) -> bool:
 
 
 def _definition(text: str) -> tuple[str, Macro]:
-    name, parentheses, parameters, body = _DEFINITION.match(_COMMENT.sub(" ", text)).groups()  # type: ignore[union-attr]
+    definition = _DEFINITION.match(_COMMENT.sub(" ", text))
+    if definition is None:
+        raise ValueError(f"#define{text}: a macro needs a name")
+    name, parentheses, parameters, body = definition.groups()
     names = tuple(p.strip() for p in parameters.split(",")) if parentheses and parameters.strip() else ()
     return name, Macro(names if parentheses else None, tuple(_tokens(body.replace("\\\n", "\n").strip())))
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from .examples import doctest_lines
-from .expr import functions
+from .expr import Function, functions
 from .expr.parse import CONSTANTS, ROW_NAMES
 from .kind_modules import kind_module
 from .loader import COMMON, KIND_FIELDS, NAMESPACES, OPERATORS, REQUIRED
@@ -27,8 +26,6 @@ DTYPE_TEXT = {
     "float": "floating dtypes", "numeric": "integers and floating dtypes", "integer": "integers",
     "integral": "integers and bool", "bool": "bool", "all": "every dtype",
 }  # fmt: skip
-
-
 _AUTOCAST_TEXT = {
     "lower": "cast to autocast's half dtype",
     "float32": "cast to float32, unless the call names a dtype",
@@ -39,13 +36,13 @@ _AUTOCAST_TEXT = {
 # YAML
 
 
-def spec_text(spec: Mapping[str, Any]) -> str:
+def spec_text(spec: Mapping[str, object]) -> str:
     """Print an entry of a spec file as YAML that loads as the same entry."""
     lines = [f"{'- ' if i == 0 else '  '}{line}" for i, line in enumerate(_block_lines(spec))]
     return "\n".join(lines) + "\n"
 
 
-def _block_lines(mapping: Mapping[str, Any]) -> list[str]:
+def _block_lines(mapping: Mapping[str, object]) -> list[str]:
     lines: list[str] = []
     for key, value in mapping.items():
         if isinstance(value, Mapping) and value:
@@ -61,7 +58,7 @@ def _block_lines(mapping: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _flow_text(value: Any) -> str:
+def _flow_text(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(_flow_text(v) for v in value)}]"
     if isinstance(value, Mapping):
@@ -70,7 +67,7 @@ def _flow_text(value: Any) -> str:
         plain = re.fullmatch(r"[A-Za-z(][A-Za-z0-9_ .+*/()<=^|-]*[A-Za-z0-9_)]|[A-Za-z]", value)
         word = value.lower() in ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
         return value if plain and not word else json.dumps(value, ensure_ascii=True)
-    return {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 # The language
@@ -159,7 +156,7 @@ def _role(role: str, scope: str, type: str) -> str:
     return kinds.get(role, role) + (scopes.get(scope, "") + types.get(type, "") if tensor else "")
 
 
-def _function_row(function: Any) -> tuple[str, str]:
+def _function_row(function: Function) -> tuple[str, str]:
     call_text = f"`{function.name}({', '.join(function.args)})`"
     symbol = f" `{function.symbol}`" if function.symbol else ""
     rules = function.grad
@@ -177,7 +174,7 @@ def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 # The schema
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema() -> dict[str, object]:
     """Return a JSON Schema (2020-12) of spec files, with which an editor can check and complete them."""
     kinds = []
     for kind in KINDS:
@@ -201,8 +198,8 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _property(name: str, types: tuple[type, ...], meaning: str) -> dict[str, Any]:
-    schema: dict[str, Any] = {"description": meaning}
+def _property(name: str, types: tuple[type, ...], meaning: str) -> dict[str, object]:
+    schema: dict[str, object] = {"description": meaning}
     type_names = [_TYPES[t] for t in types]
     schema["type"] = type_names[0] if len(type_names) == 1 else type_names
     if name in _CHOICES:
@@ -245,7 +242,7 @@ def _escape_markup(prose: str) -> str:
 
 def op_page(op: Op) -> str:
     """Return an op's page: signature, prose, formula, derivatives, dtypes, saved tensors, an example."""
-    parts = [f"# {op.name}", f"```python\n{op.spec['op']}\n```", _escape_markup(op.doc)]
+    parts = [f"# {op.name}", f"```python\n{op.signature}\n```", _escape_markup(op.doc)]
     not_shown = ("doc", "example", "reference", "sample")
     parts += ["## Formula", f"```yaml\n{spec_text({k: v for k, v in op.spec.items() if k not in not_shown})}```"]
     parts += ["## Derivatives", _derivatives(op)]
@@ -282,11 +279,11 @@ def _derivatives(op: Op) -> str:
     rows = []
     for parameter, rule in derived.items():
         saved_operands |= {n for n in rule.operands if not n.startswith("grad")}
-        spec = rule.spec or {"out": "grad"}
-        formula = spec.get("out", spec.get("reduce", ""))
-        formula = formula[rule.result] if rule.result is not None else formula
-        formula = "; ".join(map(str, formula.values())) if isinstance(formula, Mapping) else str(formula)
-        rows.append((f"`{parameter}`", f"`{formula}`"))
+        spec: Mapping[str, object] = rule.spec or {"out": "grad"}
+        out = spec.get("out", spec.get("reduce", ""))
+        results = dict(out) if isinstance(out, Mapping) else {None: out}
+        formulas = results.values() if rule.result is None else [results[rule.result]]
+        rows.append((f"`{parameter}`", f"`{'; '.join(map(str, formulas))}`"))
     if not rows:
         return "None."
     saved_names = ", ".join(f"`{n}`" for n in sorted(saved_operands)) or "nothing"

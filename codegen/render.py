@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from .expr import ExprError, substitute, to_text
 from .expr import name as variable
@@ -63,7 +63,7 @@ class RuleData:
     result: int | None = None
 
     @property
-    def literal(self) -> tuple[Any, ...]:
+    def literal(self) -> tuple[str | tuple[str, ...] | int | None, ...]:
         """The rule as a tuple of literals, for the text of a record."""
         plain = (self.target, self.operands, self.sum_target)
         return plain if self.result is None else (*plain, self.result)
@@ -71,7 +71,7 @@ class RuleData:
 
 @dataclass(frozen=True, slots=True)
 class RecordData:
-    """The data of an `OpRecord`. `variants`, `bare` and `called` are names of ops, as in `OpRecord`."""
+    """The data of an `OpRecord`, which documents `variants`, `bare` and `called`."""
 
     op: Op
     rendered: Rendered
@@ -90,7 +90,7 @@ class Generated:
 
     records: dict[str, RecordData] = field(default_factory=dict)
     reserved_names: Container[str] = ()
-    _shapes: dict[Any, str] = field(default_factory=dict)
+    _shapes: dict[tuple[object, ...], str] = field(default_factory=dict)
 
     def add(self, op: Op, order: int, *, is_spec_op: bool = False, rules_only: bool = False) -> str:
         """Render `op` and its gradients, and return the name of its record.
@@ -123,7 +123,7 @@ class Generated:
             message = f"a derivative cannot be written out: {str(error).removeprefix('<derived>: ')}"
             hint = "give a shorter formula in grad, or grad: none"
             raise SpecErrors([SpecError(message, file=op.file, line=op.line, field="grad", suggestion=hint)]) from None
-        self.records[op.name] = RecordData(op, rendered, rules, variants, bare)
+        self.records[op.name] = RecordData(op, rendered, rules, variants, bare, op.public_name)
         return op.name
 
     def _rules(self, op: Op, order: int) -> dict[str, RuleData]:
@@ -135,7 +135,9 @@ class Generated:
             if rule.spec is not None and rule.result is not None:
                 if id(rule.spec) not in shared:
                     shared[id(rule.spec)] = self.add(op_from_mapping(rule.spec), order - 1)
-                result = list(rule.spec["out"]).index(rule.result)
+                out = rule.spec["out"]
+                assert isinstance(out, Mapping)
+                result = list(out).index(rule.result)
                 rules[parameter] = RuleData(shared[id(rule.spec)], rule.operands, None, result)
                 continue
             if rule.spec is not None:
@@ -145,24 +147,26 @@ class Generated:
             rules[parameter] = RuleData(target, rule.operands, sum_target)
         return rules
 
-    def _summed(self, target: str, spec: Mapping[str, Any]) -> str | None:
+    def _summed(self, target: str, spec: Mapping[str, object]) -> str | None:
         """Add the reduction that computes a pointwise gradient and sums it over broadcast dimensions, in one pass."""
         name = f"{target}_sum"
         if name in self.records:
             return name
         if spec.get("unused"):
             return None
-        if not isinstance(spec["out"], str) or c_names(p.name for p in parse_signature(str(spec["op"]))[1]):
+        signature, out = str(spec["op"]), spec["out"]
+        names = [p.name for p in parse_signature(signature)[1]]
+        if not isinstance(out, str) or c_names(names):
             return None  # reductions cannot rename operands; a separate sum works too
-        signature = str(spec["op"]).partition("(")[2].rpartition(")")[0]
-        if "grad" not in {p.name for p in parse_signature(str(spec["op"]))[1]} or "grad" not in str(spec["out"]):
+        if "grad" not in names or "grad" not in out:
             return None
+        parameters = signature.partition("(")[2].rpartition(")")[0]
         entry = {
-            "op": f"{name}({signature}, dim: tuple[int, ...], keepdim: bool)",
+            "op": f"{name}({parameters}, dim: tuple[int, ...], keepdim: bool)",
             "kind": "reduction",
             "doc": f"{target}, summed over dimensions along which an operand was broadcast.",
             "dtypes": "float",
-            "reduce": {"identity": 0, "map": spec["out"], "combine": "a + b", "finish": "acc"},
+            "reduce": {"identity": 0, "map": out, "combine": "a + b", "finish": "acc"},
         }
         return self.add(op_from_mapping(entry), 0)
 
@@ -185,10 +189,10 @@ class Generated:
         spec = make_bare and make_bare(op)
         return self._instead(op, spec, 0) if spec else ""
 
-    def _instead(self, op: Op, spec: Mapping[str, Any], order: int) -> str:
-        """Add the op of `spec`, which the runtime runs instead of `op` and reports under its name."""
+    def _instead(self, op: Op, spec: Mapping[str, object], order: int) -> str:
+        """Add the op of `spec`, which the runtime runs instead of `op` and reports under the same name."""
         record_name = self.add(replace(op_from_mapping(spec), file=op.file, line=op.line), order)
-        self.records[record_name] = replace(self.records[record_name], called=op.name)
+        self.records[record_name] = replace(self.records[record_name], called=op.public_name or op.name)
         return record_name
 
     def _free_name(self, name: str) -> str:
@@ -198,7 +202,7 @@ class Generated:
         return f"{name}_v{suffix}"
 
 
-def _kernel_signature(op: Op) -> Any:
+def _kernel_signature(op: Op) -> tuple[object, ...]:
     """Return a key that is equal for ops with the same kernel, whatever the names of the op and its operands."""
     if op.kind != "pointwise":
         return (op.kind, op.name)
@@ -226,7 +230,25 @@ def render_all(ops: Iterable[Op], order: int = 2, reserved_names: Iterable[str] 
     return generated
 
 
-def record_literals(data: RecordData) -> dict[str, Any]:
+class RecordLiterals(TypedDict):
+    """The keyword arguments of `runtime.records.make_record` that are plain literals."""
+
+    name: str
+    kind: str
+    operands: list[tuple[str, str, str, str]]
+    outputs: list[tuple[str | bool, ...]]
+    statics: list[str]
+    dtypes: str
+    autocast: tuple[str, ...]
+    detail: dict[str, object]
+    variants: dict[tuple[bool, ...], str]
+    bare: str
+    called: str
+    rules: dict[str, tuple[str | tuple[str, ...] | int | None, ...]] | None
+    spec: dict[str, object]
+
+
+def record_literals(data: RecordData) -> RecordLiterals:
     """Return the keyword arguments of the `OpRecord` that are plain literals: all but kernel source."""
     op, rendered = data.op, data.rendered
     return {
@@ -249,6 +271,6 @@ def record_literals(data: RecordData) -> dict[str, Any]:
     }
 
 
-def default_text(value: Any) -> str:
+def default_text(value: object) -> str:
     """Return ` = DEFAULT` for a signature; empty if there is no default."""
     return "" if value is MISSING else f" = {value!r}"

@@ -20,7 +20,8 @@ import ast
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import yaml
 
 __all__ = ["CLASSES", "DEVICE", "Default", "Parameter", "Space", "load", "module_text", "parse"]
 
@@ -37,7 +38,7 @@ _NODES = (
     ast.In, ast.NotIn, ast.Name, ast.Load, ast.Constant, ast.Subscript, ast.Tuple, ast.IfExp, ast.Call,
 )  # fmt: skip
 
-Value = Any  # None (auto), a number, or a tuple of numbers
+Value = None | int | float | tuple["Value", ...]  # None is `auto`: the planner decides
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,26 +73,24 @@ class Space:
 
 def load() -> tuple[Space, ...]:
     """Load the spaces of `schedules.yaml`."""
-    import yaml  # lazy: a running process needs no PyYAML
-
     return parse(yaml.safe_load(_PATH.read_text(encoding="utf-8")), _PATH.name)
 
 
-def parse(document: Any, file: str = "schedules.yaml") -> tuple[Space, ...]:
+def parse(document: object, file: str = "schedules.yaml") -> tuple[Space, ...]:
     """Check a document and return its spaces. Raises `ValueError` with file, template and field of the first error."""
     if not isinstance(document, dict):
         raise ValueError(f"{file}: must be a mapping of templates")
     return tuple(_space(name, entry, f"{file}: {name}") for name, entry in document.items())
 
 
-def _space(name: str, entry: Any, location: str) -> Space:
+def _space(name: str, entry: object, location: str) -> Space:
     target, _, kind = str(name).partition("/")
     if target not in _TARGETS or not kind.isidentifier():
         raise ValueError(f"{location}: a template is named TARGET/KIND, with a target of {', '.join(_TARGETS)}")
     fields = _mapping(entry, f"{location}: the entry")
     if set(fields) - _FIELDS or not {"parameters", "defaults"} <= set(fields):
         raise ValueError(f"{location}: has the fields {', '.join(sorted(_FIELDS))}, the last two always")
-    sizes = tuple(fields.get("sizes", ()))
+    sizes = tuple(map(str, _list(fields, "sizes", location)))
     parameters = tuple(
         _parameter(n, _mapping(p, f"{location}: {n}"), f"{location}: {n}")
         for n, p in _mapping(fields["parameters"], f"{location}: parameters").items()
@@ -101,7 +100,8 @@ def _space(name: str, entry: Any, location: str) -> Space:
     if names & set(by_name) or len(by_name) < len(parameters):
         raise ValueError(f"{location}: a parameter has the name of another one, of a size or of a device's property")
     known = names | set(by_name)
-    constraints = tuple(_expression(c, known, f"{location}: constraints") for c in fields.get("constraints", ()))
+    constraint_texts = _list(fields, "constraints", location)
+    constraints = tuple(_expression(text, known, f"{location}: constraints") for text in constraint_texts)
     class_defaults = dict(_mapping(fields["defaults"], f"{location}: defaults"))
     fallback = _choice(class_defaults.pop("fallback", None), by_name, f"{location}: fallback")
     if set(fallback) != set(by_name):
@@ -115,7 +115,7 @@ def _space(name: str, entry: Any, location: str) -> Space:
     return Space(str(name), str(fields.get("about", "")), sizes, parameters, constraints, fallback, defaults)
 
 
-def _parameter(name: str, entry: Mapping[str, Any], location: str) -> Parameter:
+def _parameter(name: str, entry: Mapping[str, object], location: str) -> Parameter:
     values = entry.get("values")
     if not isinstance(values, list) or not values or set(entry) - {"about", "values"}:
         raise ValueError(f"{location}: needs a list of values, and may say what it is about")
@@ -125,7 +125,7 @@ def _parameter(name: str, entry: Mapping[str, Any], location: str) -> Parameter:
     return Parameter(name, str(entry.get("about", "")), choices)
 
 
-def _default(entry: Any, parameters: Mapping[str, Parameter], names: Collection[str], location: str) -> Default:
+def _default(entry: object, parameters: Mapping[str, Parameter], names: Collection[str], location: str) -> Default:
     fields = _mapping(entry, location)
     if "set" not in fields:
         return Default("", _choice(fields, parameters, location))
@@ -135,7 +135,7 @@ def _default(entry: Any, parameters: Mapping[str, Parameter], names: Collection[
     return Default(when, _choice(fields["set"], parameters, location))
 
 
-def _choice(entry: Any, parameters: Mapping[str, Parameter], location: str) -> dict[str, Value]:
+def _choice(entry: object, parameters: Mapping[str, Parameter], location: str) -> dict[str, Value]:
     choice = {name: _value(value, location) for name, value in _mapping(entry, location).items()}
     for name, value in choice.items():
         if name not in parameters or value not in parameters[name].values:
@@ -143,7 +143,7 @@ def _choice(entry: Any, parameters: Mapping[str, Parameter], location: str) -> d
     return choice
 
 
-def _value(value: Any, location: str) -> Value:
+def _value(value: object, location: str) -> Value:
     if value == "auto":
         return None
     if isinstance(value, list):
@@ -153,13 +153,20 @@ def _value(value: Any, location: str) -> Value:
     return value
 
 
-def _mapping(value: Any, location: str) -> Mapping[str, Any]:
+def _mapping(value: object, location: str) -> Mapping[str, object]:
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise ValueError(f"{location}: must be a mapping")
     return value
 
 
-def _expression(text: Any, names: Collection[str], location: str) -> str:
+def _list(fields: Mapping[str, object], field: str, location: str) -> list[object]:
+    value = fields.get(field, [])
+    if not isinstance(value, list):
+        raise ValueError(f"{location}: {field} must be a list")
+    return value
+
+
+def _expression(text: object, names: Collection[str], location: str) -> str:
     """Return the expression `text`, normalised. Raises `ValueError` if it uses more than arithmetic on `names`."""
     try:
         tree = ast.parse(str(text), mode="eval")

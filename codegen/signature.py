@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import keyword
 import math
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .model import MISSING, Param, SpecError
+
+if TYPE_CHECKING:
+    from .expr.nodes import Scope, Type
 
 __all__ = ["annotation_table", "c_names", "check_name", "parse_signature"]
 
 # annotation -> (role, scope, type, annotation in the binding)
-_ANNOTATIONS: dict[str, tuple[str, Any, Any, str]] = {
+_ANNOTATIONS: dict[str, tuple[str, Scope, Type, str]] = {
     "": ("tensor", "full", "value", "Tensor"),
     "Tensor": ("tensor", "full", "value", "Tensor"),
     "Tensor | None": ("optional", "full", "value", "Tensor | None"),
@@ -69,7 +73,7 @@ _RESERVED_C_PATTERN = re.compile(
     r"vload|vstore|read|write|image)_|vload\d|vstore\d"
 )
 # Prefixes of generated functions, and numbered variables of the templates and of emitted text, such as `t0`.
-_RESERVED_PATTERN = re.compile(r"(wg_|get_|[trwxyposv]\d+\Z|one\d+\Z|many\d+\Z)")
+_RESERVED_PATTERN = re.compile(r"(wg_|get_|[trwxyposv]\d+\Z|uniform(_lanes)?\d+\Z)")
 
 
 def annotation_table() -> Mapping[str, tuple[str, str, str, str]]:
@@ -141,8 +145,6 @@ def _param(argument: ast.arg, default: ast.expr | None, keyword_only: bool) -> P
     if meaning is None and _LITERAL.fullmatch(annotation) and _strings_only(argument.annotation):
         meaning = ("static", "scalar", "value", annotation)
     if meaning is None:
-        import difflib  # lazy: start-up
-
         matches = difflib.get_close_matches(annotation, _ANNOTATIONS, 1)
         raise SpecError(
             f"parameter {argument.arg}: unknown annotation {annotation[:60]!r}",
@@ -151,7 +153,7 @@ def _param(argument: ast.arg, default: ast.expr | None, keyword_only: bool) -> P
             else f"one of {', '.join(filter(None, _ANNOTATIONS))}",
         )
     role, scope, type, binding_annotation = meaning
-    value = MISSING
+    value: object = MISSING
     if default is not None:
         try:
             value = ast.literal_eval(default)
@@ -164,7 +166,7 @@ def _param(argument: ast.arg, default: ast.expr | None, keyword_only: bool) -> P
     return Param(argument.arg, role, binding_annotation, value, keyword_only, scope, type)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Return True if `repr` of a default is source that evaluates to it: no infinity, no set, no huge value."""
     if isinstance(value, tuple):
         return len(value) <= 16 and all(_is_plain(v) and not isinstance(v, tuple) for v in value)

@@ -119,8 +119,8 @@ def _class_members(module: Module, class_name: str) -> dict[str, _Member]:
     for statement in module.classes[class_name].body:
         if isinstance(statement, ast.Assign) and isinstance(target := statement.targets[0], ast.Name):
             value = statement.value
-            is_alias = isinstance(value, ast.Name) and value.id in members
-            members[target.id] = members[value.id] if is_alias else _Member(kind="constant", constant=value)  # type: ignore[attr-defined]
+            alias = members.get(value.id) if isinstance(value, ast.Name) else None
+            members[target.id] = alias or _Member(kind="constant", constant=value)
         if not isinstance(statement, ast.FunctionDef):
             continue
         name = statement.name
@@ -233,8 +233,7 @@ def _operator_methods(sources: Sources) -> dict[str, bool]:
     methods = {"__matmul__": False, "__rmatmul__": False}
     if not isinstance(functions, ast.Dict):
         raise StubError(f"{_OPS}.OPERATORS is no dict")
-    for key, function in zip(functions.keys, functions.values, strict=True):
-        symbol = ast.literal_eval(key)  # type: ignore[arg-type]
+    for symbol, function in zip(_keys(ops, "OPERATORS"), functions.values, strict=True):
         name, reflected_name, in_place_name = table[symbol]
         has_in_place_form = f"{ast.unparse(function)}_" in in_place
         for method in (name, reflected_name, in_place_name if has_in_place_form else ""):
@@ -319,8 +318,9 @@ class _Renamer(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         if ast.unparse(node.value) == "Literal":  # its arguments are values
             node.value = self.visit(node.value)
-            return node
-        return self.generic_visit(node)  # type: ignore[return-value]
+        else:
+            self.generic_visit(node)
+        return node
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         if isinstance(node.value, str):  # a name in quotes
@@ -330,8 +330,8 @@ class _Renamer(ast.NodeTransformer):
 
 def _declarations(name: str, member: _Member, imports: _Imports) -> Iterator[str]:
     """Yield the declarations of a member: one, or one for each overload or accessor."""
-    if member.kind == "constant":
-        yield f"{name}: {type(ast.literal_eval(member.constant)).__name__}"  # type: ignore[arg-type]
+    if member.constant is not None:
+        yield f"{name}: {type(ast.literal_eval(member.constant)).__name__}"
         return
     for accessor, function in enumerate(member.functions):
         definitions = function.overloads()

@@ -6,7 +6,7 @@ import keyword
 import math
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .kinds import Source
 
@@ -33,13 +33,13 @@ def python_names(names: Iterable[str]) -> dict[str, str]:
     return renamed
 
 
-def source(template: str, environment: Environment, functions: Iterable[str] = (), **values: Any) -> Source:
+def source(template: str, environment: Environment, functions: Iterable[str] = (), **values: object) -> Source:
     """Render `templates/triton/TEMPLATE`, tidy the text, and attach the math functions that it calls."""
     text = tidy(environment.get_template(f"triton/{template}").render(**values))
     return Source(text, tuple(sorted(set(functions))))
 
 
-def number(value: Any) -> str:
+def number(value: object) -> str:
     """Print a constant of a spec as Python source."""
     return f'float("{value}")' if isinstance(value, float) and not math.isfinite(value) else repr(value)
 

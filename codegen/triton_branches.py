@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 __all__ = ["called_names", "resolve"]
 
@@ -20,8 +19,10 @@ _DECIDABLE = (
     ast.unaryop, ast.cmpop, ast.expr_context,
 )  # fmt: skip
 
+Numbers = Mapping[str, int | float]
 
-def resolve(source: str, entry: str, constants: Mapping[str, Any]) -> str:
+
+def resolve(source: str, entry: str, constants: Mapping[str, object]) -> str:
     """Return the kernel `entry` and the functions of `source` that it calls, without branches that are never taken.
 
     Args:
@@ -31,7 +32,7 @@ def resolve(source: str, entry: str, constants: Mapping[str, Any]) -> str:
     """
     lines = source.split("\n")
     functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
-    numbers = {name: value for name, value in constants.items() if isinstance(value, int | float)}
+    numbers: Numbers = {name: value for name, value in constants.items() if isinstance(value, int | float)}
     needed = {entry}
     resolved: dict[str, str] = {}
     while len(resolved) < len(needed):
@@ -46,7 +47,7 @@ def called_names(source: str) -> set[str]:
     return {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
 
 
-def _function(node: ast.FunctionDef, lines: Sequence[str], constants: Mapping[str, Any]) -> list[str]:
+def _function(node: ast.FunctionDef, lines: Sequence[str], constants: Numbers) -> list[str]:
     first = min([node.lineno, *(d.lineno for d in node.decorator_list)]) - 1
     while first and lines[first - 1].startswith("#"):
         first -= 1
@@ -56,7 +57,7 @@ def _function(node: ast.FunctionDef, lines: Sequence[str], constants: Mapping[st
 
 
 def _statements(
-    body: Sequence[ast.stmt], lines: Sequence[str], first: int, end: int, constants: Mapping[str, Any]
+    body: Sequence[ast.stmt], lines: Sequence[str], first: int, end: int, constants: Numbers
 ) -> list[str]:
     """Return lines `first` to `end` (exclusive, from 0), with the decided branches of `body` replaced by their text."""
     output: list[str] = []
@@ -74,7 +75,7 @@ def _statements(
     return output + list(lines[position:end])
 
 
-def _statement(statement: ast.stmt, lines: Sequence[str], constants: Mapping[str, Any]) -> list[str]:
+def _statement(statement: ast.stmt, lines: Sequence[str], constants: Numbers) -> list[str]:
     first, end = statement.lineno - 1, statement.end_lineno or 0
     if not isinstance(statement, ast.If):
         blocks = [block for block in (getattr(statement, "body", None), getattr(statement, "orelse", None)) if block]
@@ -103,7 +104,7 @@ def _statement(statement: ast.stmt, lines: Sequence[str], constants: Mapping[str
     return [re.sub(f"^{excess}", "", line) for line in text]
 
 
-def _value(test: ast.expr, constants: Mapping[str, Any]) -> bool | None:
+def _value(test: ast.expr, constants: Numbers) -> bool | None:
     """Return a condition's value; None if the constants do not decide it."""
     if isinstance(test, ast.BoolOp):  # one operand may decide it
         values = [_value(operand, constants) for operand in test.values]

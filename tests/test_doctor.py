@@ -81,14 +81,14 @@ def test_where_nothing_compiles(tmp_path):
     status, report = doctor(tmp_path, "pyopencl", **settings)
     assert status == 1
     assert set(report) == {
-        "version", "python", "platform", "is_healthy", "cpu_runs", "road", "counts", "findings"
+        "version", "python", "platform", "is_healthy", "cpu_runs", "executor", "counts", "findings"
     }  # fmt: skip
     assert set(report["findings"][0]) == {"topic", "name", "verdict", "text", "remedy", "facts"}
-    assert (report["is_healthy"], report["cpu_runs"], report["road"]) == (False, False, None)
+    assert (report["is_healthy"], report["cpu_runs"], report["executor"]) == (False, False, None)
     assert report["counts"][PROBLEM] == 2
-    road = first_finding(report, "cpu", "road")
-    assert (road["verdict"], road["remedy"]) == (PROBLEM, "unset WEFTGRAD_CLANG")
-    assert "nothing compiles kernels for 'cpu'" in road["text"]
+    executor = first_finding(report, "cpu", "executor")
+    assert (executor["verdict"], executor["remedy"]) == (PROBLEM, "unset WEFTGRAD_CLANG")
+    assert "nothing compiles kernels for 'cpu'" in executor["text"]
     compiler = first_finding(report, "compilers for cpu")
     assert (compiler["verdict"], compiler["remedy"]) == (NOTE, "unset WEFTGRAD_CLANG")
     assert compiler["facts"]["reason"] == "WEFTGRAD_CLANG=off"
@@ -111,7 +111,7 @@ def test_cold_then_warm(tmp_path, monkeypatch):
     status, report = doctor(tmp_path, "pyopencl", **settings)
     if not report["cpu_runs"]:
         pytest.skip("no clang here")
-    assert first_finding(report, "cpu", "road")["facts"]["compiler"] == "clang"
+    assert first_finding(report, "cpu", "executor")["facts"]["compiler"] == "clang"
     result = first_finding(report, "cpu", "first result")
     assert result["facts"]["compiled"] >= 1
     assert "cold" in result["text"]
@@ -132,7 +132,7 @@ def test_cold_then_warm(tmp_path, monkeypatch):
 )
 def test_exit_status(run, monkeypatch, verdicts, is_right, status):
     lines = [Finding("topic", "name", verdict, "text", "remedy") for verdict in verdicts]
-    answer = probes.Answer([{"road": "clang", "is_right": is_right}], "", 1.0)
+    answer = probes.Answer([probes.Fact(executor="clang", is_right=is_right)], "", 1.0)
     monkeypatch.setattr("weftgrad.cli.doctor.examine", lambda: (lines, answer))
     assert run("doctor")[0] == status
     actual, out = run("doctor", "--json")
@@ -144,10 +144,10 @@ def test_exit_status(run, monkeypatch, verdicts, is_right, status):
 
 def test_a_page_names_remedies(run):
     lines = findings.page(
-        [Finding("cpu", "road", OK, "fine"), Finding("cpu", "result", NOTE, "slow", "make it fast")], Style()
+        [Finding("cpu", "executor", OK, "fine"), Finding("cpu", "result", NOTE, "slow", "make it fast")], Style()
     ).splitlines()
     assert [line.split() for line in lines] == [
-        [], ["cpu"], ["ok", "road", "fine"], ["note", "result", "slow"], ["remedy:", "make", "it", "fast"],
+        [], ["cpu"], ["ok", "executor", "fine"], ["note", "result", "slow"], ["remedy:", "make", "it", "fast"],
     ]  # fmt: skip
 
 
@@ -287,15 +287,15 @@ def test_a_compiler_that_fails_its_probe(monkeypatch, tmp_path, run):
 @pytest.mark.parametrize(
     ("fact", "problem", "expected"),
     [
-        ({"road": "PoCL (OpenCL)", "compiler": "opencl"}, "", {"road": NOTE, "first result": OK}),
-        ({"road": "clang", "compiler": "clang"}, "", {"road": OK, "first result": OK}),
-        ({"road": "clang", "compiler": "clang", "is_right": False}, "", {"road": OK, "first result": PROBLEM}),
-        (None, "the process was ended by SIGSEGV", {"road": PROBLEM}),
+        ({"executor": "PoCL (OpenCL)", "compiler": "opencl"}, "", {"executor": NOTE, "first result": OK}),
+        ({"executor": "clang", "compiler": "clang"}, "", {"executor": OK, "first result": OK}),
+        ({"executor": "clang", "compiler": "clang", "is_right": False}, "", {"executor": OK, "first result": PROBLEM}),
+        (None, "the process was ended by SIGSEGV", {"executor": PROBLEM}),
     ],
 )
 def test_the_road_of_cpu(fact, problem, expected):
     base_fact = {"device": "cpu", "first_seconds": 0.2, "second_seconds": 1e-5, "compiled": 0, "is_right": True}
-    answer = probes.Answer([] if fact is None else [{**base_fact, **fact}], problem, 1.0)
+    answer = probes.Answer([] if fact is None else [probes.Fact(base_fact | fact)], problem, 1.0)
     by_name = {finding.name: finding for finding in doctor_kernels.check_cpu(answer)}
     assert {name: finding.verdict for name, finding in by_name.items()} == expected
     assert all(finding.remedy for finding in by_name.values() if finding.verdict != OK)
@@ -320,9 +320,9 @@ def test_opencl_devices_that_crash(monkeypatch):
                 continue
             facts.append({"begin": name})
             if name != "opencl:2":
-                return probes.Answer(facts, "the process was ended by SIGSEGV", 1.0)
+                return probes.Answer(list(map(probes.Fact, facts)), "the process was ended by SIGSEGV", 1.0)
             facts.append({"device": name, "is_right": True, "first_seconds": 0.1, "compiled": 1})
-        return probes.Answer(facts, "", 1.0)
+        return probes.Answer(list(map(probes.Fact, facts)), "", 1.0)
 
     monkeypatch.setattr(doctor_drivers, "ask", ask)
     verdicts = [(finding.name, finding.verdict) for finding in doctor_drivers.check_opencl()]
@@ -343,7 +343,8 @@ def test_opencl_devices_that_crash(monkeypatch):
     ],
 )
 def test_opencl_without_devices(monkeypatch, facts, problem, verdict, remedy):
-    monkeypatch.setattr(doctor_drivers, "ask", lambda *words: probes.Answer(facts, problem, 1.0))
+    answer = probes.Answer(list(map(probes.Fact, facts)), problem, 1.0)
+    monkeypatch.setattr(doctor_drivers, "ask", lambda *words: answer)
     finding = single_finding(doctor_drivers.check_opencl)
     assert (finding.verdict, finding.remedy) == (verdict, remedy)
 
@@ -366,7 +367,7 @@ def test_gpus(monkeypatch, facts, verdicts):
         if "listed" in fact:
             fact.update(name="H100", memory=80 << 30)
     monkeypatch.setattr("weftgrad.runtime.backends.cuda_api.may_exist", lambda: True)
-    monkeypatch.setattr(doctor_drivers, "ask", lambda *words: probes.Answer(facts, "", 1.0))
+    monkeypatch.setattr(doctor_drivers, "ask", lambda *words: probes.Answer(list(map(probes.Fact, facts)), "", 1.0))
     lines = list(doctor_drivers.check_gpu())
     assert [finding.verdict for finding in lines] == verdicts
     assert all(finding.remedy for finding in lines if finding.verdict != OK)

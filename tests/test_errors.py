@@ -548,3 +548,23 @@ def test_errors_of_planning_have_no_other_error_behind_them():
 def test_sizes_that_a_product_cannot_match_are_named():
     with pytest.raises(errors.ShapeError, match="dimension -1 of weight has size 3, but input needs 4"):
         wg.nn.functional.linear(wg.ones(5, 4), wg.ones(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("linear", lambda f: f.linear(wg.ones(5, 4), wg.ones(2, 3))),
+        ("linear", lambda f: f.linear(wg.ones(5, 4), wg.ones(2, 3), wg.ones(2))),
+        ("matmul", lambda f: wg.ones(3) @ wg.ones(4, 3)),
+        ("matmul", lambda f: wg.ones(4, 3) @ wg.ones(4)),
+        ("matmul", lambda f: wg.ones(2, 3, 4) @ wg.ones(2, 3, 4)),
+    ],
+)
+def test_a_message_names_the_function_that_the_user_called(name, call):
+    with pytest.raises(errors.ShapeError, match=rf"^{name}\("):
+        call(wg.nn.functional)
+
+
+def test_a_message_names_the_function_of_a_hidden_op():
+    with pytest.raises(errors.UnsupportedDType, match=r"^gelu\(input int64\[2\]\)"):
+        wg.nn.functional.gelu(wg.ones(2, dtype="int64"))

@@ -42,6 +42,7 @@ COMPOSITE = {"kind": "composite", "out": "exp(input)", "dtypes": None}
         ({"op": "probe(k: Scalar, input)", "out": "k * input", "method": True},
          "method: probe: a method's first parameter is the tensor itself"),
         ({"namespace": "hidden", "alias": "other"}, "nobody can call 'other'"),
+        ({"public_name": "other"}, "public_name: probe: users call it by its own name"),
         ({"alias": []}, "alias: probe: an empty list (leave `alias` out"),
         ({"operator": "+"}, "operator: probe: '+' is called with 2 operands, the first one a tensor"),
         ({"op": "probe(k: Scalar, input)", "out": "k * input", "operator": "*"}, "the first one a tensor"),

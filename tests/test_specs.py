@@ -110,6 +110,7 @@ def test_all_errors_of_a_file_at_once():
         ({"grad": {"input": "grad * outt"}}, "unknown name 'outt'"),
         ({"alias": [3]}, "a list of names"),
         ({"alias": "no good"}, "the alias"),
+        ({"namespace": "hidden", "public_name": "no good"}, "the public name"),
         ({"alias": "probe"}, "defined already in line 1"),
         ({"inplace": "yes"}, "must be bool"),
         ({"sample": {"other": [0, 1]}}, "is no operand"),

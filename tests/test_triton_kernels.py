@@ -115,7 +115,7 @@ def test_the_table_shows_problems():
     from weftgrad.cli.compile import Row, table
 
     rows = [Row("f", "sm_90", 30, 0, 2048, 4096), Row("g", "sm_90", 255, 8), Row("h", "sm_90", error="no")]
-    assert [r.good for r in rows] == [True, False, False]
+    assert [r.is_good for r in rows] == [True, False, False]
     text = table(rows, ["sm_90", "gfx942"])
     assert "30 regs, 2 KiB" in text
     assert "8 SPILLED" in text

@@ -296,7 +296,7 @@ def test_defaults_for_gpus_spill_nothing_at_sizes_that_fill_tiles() -> None:
     assert len(steps_by_entry) == 2
     for step in steps_by_entry.values():
         row = compile_step("sm_80", step)
-        assert row.good, row
+        assert row.is_good, row
 
 
 def test_what_is_declared_is_checked() -> None:
@@ -645,7 +645,7 @@ def test_a_program_is_tuned_for_what_it_calls(scripted: Any, program: Path, tune
     assert main(["tune", "--clear"]) == 0
     assert f"{len(keys)} tuned schedules forgotten" in capsys.readouterr().out
     assert main(["tune", "--show"]) == 0
-    assert "nothing is kept" in capsys.readouterr().out
+    assert "nothing is saved" in capsys.readouterr().out
 
 
 PLANTED = """

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
 
+from .. import __version__
 from ..runtime.errors import SpecError, WeftgradError
 
 __all__ = ["main", "parser"]
@@ -25,8 +26,6 @@ _OWN_COMMANDS = ("devices", "doctor", "cache", "generate", "show", "check", "pre
 
 def parser() -> argparse.ArgumentParser:
     """Return the argument parser with every installed command."""
-    from .. import __version__
-
     root = argparse.ArgumentParser(
         prog="weftgrad", description="Ops written once as specs, on any vendor's device.", allow_abbrev=False
     )

@@ -10,17 +10,22 @@ import argparse
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from ..runtime.cache import preferred_folder, why_unusable
+from ..runtime.errors import format_bytes
 from .cache_files import KINDS, TUNED, Content, survey
 from .terminal import Style, table
+
+if TYPE_CHECKING:
+    from .types import Subparsers
 
 __all__ = ["register"]
 
 _ANOTHER_USER = "belongs to another user"  # part of the reason that `runtime.cache.why_unusable` returns
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: Subparsers) -> None:
     """Add the command."""
     command = subparsers.add_parser(
         "cache",
@@ -35,8 +40,6 @@ def register(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Delete with `--clear`, then print the folder's contents. Return 1 if the folder cannot be used."""
-    from ..runtime.cache import preferred_folder, why_unusable
-
     folder = preferred_folder()
     if folder is None:
         report = _report(None, "off", Content(), None)
@@ -60,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 _OFF = "the cache is off (WEFTGRAD_CACHE): every process compiles its kernels again"
 
 
-def _report(folder: Path | None, reason: str, content: Content, deleted: Content | None) -> dict[str, Any]:
+def _report(folder: Path | None, reason: str, content: Content, deleted: Content | None) -> dict[str, object]:
     """Return what `--json` prints. `reason`: why the folder cannot be used, or ""."""
     return {
         "folder": None if folder is None else str(folder),
@@ -77,8 +80,6 @@ def _report(folder: Path | None, reason: str, content: Content, deleted: Content
 
 
 def _print(folder: Path, reason: str, content: Content, deleted: Content | None) -> None:
-    from ..runtime.errors import format_bytes
-
     style = Style()
     origin = "WEFTGRAD_CACHE" if "WEFTGRAD_CACHE" in os.environ else "the default; WEFTGRAD_CACHE changes it"
     print(f"{folder} ({origin})")

@@ -7,24 +7,26 @@ public functions that combine several ops are in `scenes`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from math import prod
-from typing import Any
 
 import numpy as np
 
+from .. import autograd
 from ..codegen.loader import op_from_mapping
 from ..codegen.model import Op
+from ..creation.factories import empty
 from ..runtime import dtypes
 from ..runtime.device import Device
 from ..runtime.dispatch import call
 from ..runtime.dtypes import DType
 from ..runtime.records import OpRecord, registry
 from ..runtime.tensor import Tensor
-from .samples import arguments
+from .samples import arguments, operand_list
 from .shape_calls import PLANS, shape_calls
+from .types import Call, MakeTensor, Shape
 
 __all__ = ["blank", "call_with_backward", "op_calls"]
 
@@ -39,13 +41,9 @@ _MORE_SHAPES = {
 # For ops that take only one class of dtypes: the dtypes to use instead of a floating one.
 _STAND_INS = {"integer": (dtypes.int64,), "integral": (dtypes.bool_, dtypes.int64), "bool": (dtypes.bool_,)}
 
-Call = Callable[[], Any]
-
 
 def blank(device: Device, *shape: int, dtype: DType = dtypes.float32, grad: bool = False) -> Tensor:
     """Return an uninitialised tensor."""
-    from ..creation.factories import empty
-
     return empty(shape, dtype=dtype, device=device, requires_grad=grad)
 
 
@@ -70,7 +68,7 @@ def op_calls(record: OpRecord, device: Device, value_dtypes: Sequence[DType]) ->
 
 
 def call_with_backward(
-    record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], *, with_sum: bool = False
+    record: OpRecord, operands: Sequence[object], statics: tuple[object, ...], *, with_sum: bool = False
 ) -> None:
     """Call an op, and its derivative if an operand requires grad.
 
@@ -89,17 +87,13 @@ def call_with_backward(
             _backward(call(registry["sum"], (output,), (None, False, None)), inputs)
 
 
-def _backward(output: Any, inputs: list[Tensor]) -> None:
-    from ..autograd import grad
-
-    grad(output, inputs, grad_outputs=output.detach(), allow_unused=True, retain_graph=True)
+def _backward(output: Tensor, inputs: list[Tensor]) -> None:
+    autograd.grad(output, inputs, grad_outputs=output.detach(), allow_unused=True, retain_graph=True)
 
 
-def _make_call(record: OpRecord, arguments: dict[str, Any], op: Op, *, with_sum: bool = False) -> Call:
-    operands: list[Any] = []
-    for p in op.operands:
-        operands += arguments[p.name] if p.role == "list" else [arguments[p.name]]
-    return partial(call_with_backward, record, operands, tuple(arguments[n] for n in record.statics), with_sum=with_sum)
+def _make_call(record: OpRecord, arguments: Mapping[str, object], op: Op, *, with_sum: bool = False) -> Call:
+    statics = tuple(arguments[n] for n in record.statics)
+    return partial(call_with_backward, record, operand_list(op, arguments), statics, with_sum=with_sum)
 
 
 def _layout_calls(record: OpRecord, op: Op, device: Device, dtype: DType) -> Iterator[Call]:
@@ -110,15 +104,15 @@ def _layout_calls(record: OpRecord, op: Op, device: Device, dtype: DType) -> Ite
             named = arguments(op, device, dtype, rng, grad=grad, shape=shape)
             yield _make_call(record, named, op, with_sum=True)
             if op.operator:
-                for override in _broadcast_variants(op, named, device, dtype, shape, grad):
+                for override in _broadcast_variants(op, device, dtype, shape, grad):
                     yield _make_call(record, named | override, op)
             for override in _static_variants(record, op, shape):
                 yield _make_call(record, named | override, op, with_sum=True)
 
 
 def _broadcast_variants(
-    op: Op, operands: dict[str, Any], device: Device, dtype: DType, shape: tuple[int, ...], grad: bool
-) -> Iterator[dict[str, Any]]:
+    op: Op, device: Device, dtype: DType, shape: Shape, grad: bool
+) -> Iterator[dict[str, object]]:
     """Replace one operand at a time by a row, by a number and, where rows are short, by a column."""
     values = [p.name for p in op.operands if p.role == "tensor" and p.type == "value"]
     if len(values) < 2:
@@ -135,15 +129,17 @@ def _has_full_operands(op: Op) -> bool:
     return all(p.scope == "full" for p in op.operands if p.is_tensor)
 
 
-def _static_variants(record: OpRecord, op: Op, shape: tuple[int, ...]) -> Iterator[dict[str, Any]]:
+def _static_variants(record: OpRecord, op: Op, shape: Shape) -> Iterator[dict[str, object]]:
     """Yield dimensions for reductions and row ops, and target dtypes for copies."""
     names = {p.name: p.annotation for p in op.statics}
     if record.kind == "reduction" and "dim" in names:
-        yield from ({"dim": d} for d in (0, 1))
+        yield {"dim": 0}
+        yield {"dim": 1}
     elif "dim" in names and (record.kind in ("sort", "scan") or (record.kind == "rowwise" and _has_full_operands(op))):
         yield {"dim": 0}
     elif record.name == "copy":
-        yield from ({"dtype": d} for d in (dtypes.float32, dtypes.float64, dtypes.int64, dtypes.bool_))
+        for target in (dtypes.float32, dtypes.float64, dtypes.int64, dtypes.bool_):
+            yield {"dtype": target}
 
 
 # Index ops ------------------------------------------------------------------------------------------------------------
@@ -181,7 +177,7 @@ def _index_calls(record: OpRecord, device: Device, dtype: DType) -> Iterator[Cal
 
 
 def _merged_index_calls(
-    record: OpRecord, device: Device, tensor: Tensor, dim: int, count: int, indices: tuple[int, ...], make_tensor: Any
+    record: OpRecord, device: Device, tensor: Tensor, dim: int, count: int, indices: Shape, make_tensor: MakeTensor
 ) -> Iterator[Call]:
     if record.name in ("embedding_rows", "embedding_shared") and (dim or count > 1 or tensor.ndim < 2):
         return
@@ -190,7 +186,7 @@ def _merged_index_calls(
     yield _index_call(record, tensor, index, source, {"dim": dim, "count": count, "skipped": 0})
 
 
-def _index_call(record: OpRecord, tensor: Any, index: Any, source: Any, statics: dict[str, Any]) -> Call:
+def _index_call(record: OpRecord, tensor: Tensor, index: Tensor, source: Tensor, statics: Mapping[str, object]) -> Call:
     tensors = {"input": tensor, "index": index, "source": source}
     static_values = {**statics, "shape": tuple(tensor.shape), "misses": False}
     operands = [tensors[o.name] for o in record.operands]
@@ -240,7 +236,7 @@ def _convolution_calls(record: OpRecord, device: Device, dtype: DType) -> Iterat
 # Windows --------------------------------------------------------------------------------------------------------------
 
 # Pooling of sequences, images and volumes: spatial size, kernel (None: adaptive), stride, padding, dilation.
-_WINDOWS: tuple[tuple[Any, ...], ...] = (
+_WINDOWS: tuple[tuple[Shape, Shape | None, Shape, Shape, Shape], ...] = (
     ((64,), (2,), (2,), (0,), (1,)), ((28, 28), (2, 2), (2, 2), (0, 0), (1, 1)),
     ((56, 56), (2, 2), (2, 2), (0, 0), (1, 1)), ((56, 56), (3, 3), (2, 2), (1, 1), (1, 1)),
     ((56, 56), (3, 3), (1, 1), (1, 1), (1, 1)), ((9, 9), (3, 3), (3, 3), (0, 0), (1, 1)),
@@ -261,7 +257,7 @@ def _window_calls(record: OpRecord, device: Device, dtype: DType) -> Iterator[Ca
         )  # fmt: skip
         is_covering = record.detail["over"] == "covering"
         shape = (2, 16, *(windows if is_covering else size))
-        if uses_columns and is_covering:
+        if uses_columns and is_covering and kernel is not None:
             shape = (2, 16 * prod(kernel), prod(windows))
         static_values = {
             "size": size if is_covering else windows, "kernel": kernel, "stride": stride, "padding": padding,

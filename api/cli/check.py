@@ -10,23 +10,37 @@ from __future__ import annotations
 import argparse
 import doctest
 import io
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .. import autograd
+from .. import ops as loader
+from ..autograd.gradcheck import gradcheck, gradgradcheck
+from ..codegen.examples import doctest_lines
+from ..codegen.loader import load_file
+from ..codegen.model import Op
+from ..creation.factories import ones_like
+from ..creation.from_data import tensor
 from ..runtime import dtypes
+from ..runtime.backends import available
 from ..runtime.device import Device
 from ..runtime.device import device as to_device
 from ..runtime.dtypes import Array
 from ..runtime.errors import ArgumentError, CompileError, GradientError, WeftgradError
+from ..runtime.host_data import host_array
+from ..runtime.tensor import Tensor
+from .formula import expected
+from .samples import arguments
 from .terminal import Style, table
+from .types import OpFunction
 
 if TYPE_CHECKING:
-    from ..codegen.model import Op
+    from .types import Subparsers
 
 __all__ = ["Row", "check_op", "register"]
 
@@ -34,7 +48,7 @@ GRID = (0.0, 1.0, -1.0, 100.0, -100.0, 1e4, -1e4, 1e-30, -1e-30)
 _TOLERANCE = {"float32": 2e-5, "float64": 1e-11}
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: Subparsers) -> None:
     """Add the command."""
     command = subparsers.add_parser(
         "check",
@@ -73,10 +87,6 @@ _HEADINGS = ("op", "device", "compiles", "max error", "gradcheck", "gradgradchec
 
 def run(options: argparse.Namespace) -> int:
     """Print one row for each op and device, then the errors."""
-    from .. import ops as loader
-    from ..codegen.loader import load_file
-    from ..runtime.backends import available
-
     functions = vars(loader.load(options.spec, trust=options.trust))
     listed = load_file(options.spec, trust=options.trust)
     devices = [to_device(name) for name in options.device] if options.device else available()
@@ -97,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if failed_count else 0
 
 
-def check_op(op: Op, function: Callable[..., Any], device: Device) -> Row:
+def check_op(op: Op, function: OpFunction, device: Device) -> Row:
     """Check values and derivatives of one op on one device."""
     row = Row(op.name, str(device))
     try:
@@ -119,10 +129,8 @@ def check_op(op: Op, function: Callable[..., Any], device: Device) -> Row:
     return row
 
 
-def _check_example(row: Row, op: Any, function: Callable[..., Any]) -> None:
+def _check_example(row: Row, op: Op, function: OpFunction) -> None:
     """Compare the result of the field `example` with what the call prints on the default device."""
-    from ..codegen.examples import doctest_lines
-
     names = dict.fromkeys((op.name, *op.alias), function)
     source = "\n".join(doctest_lines(op)) + "\n"
     namespace = {"wg": import_module(__package__.rpartition(".")[0]), **names}
@@ -143,20 +151,18 @@ def _compiler_message(error: CompileError) -> str:
 # Values
 
 
-def _check_values(row: Row, op: Any, function: Callable[..., Any], device: Device, fp64: bool) -> bool:
+def _check_values(row: Row, op: Op, function: OpFunction, device: Device, fp64: bool) -> bool:
     """Compare the op's results with the expected ones in each floating dtype. Always True, unless the op raises."""
-    from .formula import expected
-
     rng = np.random.default_rng(0)
     errors = []
     for dtype in ("float32", "float64") if fp64 else ("float32",):
         state = rng.bit_generator.state
-        arguments = _arguments(op, device, dtype, rng)
+        values = _arguments(op, device, dtype, rng)
         rng.bit_generator.state = state
-        result = function(**arguments)
+        result = function(**values)
         results = [np.asarray(_host(t), np.float64) for t in (result if isinstance(result, tuple) else (result,))]
         # the reference gets the values that the device got: rounded to its dtype
-        inputs = {k: _host(v) if _is_tensor(v) else v for k, v in arguments.items()}
+        inputs = {k: _host(v) if isinstance(v, Tensor) else v for k, v in values.items()}
         source, expected_values = expected(op, inputs)
         if expected_values is None:
             row.error = source
@@ -175,49 +181,36 @@ def _check_values(row: Row, op: Any, function: Callable[..., Any], device: Devic
     return True
 
 
-def _max_error(actual: Any, expected: Any) -> float:
+def _max_error(actual: Array, expected: Array) -> float:
     with np.errstate(all="ignore"):
         is_equal = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
         difference = np.where(is_equal, 0.0, np.abs(actual - expected) / (1 + np.abs(expected)))
     return float(np.max(np.where(np.isnan(difference), np.inf, difference), initial=0.0))
 
 
-def _arguments(op: Any, device: Device, dtype: str, rng: Any, **options: Any) -> dict[str, Any]:
-    from .samples import arguments
-
-    return arguments(op, device, dtypes.parse(dtype), rng, **options)
+def _arguments(op: Op, device: Device, dtype: str, rng: np.random.Generator, grad: bool = False) -> dict[str, object]:
+    return arguments(op, device, dtypes.parse(dtype), rng, grad=grad)
 
 
-def _host(tensor: Any) -> Array:
-    from ..runtime.host_data import host_array
-
+def _host(tensor: Tensor) -> Array:
     return host_array(tensor.detach())
-
-
-def _is_tensor(value: Any) -> bool:
-    from ..runtime.tensor import Tensor
-
-    return isinstance(value, Tensor)
 
 
 # Derivatives
 
 
-def _check_derivatives(row: Row, op: Op, function: Callable[..., Any], device: Device) -> None:
-    from ..autograd.gradcheck import gradcheck, gradgradcheck
-
-    arguments = _arguments(op, device, "float64", np.random.default_rng(1), grad=True)
-    differentiable = [k for k, v in arguments.items() if _is_tensor(v) and v.needs]
-    if not differentiable:
+def _check_derivatives(row: Row, op: Op, function: OpFunction, device: Device) -> None:
+    values = _arguments(op, device, "float64", np.random.default_rng(1), grad=True)
+    inputs = {k: v for k, v in values.items() if isinstance(v, Tensor) and v.needs}
+    if not inputs:
         return
 
-    def call(*tensors: Any) -> Any:
-        return function(**{**arguments, **dict(zip(differentiable, tensors, strict=True))})
+    def call(*tensors: Tensor) -> Tensor | tuple[Tensor, ...]:
+        return function(**{**values, **dict(zip(inputs, tensors, strict=True))})
 
-    inputs = [arguments[k] for k in differentiable]
     for field, checker in (("gradcheck", gradcheck), ("gradgradcheck", gradgradcheck)):
         try:
-            checker(call, inputs)
+            checker(call, list(inputs.values()))
             setattr(row, field, "passed")
         except (ArgumentError, GradientError) as error:
             if "require" in str(error) and "grad" in str(error) and field == "gradgradcheck":
@@ -232,42 +225,42 @@ def _check_derivatives(row: Row, op: Op, function: Callable[..., Any], device: D
             setattr(row, field, "FAILED")
             row.fail(field, f"{field}: {str(error).partition(chr(10))[0]}")
     if op.kind in ("pointwise", "rowwise", "composite"):
-        descriptions = suspicious(op, function, device, arguments, differentiable)
+        descriptions = suspicious(op, function, device, values, inputs)
         row.suspicious = (
             ", ".join(descriptions[:4]) + (f", … ({len(descriptions)})" if len(descriptions) > 4 else "") or "–"
         )
 
 
 def suspicious(
-    op: Any, function: Callable[..., Any], device: Device, arguments: dict[str, Any], differentiable: list[str]
+    op: Op, function: OpFunction, device: Device, values: Mapping[str, object], inputs: Mapping[str, Tensor]
 ) -> list[str]:
-    """Return the inputs at which the value is finite and a derivative is not, as `input=-100: nan`."""
-    from ..autograd import grad
-    from ..creation.from_data import tensor
+    """Return the inputs at which the value is finite and a derivative is not, as `input=-100: nan`.
 
+    Args:
+        op: The op.
+        function: Its function.
+        device: The device of the tensors.
+        values: An argument for each parameter.
+        inputs: Those of `values` that are differentiable tensors.
+    """
     descriptions = []
-    for name in differentiable:
+    for name in inputs:
         for value in GRID:
-            filled = np.array(_host(arguments[name]))
+            filled = np.array(_host(inputs[name]))
             filled[...] = value if op.kind != "rowwise" else filled
             filled.reshape(-1)[:1] = value
-            changed_arguments = {**arguments, name: tensor(filled, device=device, requires_grad=True)}
-            output = function(**changed_arguments)
+            changed_inputs = {**inputs, name: tensor(filled, device=device, requires_grad=True)}
+            output = function(**{**values, **changed_inputs})
             output = output[0] if isinstance(output, tuple) else output
             if not output.needs:
                 continue
-            gradient = grad(
-                output, [changed_arguments[n] for n in differentiable], grad_outputs=_ones(output), allow_unused=True
+            gradients = autograd.grad(
+                output, list(changed_inputs.values()), grad_outputs=ones_like(output.detach()), allow_unused=True
             )
             is_output_finite = np.all(np.isfinite(_host(output)))
-            for grad_name, g in zip(differentiable, gradient, strict=True):
-                if g is not None and is_output_finite and not np.all(np.isfinite(values := _host(g))):
-                    kind = "nan" if np.isnan(values).any() else "inf"
-                    descriptions.append(f"{name}={value:g}: {kind}" + (f" in {grad_name}" if grad_name != name else ""))
+            for grad_name, gradient in zip(inputs, gradients, strict=True):
+                if gradient is None or not is_output_finite or np.all(np.isfinite(elements := _host(gradient))):
+                    continue
+                kind = "nan" if np.isnan(elements).any() else "inf"
+                descriptions.append(f"{name}={value:g}: {kind}" + (f" in {grad_name}" if grad_name != name else ""))
     return descriptions
-
-
-def _ones(like: Any) -> Any:
-    from ..creation.factories import ones_like
-
-    return ones_like(like.detach())

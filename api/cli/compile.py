@@ -15,12 +15,22 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from .._generated.records import NAMES
 from ..runtime import dtypes
-from ..runtime.device import Device
+from ..runtime.backends.protocol import Step
+from ..runtime.device import Device, create_device
 from ..runtime.errors import CompileError
+from ..runtime.records import registry
+from .calls import op_calls
+from .prebuild import play
+from .samples import capture_steps
+from .scenes import scenes
 from .workers import map_in_processes
+
+if TYPE_CHECKING:
+    from .types import Subparsers
 
 __all__ = ["TARGETS", "Row", "compile_kernels", "compile_step", "plan_steps", "planning_device", "register", "table"]
 
@@ -68,12 +78,12 @@ class Row:
     error: str = ""
 
     @property
-    def good(self) -> bool:
-        """Return True if it compiled, without spills, within the target's shared memory."""
+    def is_good(self) -> bool:
+        """True if it compiled, without spills, within the target's shared memory."""
         return not self.error and not self.spills and self.shared <= self.limit
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: Subparsers) -> None:
     """Add the command."""
     command = subparsers.add_parser(
         "compile",
@@ -95,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
     start = time.perf_counter()
     rows = list(compile_kernels(options.targets, options.ops, options.dtype, options.jobs))
     print(table(rows, options.targets))
-    bad = [r for r in rows if not r.good]
+    bad = [r for r in rows if not r.is_good]
     print(f"{len(rows)} compilations in {time.perf_counter() - start:.0f} s; {len(bad)} failed or exceed a limit")
     for row in bad[:20]:
         print(f"  {row.kernel} for {row.target}: {row.error or f'{row.spills} spilled, {row.shared} bytes shared'}")
@@ -145,14 +155,14 @@ def compile_kernels(
     yield from map_in_processes(_compile_pair, work, jobs, 8)
 
 
-def _compile_pair(work: tuple[str, Any]) -> Row:
+def _compile_pair(work: tuple[str, Step]) -> Row:
     return compile_step(*work)
 
 
-def plan_steps(targets: Sequence[str], ops: Sequence[str] | None, dtype: str) -> dict[str, list[Any]]:
+def plan_steps(targets: Sequence[str], ops: Sequence[str] | None, dtype: str) -> dict[str, list[Step]]:
     """Return for each target the largest planned step of every generated kernel of `ops` (None: all)."""
-    all_steps: dict[str, Any] = {}
-    steps_by_target: dict[str, list[Any]] = {}
+    all_steps: dict[str, Step] = {}
+    steps_by_target: dict[str, list[Step]] = {}
     for target in targets:
         target_steps = _steps(target, ops, dtype, None if not steps_by_target else _TARGET_DEPENDENT_KINDS)
         all_steps = {**all_steps, **target_steps}
@@ -162,26 +172,17 @@ def plan_steps(targets: Sequence[str], ops: Sequence[str] | None, dtype: str) ->
     return steps_by_target
 
 
-def _is_formula_kernel(step: Any) -> bool:
-    from ..runtime.records import registry
-
+def _is_formula_kernel(step: Step) -> bool:
     name = step.instance.name
     return name in registry and (registry[name].kind in ("pointwise", "random") or "_grad_" in name)
 
 
-def _depends_on_target(step: Any) -> bool:
+def _depends_on_target(step: Step) -> bool:
     return step.instance.name in ("contraction", "convolution", "attention")
 
 
-def _steps(target: str, ops: Sequence[str] | None, dtype: str, kinds: Sequence[str] | None) -> dict[str, Any]:
+def _steps(target: str, ops: Sequence[str] | None, dtype: str, kinds: Sequence[str] | None) -> dict[str, Step]:
     """Return for each kernel the largest step that calls of ops of `kinds` (None: all) launch on `target`."""
-    from .._generated.records import NAMES
-    from ..runtime.records import registry
-    from .calls import op_calls
-    from .prebuild import play
-    from .samples import capture_steps
-    from .scenes import scenes
-
     device = planning_device(target)
     value_dtypes = [dtypes.parse(dtype)]
     with capture_steps(device) as steps:
@@ -191,7 +192,7 @@ def _steps(target: str, ops: Sequence[str] | None, dtype: str, kinds: Sequence[s
                 play(op_calls(record, device, value_dtypes))
         if kinds is None:
             play(scenes(device, value_dtypes, ops))
-    largest: dict[str, Any] = {}
+    largest: dict[str, Step] = {}
     for step in steps:
         instance = step.instance
         if instance.name not in NAMES and instance.name not in _SHARED_KERNELS and not _depends_on_target(step):
@@ -204,19 +205,18 @@ def _steps(target: str, ops: Sequence[str] | None, dtype: str, kinds: Sequence[s
 
 def planning_device(target: str) -> Device:
     """Return a device with the capabilities of `target`, on which calls can be planned but not run."""
-    from ..runtime.backends.interpreter import InterpreterDriver
-    from ..runtime.device import create_device
+    from ..runtime.backends.interpreter import InterpreterDriver  # lazy: start-up
 
     device = create_device("interpreter")
     device._driver = InterpreterDriver(device, f"{TARGETS[target]},block=1024")
     return device
 
 
-def compile_step(target: str, step: Any) -> Row:
+def compile_step(target: str, step: Step) -> Row:
     """Compile the kernel of one step for `target`, assuming aligned operands."""
-    from ..runtime.triton.compile import Target, compile_for
+    from ..runtime.triton.compile import Target, compile_for  # lazy: start-up
 
-    limit = int(re.search(r"local_memory=(\d+)", TARGETS[target])[1])  # type: ignore[index]
+    limit = int(dict(field.split("=") for field in TARGETS[target].split(","))["local_memory"])
     kernel, start = step.instance.entry, time.perf_counter()
     try:
         binary = compile_for(step, True, Target.named(target))

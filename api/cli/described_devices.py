@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ..runtime.backends.cpu import CpuDriver
 from ..runtime.backends.overrides import override
-from ..runtime.backends.protocol import Capabilities
+from ..runtime.backends.protocol import Capabilities, Step
 from ..runtime.device import Device, create_device
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError, DeviceError, DriverNotFound, UnknownDevice
@@ -43,7 +42,7 @@ class PlanningDriver(CpuDriver):
         """No identity: no timings are stored for a description, and the defaults of its class of device apply."""
         return ""
 
-    def launcher(self, steps: Sequence[Any], scratch: Sequence[int]) -> Callable[..., None]:
+    def launcher(self, steps: Sequence[Step], scratch: Sequence[int]) -> Callable[..., None]:
         """Raise `DeviceError`: there is no device to launch on."""
         raise DeviceError(f"{self.device} is a description of a device, which runs nothing")
 

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING
 
+from ..runtime.backends import available
+from ..runtime.backends.cpu import CpuDriver
+from ..runtime.device import default_device
+from ..runtime.device import device as to_device
+from ..runtime.errors import DeviceError, WeftgradError, format_bytes
+from ..runtime.memory_stats import host_memory
 from .doctor_packages import native_state
 from .terminal import Style, table
+
+if TYPE_CHECKING:
+    from .types import Subparsers
 
 __all__ = ["register"]
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: Subparsers) -> None:
     """Add the command."""
     command = subparsers.add_parser("devices", help="list the devices present")
     command.set_defaults(run=run)
@@ -19,11 +28,6 @@ def register(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print one line per device with the default marked, then the compiler of `cpu` and the call path of ops."""
-    from ..runtime.backends import available
-    from ..runtime.device import default_device
-    from ..runtime.errors import DeviceError, format_bytes
-    from ..runtime.memory_stats import host_memory
-
     style = Style()
     default = default_device()
     rows, marks = [], []
@@ -43,22 +47,21 @@ def run(options: argparse.Namespace) -> int:
         marks.append([""] * 6)
     print(table(rows, ("device", "name", "schedules", "cores", "memory", "computes in"), style, marks))
     print(style("comment", "* the default; WEFTGRAD_DEVICE or set_default_device() chooses another"))
-    print(_road_line(style))
+    print(_executor_line(style))
     print(_native_line(style))
     return 0
 
 
-def _road_line(style: Style) -> str:
+def _executor_line(style: Style) -> str:
     """Return a line that names the compiler or OpenCL driver of `cpu`."""
-    from ..runtime.device import device
-    from ..runtime.errors import WeftgradError
-
-    driver: Any = device("cpu").driver
+    driver = to_device("cpu").driver
+    if not isinstance(driver, CpuDriver):  # a test or a user registered another backend for `cpu`
+        return style("comment", f"cpu: {driver.name}")
     try:
         driver.require()
     except (WeftgradError, OSError) as error:
         return style("bad", f"cpu: {error}")
-    return style("comment", f"cpu: kernels by {driver.executor.name}")
+    return style("comment", f"cpu: kernels by {driver.require().name}")
 
 
 def _native_line(style: Style) -> str:

@@ -2,6 +2,7 @@
 
 Every line has a verdict: `ok`, `note` (works, but could be better) or `problem`. The last line counts notes and
 problems. Checks that could crash or hang run in child processes (`probes`), and an error in a check becomes a line.
+So the modules of checks import what they check inside functions: a module that cannot be imported becomes a line, too.
 
 Exit status: 0 if a kernel ran on `cpu` and there is no problem, else 1.
 """
@@ -12,8 +13,9 @@ import argparse
 import json
 import platform
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
+from .. import __version__
 from .doctor_drivers import check_gpu, check_opencl, check_triton
 from .doctor_host import check_cache, check_processor, check_settings
 from .doctor_kernels import check_compilers, check_cpu, cpu_runs
@@ -22,10 +24,13 @@ from .findings import NOTE, OK, PROBLEM, Finding, as_json, page, run_check
 from .probes import Answer, ask
 from .terminal import Style
 
+if TYPE_CHECKING:
+    from .types import Subparsers
+
 __all__ = ["examine", "register"]
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: Subparsers) -> None:
     """Add the command."""
     command = subparsers.add_parser(
         "doctor",
@@ -39,8 +44,6 @@ def register(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run and print every check. Return 1 if there is a problem or `cpu` runs no kernel."""
-    from .. import __version__
-
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")  # device names may have characters that the terminal lacks
     findings, answer = examine()
@@ -53,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
             "platform": platform.platform(),
             "is_healthy": is_healthy,
             "cpu_runs": cpu_runs(answer),
-            "road": answer.get("road"),
+            "executor": answer.get("executor"),
             "counts": counts,
             "findings": as_json(findings),
         }
@@ -82,14 +85,14 @@ def examine() -> tuple[list[Finding], Answer]:
         *run_check("GPU", check_triton),
         *run_check("packages", check_packages),
     ]
-    devices = [finding.facts["listed"] for finding in findings if "listed" in finding.facts]
+    devices = [str(finding.facts["listed"]) for finding in findings if "listed" in finding.facts]
     findings += run_check("settings", check_settings, devices)
     return findings, answer
 
 
 def _summary(counts: dict[str, int], answer: Answer, style: Style) -> str:
     problems, notes = counts[PROBLEM], counts[NOTE]
-    state = f"cpu runs kernels by {answer.get('road')}" if cpu_runs(answer) else "cpu runs no kernels"
+    state = f"cpu runs kernels by {answer.text('executor')}" if cpu_runs(answer) else "cpu runs no kernels"
     colour = "bad" if problems or not cpu_runs(answer) else "warning" if notes else "good"
     return style(colour, f"{state}; {_count(problems, 'problem')}, {_count(notes, 'note')}")
 

@@ -7,11 +7,11 @@ import platform
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
+from ..runtime.errors import DriverNotFound, format_bytes
 from .doctor_host import temporary_remedy
 from .findings import NOTE, OK, PROBLEM, Finding, first_line
-from .probes import Answer, ask
+from .probes import Answer, Fact, ask
 
 __all__ = ["check_gpu", "check_opencl", "check_triton"]
 
@@ -33,10 +33,10 @@ def check_opencl() -> Iterator[Finding]:
     topic = "OpenCL"
     answer = ask("opencl")
     crashes: dict[str, str] = {}
-    runs: dict[str, dict[str, Any]] = {}
+    runs: dict[str, Fact] = {}
     while True:
-        runs |= {fact["device"]: fact for fact in answer.facts if "device" in fact}
-        started_devices = [fact["begin"] for fact in answer.facts if "begin" in fact]
+        runs |= {fact.text("device"): fact for fact in answer.facts if "device" in fact}
+        started_devices = [fact.text("begin") for fact in answer.facts if "begin" in fact]
         if not answer.problem or not started_devices or started_devices[-1] in crashes:
             break
         crashes.setdefault(started_devices[-1], answer.problem)
@@ -44,14 +44,14 @@ def check_opencl() -> Iterator[Finding]:
             break
         answer = ask("opencl", *crashes, *runs)
     if answer.get("import_error") is not None:
-        reason = first_line(answer.get("import_error"))
+        reason = first_line(answer.text("import_error"))
         text = f"no opencl:N devices, and no fallback of cpu: {reason}"
         yield Finding(topic, "drivers", NOTE, text, "pip install --force-reinstall pyopencl", {"reason": reason})
         return
     yield from _platforms(topic, answer)
     for device in (fact for fact in answer.facts if "listed" in fact):
-        name = device["listed"]
-        yield _opencl_device(topic, device, runs.get(name, {}), crashes.get(name, ""))
+        name = device.text("listed")
+        yield _opencl_device(topic, device, runs.get(name, Fact()), crashes.get(name, ""))
     yield from _fallback(topic, answer, crashes.get("fallback", ""))
     if answer.problem and answer.get("begin") is None:
         files = ", ".join(_icd_files()) or "none in /etc/OpenCL/vendors"
@@ -62,10 +62,10 @@ def check_opencl() -> Iterator[Finding]:
 
 
 def _platforms(topic: str, answer: Answer) -> Iterator[Finding]:
-    errors = {fact["platform"]: fact["device_error"] for fact in answer.facts if "device_error" in fact}
+    errors = {fact.text("platform"): fact.text("device_error") for fact in answer.facts if "device_error" in fact}
     for platform_fact in (fact for fact in answer.facts if "version" in fact):
-        name = platform_fact["platform"]
-        text = f"{name}, {platform_fact['version'].partition('  ')[0]}"
+        name = platform_fact.text("platform")
+        text = f"{name}, {platform_fact.text('version').partition('  ')[0]}"
         if name in errors:
             text += f": it has no device ({first_line(errors[name])})"
             yield Finding(topic, "driver", NOTE, text, f"{_ICD}, one that works", platform_fact)
@@ -78,32 +78,32 @@ def _platforms(topic: str, answer: Answer) -> Iterator[Finding]:
         else:
             text = f"{handle['platform']} does not support this processor"
             yield Finding(topic, "processor", NOTE, text, "install a newer PoCL", handle)
-    error = answer.get("platform_error")
-    if error is not None and "PLATFORM_NOT_FOUND" in error:
+    error = answer.text("platform_error")
+    if "PLATFORM_NOT_FOUND" in error:
         text = f"none, so no opencl:N devices; with clang, cpu needs none ({_PIP_POCL} includes one)"
         yield Finding(topic, "drivers", OK, text, facts={"reason": error})
-    elif error is not None:
+    elif answer.get("platform_error") is not None:
         yield Finding(topic, "drivers", NOTE, first_line(error), _PIP_POCL, {"reason": error})
 
 
-def _opencl_device(topic: str, device: dict[str, Any], run: dict[str, Any], crash: str) -> Finding:
-    name, text = device["listed"], f"{device['name']} ({device['platform']})"
+def _opencl_device(topic: str, device: Fact, run: Fact, crash: str) -> Finding:
+    name, text = device.text("listed"), f"{device['name']} ({device['platform']})"
     facts = {**device, **{key: value for key, value in run.items() if key != "device"}}
-    reason = crash or run.get("error") or ("" if run.get("is_right") else "wrong values" if run else "not tried")
+    reason = crash or run.text("error") or ("" if run.get("is_right") else "wrong values" if run else "not tried")
     if reason:
         text = f"{text}: a kernel fails: {first_line(reason)}"
         verdict = PROBLEM if device["is_gpu"] else NOTE  # a GPU would be the default device
         return Finding(topic, name, verdict, text, _driver_remedy(reason), facts)
-    text += f": first result after {run['first_seconds'] * 1e3:.0f} ms ({'cold' if run['compiled'] else 'warm'})"
+    text += f": first result after {run.number('first_seconds') * 1e3:.0f} ms ({'cold' if run['compiled'] else 'warm'})"
     return Finding(topic, name, OK, text, facts=facts)
 
 
 def _fallback(topic: str, answer: Answer, crash: str) -> Iterator[Finding]:
-    name, reason = answer.get("fallback"), crash or answer.get("fallback_error")
+    name, reason = answer.get("fallback"), crash or answer.text("fallback_error")
     if name is not None:
         text = f"{name} runs kernels of cpu where there is no clang"
         yield Finding(topic, "fallback of cpu", OK, text, facts={"fallback": name})
-    elif reason is not None:
+    elif reason:
         text = f"cpu has no fallback for clang: {first_line(reason)}"
         remedy = _driver_remedy(reason) if crash else temporary_remedy() or _PIP_POCL
         yield Finding(topic, "fallback of cpu", NOTE, text, remedy, {"fallback": None, "reason": reason})
@@ -144,34 +144,31 @@ def check_gpu() -> Iterator[Finding]:
         return
     answer = ask("cuda")
     listed = [fact for fact in answer.facts if "listed" in fact]
-    error = answer.get("error") if not listed else None
-    if error is not None or not listed:
-        reason = error or answer.problem or "the process printed nothing"
+    if not listed:
+        reason = answer.text("error") or answer.problem or "the process printed nothing"
         verdict, remedy = (NOTE, _PIP_CUDA) if "cuda-bindings" in reason else (PROBLEM, "run nvidia-smi for details")
         yield Finding(topic, "NVIDIA", verdict, first_line(reason), remedy, {"reason": reason, "devices": []})
         return
     text = f"{_driver_version()}CUDA {answer.get('cuda')}"
     yield Finding(topic, "NVIDIA's driver", OK, text, facts={"devices": listed})
-    runs = {fact["device"]: fact for fact in answer.facts if "device" in fact}
+    runs = {fact.text("device"): fact for fact in answer.facts if "device" in fact}
     for gpu in listed:
-        yield _gpu(topic, gpu, runs.get(gpu["listed"], {}), answer.problem)
+        yield _gpu(topic, gpu, runs.get(gpu.text("listed"), Fact()), answer.problem)
 
 
-def _gpu(topic: str, gpu: dict[str, Any], run: dict[str, Any], crash: str) -> Finding:
-    from ..runtime.errors import format_bytes
-
-    name, sm = gpu["listed"], gpu["sm"]
-    text = f"{gpu['name']}, compute capability {sm // 10}.{sm % 10}, {format_bytes(gpu['memory'])}"
+def _gpu(topic: str, gpu: Fact, run: Fact, crash: str) -> Finding:
+    name, sm = gpu.text("listed"), int(gpu.number("sm"))
+    text = f"{gpu['name']}, compute capability {sm // 10}.{sm % 10}, {format_bytes(int(gpu.number('memory')))}"
     facts = {**gpu, **{key: value for key, value in run.items() if key != "device"}}
     if not gpu["can_run"]:
         if sm < 80:
             text += ": older than compute capability 8.0, which Triton's kernels need"
             return Finding(topic, name, NOTE, text, "export WEFTGRAD_DEVICE=opencl:0", facts)
         return Finding(topic, name, NOTE, f"{text}: kernels need triton, which is not installed", _PIP_CUDA, facts)
-    reason = run.get("error") or ("" if run.get("is_right") else crash or "wrong values")
+    reason = run.text("error") or ("" if run.get("is_right") else crash or "wrong values")
     if reason:
         return Finding(topic, name, PROBLEM, f"{text}: a kernel fails: {first_line(reason)}", _PIP_CUDA, facts)
-    return Finding(topic, name, OK, f"{text}, first result after {run['first_seconds']:.2f} s", facts=facts)
+    return Finding(topic, name, OK, f"{text}, first result after {run.number('first_seconds'):.2f} s", facts=facts)
 
 
 def _driver_version() -> str:
@@ -184,7 +181,6 @@ def _driver_version() -> str:
 def check_triton() -> Iterator[Finding]:
     """Check whether Triton is installed, without importing it. `cuda:N` and the interpreter need it."""
     from ..runtime.backends.interpreter import check_version
-    from ..runtime.errors import DriverNotFound
     from ..runtime.triton.compile import compiler_version
 
     version = compiler_version()

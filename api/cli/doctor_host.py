@@ -10,6 +10,13 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from ..runtime import control_groups
+from ..runtime.backends import processor
+from ..runtime.cache import preferred_folder, why_unusable
+from ..runtime.device import device
+from ..runtime.errors import WeftgradError, format_bytes
+from ..runtime.memory_stats import default_limit, host_memory
+from .cache_files import survey
 from .doctor_packages import native_remedy
 from .findings import NOTE, OK, PROBLEM, Finding
 
@@ -32,8 +39,6 @@ _MIN_TEMPORARY = 10 << 20  # bytes, for one compilation
 
 def check_processor() -> Iterator[Finding]:
     """Check model, instruction set, cores, memory and room for temporary files."""
-    from ..runtime.backends import processor
-
     topic = "processor"
     yield Finding(topic, "model", OK, processor.model_name(), facts={"model": processor.model_name()})
     yield from _check_instructions(topic)
@@ -43,8 +48,6 @@ def check_processor() -> Iterator[Finding]:
 
 
 def _check_instructions(topic: str) -> Iterator[Finding]:
-    from ..runtime.backends import processor
-
     features, best = processor.features(), processor.best_instruction_set()
     lanes, registers = processor.vectors(best)
     present = [name for name in _EXTRA[best] if name in features]
@@ -68,19 +71,13 @@ def _check_instructions(topic: str) -> Iterator[Finding]:
 
 
 def _check_cores(topic: str) -> Iterator[Finding]:
-    from ..runtime.backends import processor
-    from ..runtime.control_groups import cpu_quota
-
-    cores, machine, quota = processor.cores(), os.cpu_count() or 1, cpu_quota()
+    cores, machine, quota = processor.cores(), os.cpu_count() or 1, control_groups.cpu_quota()
     allowed = "no control group limit" if quota is None else f"a control group allows the time of {quota:g}"
     facts = {"cores": cores, "machine_cores": machine, "quota": quota}
     yield Finding(topic, "cores", OK, f"{cores} of {machine} are used, {allowed}", facts=facts)
 
 
 def _check_memory(topic: str) -> Iterator[Finding]:
-    from ..runtime.errors import format_bytes
-    from ..runtime.memory_stats import default_limit, host_memory
-
     limit, pool_limit, machine_bytes = host_memory(), default_limit(), 0
     with suppress(AttributeError, ValueError, OSError):
         machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -101,8 +98,6 @@ def _check_memory(topic: str) -> Iterator[Finding]:
 
 
 def _check_temporary(topic: str) -> Iterator[Finding]:
-    from ..runtime.errors import format_bytes
-
     remedy = temporary_remedy()
     try:
         folder = tempfile.gettempdir()
@@ -143,9 +138,6 @@ def check_settings(devices: Collection[str]) -> Iterator[Finding]:
     Args:
         devices: Names of the OpenCL and CUDA devices that other checks listed.
     """
-    from ..runtime.device import device
-    from ..runtime.errors import WeftgradError
-
     settings = {name: value for name, value in sorted(os.environ.items()) if name.startswith("WEFTGRAD_")}
     text = ", ".join(f"{name}={value}" for name, value in settings.items()) or "none in the environment"
     yield Finding("settings", "WEFTGRAD_...", OK, text, facts=settings)
@@ -170,10 +162,6 @@ def check_settings(devices: Collection[str]) -> Iterator[Finding]:
 
 def check_cache() -> Iterator[Finding]:
     """Check that compiled kernels can be cached on disk."""
-    from ..runtime.cache import preferred_folder, why_unusable
-    from ..runtime.errors import format_bytes
-    from .cache_files import survey
-
     topic = "cache"
     folder = preferred_folder()
     if folder is None:

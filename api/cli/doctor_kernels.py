@@ -85,30 +85,31 @@ def check_cpu(answer: Answer) -> Iterator[Finding]:
     topic = "cpu"
     result = next((fact for fact in answer.facts if fact.get("device") == "cpu"), None)
     if result is None or "error" in result:
-        reason = result["error"] if result else answer.problem or "the process printed nothing"
-        remedy = temporary_remedy() or _road_remedy()
-        yield Finding(topic, "road", PROBLEM, f"no kernel runs: {first_line(reason)}", remedy, {"reason": reason})
+        reason = result.text("error") if result is not None else answer.problem or "the process printed nothing"
+        remedy = temporary_remedy() or _executor_remedy()
+        yield Finding(topic, "executor", PROBLEM, f"no kernel runs: {first_line(reason)}", remedy, {"reason": reason})
         return
-    road = {"road": result["road"], "compiler": result["compiler"]}
+    executor = result.text("executor")
+    facts: dict[str, object] = {"executor": executor, "compiler": result["compiler"]}
     if result["compiler"] == "clang":
-        text = f"kernels are compiled by {result['road']} and called as functions"
-        yield Finding(topic, "road", OK, text, facts=road)
+        text = f"kernels are compiled by {executor} and called as functions"
+        yield Finding(topic, "executor", OK, text, facts=facts)
     else:
         yield Finding(
-            topic, "road", NOTE,
-            f"kernels go to {result['road']}, the fallback: small ops take about ten times as long",
-            _road_remedy(), road,
+            topic, "executor", NOTE,
+            f"kernels go to {executor}, the fallback: small ops take about ten times as long",
+            _executor_remedy(), facts,
         )  # fmt: skip
     facts = {name: result[name] for name in ("first_seconds", "second_seconds", "compiled", "is_right")}
     facts["process_seconds"] = answer.seconds
     if not result["is_right"] or answer.problem:
         reason = answer.problem or "its values are wrong"
-        yield Finding(topic, "first result", PROBLEM, f"a kernel ran, but {reason}", _road_remedy(), facts)
+        yield Finding(topic, "first result", PROBLEM, f"a kernel ran, but {reason}", _executor_remedy(), facts)
         return
     state = "cold: the kernel was compiled" if result["compiled"] else "warm: the kernel was in the cache"
     text = (
-        f"{result['first_seconds'] * 1e3:.0f} ms after import ({state}), {answer.seconds:.1f} s after Python's start; "
-        f"the next takes {result['second_seconds'] * 1e6:.0f} us"
+        f"{result.number('first_seconds') * 1e3:.0f} ms after import ({state}), "
+        f"{answer.seconds:.1f} s after Python's start; the next takes {result.number('second_seconds') * 1e6:.0f} us"
     )
     yield Finding(topic, "first result", OK, text, facts=facts)
 
@@ -118,7 +119,7 @@ def cpu_runs(answer: Answer) -> bool:
     return not answer.problem and bool(answer.get("is_right"))
 
 
-def _road_remedy() -> str:
+def _executor_remedy() -> str:
     for name in ("WEFTGRAD_CAPABILITIES", "WEFTGRAD_CLANG", "WEFTGRAD_CPU_PLATFORM"):
         if os.environ.get(name):
             return f"unset {name}"

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+from ..runtime import native
 from .findings import NOTE, OK, Finding
 
 __all__ = ["check_native", "check_packages", "native_remedy", "native_state"]
@@ -33,8 +34,6 @@ _C_COMPILERS = {
 
 def native_state() -> tuple[bool, str, str]:
     """Return whether ops are called through the C extension and, if not, the reason and the remedy."""
-    from ..runtime import native
-
     if native.present:
         return True, "", ""
     if os.environ.get("WEFTGRAD_NATIVE") == "0":

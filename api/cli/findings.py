@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import ParamSpec
 
 from .terminal import Style
 
@@ -12,6 +12,7 @@ __all__ = ["NOTE", "OK", "PROBLEM", "Finding", "as_json", "first_line", "page", 
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
 _COLOURS = {OK: "good", NOTE: "warning", PROBLEM: "bad"}
+P = ParamSpec("P")
 _VERDICT_WIDTH = 9
 _NAME_WIDTH = 18
 
@@ -34,13 +35,15 @@ class Finding:
     verdict: str
     text: str
     remedy: str = ""
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict)
 
 
-def run_check(topic: str, check: Callable[..., Iterable[Finding]], *arguments: Any) -> Iterator[Finding]:
-    """Yield the findings of `check(*arguments)`. An error in the check becomes one more finding."""
+def run_check(
+    topic: str, check: Callable[P, Iterable[Finding]], *args: P.args, **kwargs: P.kwargs
+) -> Iterator[Finding]:
+    """Yield the findings of `check(*args)`. An error in the check becomes one more finding."""
     try:
-        yield from check(*arguments)
+        yield from check(*args, **kwargs)
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
         yield Finding(
@@ -69,6 +72,6 @@ def page(findings: Sequence[Finding], style: Style) -> str:
     return "\n".join(lines)
 
 
-def as_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+def as_json(findings: Iterable[Finding]) -> list[dict[str, object]]:
     """Return findings as dicts that `json.dumps` accepts."""
     return [asdict(finding) for finding in findings]

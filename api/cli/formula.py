@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from ..codegen.expr import Expr, emit_numpy
+from ..codegen.kinds.contraction import epilogue, factors
+from ..codegen.kinds.pointwise import expressions
+from ..codegen.kinds.reduction_spec import parse_reduction
+from ..codegen.kinds.rowwise_spec import results
+from ..codegen.model import Op
+from ..runtime.dtypes import Array
 from ..runtime.errors import ArgumentError
+from ..testing import resolve_reference, special_functions
 
 __all__ = ["expected"]
 
 
-def expected(op: Any, inputs: Mapping[str, Any]) -> tuple[str, list[Any] | None]:
+def expected(op: Op, inputs: Mapping[str, object]) -> tuple[str, list[Array] | None]:
     """Compute the expected results of an op.
 
     Args:
@@ -23,7 +30,7 @@ def expected(op: Any, inputs: Mapping[str, Any]) -> tuple[str, list[Any] | None]
         The source of the results (`reference` or `formula`), and the results. They are None if the op has neither.
     """
     if op.reference:
-        return "reference", _reference(op, inputs)
+        return "reference", _reference(op, op.reference, inputs)
     try:
         with np.errstate(all="ignore"):
             results = _formula(op, inputs)
@@ -32,43 +39,41 @@ def expected(op: Any, inputs: Mapping[str, Any]) -> tuple[str, list[Any] | None]
     return ("–" if results is None else "formula"), results
 
 
-def _reference(op: Any, inputs: Mapping[str, Any]) -> list[Any]:
-    from ..testing import resolve_reference
-
-    function = resolve_reference(op.reference)
-    values = [_double(inputs[p.name]) for p in op.operands if inputs[p.name] is not None]
-    options: dict[str, Any] = {}
+def _reference(op: Op, reference: str, inputs: Mapping[str, object]) -> list[Array]:
+    function = resolve_reference(reference)
+    operands = [_double(inputs[p.name]) for p in op.operands if inputs[p.name] is not None]
+    options: dict[str, object] = {}
     for name, numpy_name in (("dim", "axis"), ("keepdim", "keepdims")):
         if name in inputs and not (name == "keepdim" and not inputs[name]):
             options[numpy_name] = inputs[name]
     try:
         with np.errstate(all="ignore"):
-            if op.reference.startswith("math."):
+            if reference.startswith("math."):
                 function = np.vectorize(function, otypes=[np.float64])
-            result = function(*values, **options)
+            result = function(*operands, **options)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"the reference {op.reference} does not take these arguments: {error}") from None
-    return list(result) if isinstance(result, tuple) else [result]
+        raise ArgumentError(f"the reference {reference} does not take these arguments: {error}") from None
+    return [np.asarray(part) for part in result] if isinstance(result, tuple) else [np.asarray(result)]
 
 
-def _double(value: Any) -> Any:
+def _double(value: object) -> object:
     return value.astype(np.float64) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
 
 
-def _formula(op: Any, inputs: Mapping[str, Any]) -> list[Any] | None:
+def _array(values: Mapping[str, object], name: str) -> Array:
+    return np.asarray(values[name])
+
+
+def _formula(op: Op, inputs: Mapping[str, object]) -> list[Array] | None:
     values = {k: _double(v) for k, v in inputs.items()}
     if op.kind == "pointwise":
-        from ..codegen.kinds.pointwise import expressions
-
         return list(evaluate(expressions(op), values).values())
     if op.kind == "rowwise" and values.get("dim", -1) in (-1, 1):
         return _rowwise(op, values)
     if op.kind == "reduction":
         return _reduction(op, values)
     if op.kind == "contraction":
-        from ..codegen.kinds.contraction import epilogue, factors
-
-        product = np.einsum(next(iter(op.outputs.values())), *(values[p.name] for p in factors(op)))
+        product = np.einsum(next(iter(op.outputs.values())), *(_array(values, p.name) for p in factors(op)))
         epilogue_expr = epilogue(op)
         return [
             product if epilogue_expr is None else evaluate({"out": epilogue_expr}, {**values, "acc": product})["out"]
@@ -76,30 +81,24 @@ def _formula(op: Any, inputs: Mapping[str, Any]) -> list[Any] | None:
     return None
 
 
-def evaluate(outputs: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Evaluate expressions of the spec language with NumPy."""
-    from ..codegen.expr import emit_numpy
-    from ..testing import special_functions
-
+def evaluate(outputs: Mapping[str, Expr], values: Mapping[str, object]) -> dict[str, Array]:
+    """Evaluate expressions of the spec language with NumPy. values: by name, an array or number for each operand."""
     block = emit_numpy(outputs, names={name: f"v_{name}" for name in values})
     text = "\n".join([*block.statements, *(f"r_{k} = {v}" for k, v in block.values.items())])
-    namespace: dict[str, Any] = {"np": np, "__builtins__": {}, **{f"v_{k}": v for k, v in values.items()}}
+    namespace: dict[str, object] = {"np": np, "__builtins__": {}, **{f"v_{k}": v for k, v in values.items()}}
     if "sp." in text:
         namespace["sp"] = special_functions()
-    exec(
-        text, namespace
-    )  # safe: the text is printed from parsed expressions, which have only known names, numbers and functions
-    return {k: namespace[f"r_{k}"] for k in outputs}
+    # safe: the text is printed from parsed expressions, which have only known names, numbers and functions
+    exec(text, namespace)
+    return {k: np.asarray(namespace[f"r_{k}"]) for k in outputs}
 
 
-def _rowwise(op: Any, values: dict[str, Any]) -> list[Any]:
-    from ..codegen.kinds.rowwise import results
-
+def _rowwise(op: Op, values: Mapping[str, object]) -> list[Array]:
     broadcast_values = dict(values)
-    rows = next(values[p.name] for p in op.operands if p.is_tensor and p.scope == "full")
+    rows = next(_array(values, p.name) for p in op.operands if p.is_tensor and p.scope == "full")
     for p in op.operands:
         if p.is_tensor and p.scope == "row":
-            broadcast_values[p.name] = values[p.name][..., None]
+            broadcast_values[p.name] = _array(values, p.name)[..., None]
     broadcast_values["n"], broadcast_values["index"] = rows.shape[-1], np.arange(rows.shape[-1])
     outputs = results(op)
     computed = evaluate({k: r.expr for k, r in outputs.items()}, broadcast_values)
@@ -113,13 +112,11 @@ def _rowwise(op: Any, values: dict[str, Any]) -> list[Any]:
     return arrays
 
 
-def _reduction(op: Any, values: dict[str, Any]) -> list[Any]:
+def _reduction(op: Op, values: Mapping[str, object]) -> list[Array]:
     """Combine all elements one after the other. The default arguments reduce every dimension."""
-    from ..codegen.kinds.reduction import parse_reduction
-
     reduction = parse_reduction(op)
     tensors = [p.name for p in op.operands if p.is_tensor]
-    flat = {n: np.broadcast_arrays(*(values[t] for t in tensors))[i].reshape(-1) for i, n in enumerate(tensors)}
+    flat = {n: np.broadcast_arrays(*(_array(values, t) for t in tensors))[i].reshape(-1) for i, n in enumerate(tensors)}
     count = len(next(iter(flat.values())))
     mapped = evaluate(reduction.map, {**values, **flat, "index": np.arange(count)})
     mapped = {k: np.broadcast_to(v, (count,)) for k, v in mapped.items()}

@@ -5,17 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
+from ..codegen import generate as generation
+from ..codegen import reference
+from ..ops import existing_ops as list_existing_ops
 from ..runtime.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from .types import Subparsers
 
 __all__ = ["register"]
 
 _MAX_LISTED_FILES = 20  # of those that `--check` finds out of date
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: Subparsers) -> None:
     """Add the command."""
     command = subparsers.add_parser(
         "generate",
@@ -38,12 +43,9 @@ def register(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the generated files, or compare them with `--check`."""
-    from ..codegen import generate as generation
-    from ..codegen import reference
-
     status = 0
     if options.output or not (options.docs or options.schema):
-        status = _package(options, generation)
+        status = _package(options)
     if options.docs:
         paths = options.spec or generation.own_specs()
         ops = generation.load_files(paths, trust=options.trust or not options.spec)
@@ -60,12 +62,10 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def _package(options: argparse.Namespace, generation: ModuleType) -> int:
+def _package(options: argparse.Namespace) -> int:
     """Write or check the package, and return the exit status."""
     folder, existing_ops = _folder(options), None
     if options.spec:
-        from ..ops import existing_ops as list_existing_ops
-
         existing_ops = list_existing_ops()
     try:
         changed = generation.generate(

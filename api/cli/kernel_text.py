@@ -10,7 +10,6 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,7 @@ from ..runtime.triton import source as triton_source
 from ..runtime.triton.signature import signature
 from .calls import op_calls
 from .prebuild import play
-from .samples import arguments, capture_steps
+from .samples import arguments, capture_steps, operand_list
 from .scenes import scenes
 
 __all__ = [
@@ -75,14 +74,11 @@ class KernelText:
 
 def sample_call(
     record: OpRecord, device: Device, dtype: DType, shape: tuple[int, ...] = SHAPE
-) -> tuple[list[Any], tuple[Any, ...]]:
+) -> tuple[list[object], tuple[object, ...]]:
     """Return operands and static arguments of a call on contiguous tensors, drawn from the op's spec."""
     op = op_from_mapping(record.spec)
     values = arguments(op, device, dtype, np.random.default_rng(0), shape=shape)
-    operands: list[Any] = []
-    for p in op.operands:
-        operands += values[p.name] if p.role == "list" else [values[p.name]]
-    return operands, tuple(values[n] for n in record.statics)
+    return operand_list(op, values), tuple(values[n] for n in record.statics)
 
 
 def planned_steps(
@@ -130,15 +126,15 @@ def planned_steps(
     return matches[:1]
 
 
-def _strided(operands: Sequence[Any]) -> Iterator[list[Any]]:
+def _strided(operands: Sequence[object]) -> Iterator[list[object]]:
     """Yield operands with other strides: rows with gaps, and transposed matrices beside contiguous ones."""
-    matrices = [i for i, operand in enumerate(operands) if isinstance(operand, Tensor) and operand.meta.ndim == 2]
+    matrices = {i: operand for i, operand in enumerate(operands) if isinstance(operand, Tensor) and operand.ndim == 2}
     if not matrices:
         return
-    rows, columns = operands[matrices[0]].meta.shape
+    rows, columns = next(iter(matrices.values())).shape
     size = min(rows, columns)
-    with_gaps = {i: operands[i][:, : columns - 1] for i in matrices}
-    square = {i: operands[i][:size, :size] for i in matrices}
+    with_gaps = {i: matrix[:, : columns - 1] for i, matrix in matrices.items()}
+    square = {i: matrix[:size, :size] for i, matrix in matrices.items()}
     transposed = {i: tensor.transpose(0, 1) for i, tensor in square.items()}
     for change in (with_gaps, transposed, *({**square, i: tensor} for i, tensor in transposed.items())):
         yield [change.get(i, operand) for i, operand in enumerate(operands)]

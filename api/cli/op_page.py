@@ -6,13 +6,13 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
 
+from .._generated import ops as generated
 from ..codegen.expr import canonical, topological
 from ..codegen.generate import own_specs
 from ..codegen.kinds import pointwise, rowwise
 from ..codegen.loader import op_from_mapping
-from ..codegen.model import SpecError
+from ..codegen.model import Op, SpecError
 from ..codegen.reference import DTYPE_TEXT
 from ..runtime import dtypes
 from ..runtime.errors import WeftgradError
@@ -20,9 +20,6 @@ from ..runtime.records import OpRecord, registry
 from .kernel_text import schedules_of
 from .python_functions import called_ops, public_functions, signature_text
 from .terminal import Style
-
-if TYPE_CHECKING:
-    from ..codegen.model import Op
 
 __all__ = ["GROUPS", "op_list", "op_page"]
 
@@ -52,11 +49,10 @@ _TRIVIAL = ("const", "name", "detach")
 
 def op_page(record: OpRecord, style: Style) -> Iterator[str]:
     """Yield the lines of an op's page: signature, formula, derivative, saved tensors, cost, dtypes, kernels."""
-    from .._generated import ops as generated
-
     spec = record.spec
-    function: Any = generated.FUNCTIONS.get(record.name, (None,))[0]
-    head = signature_text(record.name, function) if function is not None else str(spec.get("op", record.name))
+    head = str(spec.get("op", record.name))
+    if record.name in generated.FUNCTIONS:
+        head = signature_text(record.name, generated.FUNCTIONS[record.name][0])
     for line in textwrap.wrap(head, _WIDTH, subsequent_indent="    "):
         yield style("heading", line)
     yield from _wrapped("", (str(spec.get("doc", "")).strip().split("\n\n") or [""])[0])
@@ -77,7 +73,7 @@ def op_page(record: OpRecord, style: Style) -> Iterator[str]:
     results = [f"{o.name}: {_RESULT_TEXT.get(o.result, o.result)}" for o in record.outputs if not o.saved]
     yield from _field(style, "dtypes", f"{DTYPE_TEXT[record.dtypes]}; result {'; '.join(results)}")
     policies = dict(zip(("cpu", "gpu"), record.autocast, strict=False))
-    policy_text = ", ".join(f"{where}: {policy}" for where, policy in policies.items() if policy)
+    policy_text = ", ".join(f"{device}: {policy}" for device, policy in policies.items() if policy)
     yield from _field(style, "autocast", policy_text)
     for target in record.texts:
         yield from _field(style, target, f"schedules {', '.join(schedules_of(record, target))}")
@@ -163,7 +159,7 @@ def _derivative_formula(record: OpRecord, result: int | None) -> str:
     return str(formula)
 
 
-def _qualified(function: Callable[..., Any]) -> str:
+def _qualified(function: Callable[..., object]) -> str:
     function = getattr(function, "func", function)
     return f"{function.__module__}.{function.__qualname__}".replace(".<locals>", "")
 
@@ -227,8 +223,8 @@ def _spec_location(record: OpRecord) -> str:
 
 def _cut(text: str, count: int) -> str:
     """Return a formula, cut if it is longer than one of `count` formulas may be."""
-    most = min(_MAX_FORMULA, _MAX_FORMULAS // count)
-    return text if len(text) <= most else f"{text[:most].rpartition(' ')[0]} … ({len(text)} characters)"
+    max_length = min(_MAX_FORMULA, _MAX_FORMULAS // count)
+    return text if len(text) <= max_length else f"{text[:max_length].rpartition(' ')[0]} … ({len(text)} characters)"
 
 
 def _field(style: Style, label: str, text: str) -> Iterator[str]:
@@ -249,8 +245,6 @@ def _wrapped(label: str, text: str) -> Iterator[str]:
 
 def op_list(style: Style) -> Iterator[str]:
     """Yield the lines of the list of all public ops, by group, and the names of the Python functions."""
-    from .._generated import ops as generated
-
     public = [name for name, (_, namespace, _) in generated.FUNCTIONS.items() if namespace != "hidden"]
     for kind, about in GROUPS.items():
         records = [registry[name] for name in sorted(public) if name in registry and registry[name].kind == kind]

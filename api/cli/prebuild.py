@@ -18,21 +18,41 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ..runtime import dtypes
+from ..runtime.backends.protocol import Instance, Step
 from ..runtime.backends.targets import target_named
+from ..runtime.cache import cache_folder
 from ..runtime.device import Device
 from ..runtime.device import device as to_device
+from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError, WeftgradError
+from ..runtime.records import registry
+from ..runtime.triton.signature import signature
+from .calls import op_calls
+from .samples import capture_steps
+from .scenes import scenes
+from .types import Call
 from .workers import block_sigint, map_in_processes, restore_sigint
+
+if TYPE_CHECKING:
+    from ..runtime.triton.compile import Target
+    from .types import Subparsers
 
 __all__ = ["build", "collect_steps", "compile_ahead", "instances", "play", "register"]
 
 BATCH_KERNELS = 32  # kernels in one program
 
 
-def register(subparsers: Any) -> None:
+@runtime_checkable
+class _CachingDriver(Protocol):
+    """A driver whose kernels can be built ahead of time."""
+
+    def is_cached(self, instance: Instance) -> bool: ...
+
+
+def register(subparsers: Subparsers) -> None:
     """Add the command."""
     command = subparsers.add_parser(
         "prebuild",
@@ -54,8 +74,6 @@ def register(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Collect the missing kernels, and build them in batches in child processes."""
-    from ..runtime.cache import cache_folder
-
     if options.worker:
         return _run_worker(options.worker)
     if cache_folder() is None:
@@ -68,7 +86,9 @@ def run(options: argparse.Namespace) -> int:
     if target_named(device.driver.target).compiles_geometry:
         return compile_ahead(device, options.ops, value_dtypes, options.jobs)
     kernels = instances(device, options.ops, value_dtypes)
-    driver: Any = device.driver
+    driver = device.driver
+    if not isinstance(driver, _CachingDriver):
+        raise ArgumentError(f"prebuild: the driver of {device} has no cache of compiled kernels")
     missing = [i for i in kernels if not driver.is_cached(i)]
     collecting_s = time.perf_counter() - start
     cached = len(kernels) - len(missing)
@@ -83,18 +103,13 @@ def run(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def instances(device: Device, ops: Sequence[str] | None, value_dtypes: Sequence[Any]) -> list[Any]:
+def instances(device: Device, ops: Sequence[str] | None, value_dtypes: Sequence[DType]) -> list[Instance]:
     """Return the kernels that `ops` (None: all) need, for small and large tensors."""
     return list(dict.fromkeys(step.instance for step in collect_steps(device, ops, value_dtypes)))
 
 
-def collect_steps(device: Device, ops: Sequence[str] | None, value_dtypes: Sequence[Any]) -> list[Any]:
+def collect_steps(device: Device, ops: Sequence[str] | None, value_dtypes: Sequence[DType]) -> list[Step]:
     """Return the launches of `ops` (None: all), of their first derivatives, and of public functions that use them."""
-    from ..runtime.records import registry
-    from .calls import op_calls
-    from .samples import capture_steps
-    from .scenes import scenes
-
     for name in ops or ():
         registry[name]  # raises for an unknown name
     with capture_steps(device) as steps:
@@ -107,14 +122,13 @@ def collect_steps(device: Device, ops: Sequence[str] | None, value_dtypes: Seque
     return steps
 
 
-def compile_ahead(device: Device, ops: Sequence[str] | None, value_dtypes: Sequence[Any], jobs: int) -> int:
+def compile_ahead(device: Device, ops: Sequence[str] | None, value_dtypes: Sequence[DType], jobs: int) -> int:
     """Compile for a device with Triton kernels, into the cache. Return 1 if a kernel does not compile.
 
     Triton compiles one kernel per signature, and the signature depends on the geometry of the step. So this compiles
     steps, not instances.
     """
-    from ..runtime.triton.compile import Target, is_cached
-    from ..runtime.triton.signature import signature
+    from ..runtime.triton.compile import Target, is_cached  # lazy: start-up
 
     start = time.perf_counter()
     steps_by_key = {(s.instance.text, signature(s, True).key): s for s in collect_steps(device, ops, value_dtypes)}
@@ -128,9 +142,9 @@ def compile_ahead(device: Device, ops: Sequence[str] | None, value_dtypes: Seque
     return 1 if failed else 0
 
 
-def _compile_step(step: Any, target: Any) -> int:
+def _compile_step(step: Step, target: Target) -> int:
     """Compile one step into the cache, in a child process. Return the number of failures: 0 or 1."""
-    from ..runtime.triton.compile import binary
+    from ..runtime.triton.compile import binary  # lazy: start-up
 
     try:
         binary(step, True, target)
@@ -140,14 +154,14 @@ def _compile_step(step: Any, target: Any) -> int:
     return 0
 
 
-def play(calls: Iterable[Callable[[], Any]]) -> None:
+def play(calls: Iterable[Call]) -> None:
     """Run all calls, and skip those that an op refuses, for example because of a dtype."""
     for call in calls:
         with contextlib.suppress(WeftgradError):
             call()
 
 
-def build(device: Device, missing: list[Any], jobs: int) -> int:
+def build(device: Device, missing: list[Instance], jobs: int) -> int:
     """Build kernels in batches in `jobs` processes. Return the number of kernels that could not be built."""
     if not missing:
         return 0
@@ -183,7 +197,7 @@ def _run_worker(path: Path) -> int:
     return min(1, sum(_build_batch(device.driver.build, batch) for batch in share))
 
 
-def _build_batch(build: Callable[[Sequence[Any]], int], batch: Sequence[Any]) -> int:
+def _build_batch(build: Callable[[Sequence[Instance]], int], batch: Sequence[Instance]) -> int:
     """Build a batch, or its halves if it does not compile, to lose only faulty kernels. Return how many failed."""
     try:
         build(batch)

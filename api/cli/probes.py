@@ -7,6 +7,8 @@ child prints each fact as a line of JSON as soon as it knows it, so a crash lose
     python -m weftgrad.cli.probes opencl SKIP…    list OpenCL's platforms, run a kernel on each device,
                                                   try the fallback of `cpu`; leave out devices in SKIP
     python -m weftgrad.cli.probes cuda            list NVIDIA's GPUs, run a kernel on each
+
+The modules of drivers are imported inside the probes: importing one may fail, which is a fact too.
 """
 
 from __future__ import annotations
@@ -20,15 +22,31 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
+from .. import device, tensor
 from ..runtime.backends.protocol import Driver
+from ..runtime.backends.queues import Counter
+from ..runtime.errors import DeviceError
 
-__all__ = ["Answer", "ask"]
+__all__ = ["Answer", "Fact", "ask"]
 
 _PREFIX = "weftgrad-probe "  # begins each line of facts: drivers print lines of their own
 _TIMEOUT = 180.0  # seconds; Triton's first kernel takes about 20 s on a slow machine
 _POCL = "Portable"  # PoCL's platform is called "Portable Computing Language"
+
+
+class Fact(dict[str, object]):
+    """One line that a probe printed: JSON values by name."""
+
+    def text(self, name: str) -> str:
+        """Return a value as text; "" if there is none."""
+        value = self.get(name)
+        return "" if value is None else str(value)
+
+    def number(self, name: str) -> float:
+        """Return a number; 0 if there is none."""
+        value = self.get(name)
+        return value if isinstance(value, int | float) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +59,18 @@ class Answer:
         seconds: From the start of the process to its end.
     """
 
-    facts: list[dict[str, Any]]
+    facts: list[Fact]
     problem: str
     seconds: float
 
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return the first fact of that name."""
-        return next((fact[name] for fact in self.facts if name in fact), default)
+    def get(self, name: str) -> object:
+        """Return the first value of that name; None if there is none."""
+        return next((fact[name] for fact in self.facts if name in fact), None)
+
+    def text(self, name: str) -> str:
+        """Return the first value of that name as text; "" if there is none."""
+        value = self.get(name)
+        return "" if value is None else str(value)
 
 
 def ask(*words: str, timeout: float = _TIMEOUT) -> Answer:
@@ -80,7 +103,7 @@ def ask(*words: str, timeout: float = _TIMEOUT) -> Answer:
     for line in output.splitlines():
         if line.startswith(_PREFIX):
             with suppress(ValueError):  # the line is incomplete: the child died while it was writing
-                facts.append(json.loads(line.removeprefix(_PREFIX)))
+                facts.append(Fact(json.loads(line.removeprefix(_PREFIX))))
     if status:
         problem = _describe_exit(status, errors)
     return Answer(facts, problem, seconds)
@@ -98,17 +121,15 @@ def _describe_exit(status: int, errors: str) -> str:
 # The probes, which run in the child process. Each yields its facts.
 
 
-def _kernel() -> Iterator[dict[str, Any]]:
+def _kernel() -> Iterator[dict[str, object]]:
     yield from _run_kernel("cpu")
 
 
-def _run_kernel(name: str) -> Iterator[dict[str, Any]]:
+def _run_kernel(name: str) -> Iterator[dict[str, object]]:
     """Compute one small product twice on a device. Report both times, and how many programs were compiled.
 
     The first time includes compilation, or loading from the cache on disk; the second is that of a call alone.
     """
-    from .. import device, tensor
-
     target_device = device(name)
     try:
         begin = time.perf_counter()
@@ -129,23 +150,24 @@ def _run_kernel(name: str) -> Iterator[dict[str, Any]]:
     }  # fmt: skip
 
 
-def _executor_facts(driver: Driver) -> dict[str, Any]:
+def _executor_facts(driver: Driver) -> dict[str, object]:
     """Return how `cpu` runs kernels: as functions compiled by clang, or by an OpenCL driver. Empty for any other."""
     executor = getattr(driver, "executor", None)  # only the driver of `cpu` has one
     if executor is None:
         return {}
-    return {"road": executor.name, "compiler": "clang" if hasattr(executor, "kernels") else "opencl"}
+    return {"executor": executor.name, "compiler": "clang" if hasattr(executor, "kernels") else "opencl"}
 
 
-def _compilations(driver: Any) -> int | None:
+def _compilations(driver: Driver) -> int | None:
     """Return how many programs this process compiled for a device, or None if the driver does not count them."""
     executor = getattr(driver, "executor", None) or driver
     if hasattr(executor, "kernels"):
         return int(executor.kernels.store.compiled)
-    return int(executor.compiler.built) if hasattr(getattr(executor, "compiler", None), "built") else None
+    programs = getattr(getattr(executor, "compiler", None), "built", None)
+    return None if programs is None else int(programs)
 
 
-def _opencl(*skip: str) -> Iterator[dict[str, Any]]:
+def _opencl(*skip: str) -> Iterator[dict[str, object]]:
     try:
         from ..runtime.backends import opencl, pocl
     except Exception as error:  # without a working OpenCL library, `import pyopencl` fails in many ways
@@ -190,10 +212,9 @@ def _opencl(*skip: str) -> Iterator[dict[str, Any]]:
         yield _fallback()
 
 
-def _fallback() -> dict[str, Any]:
+def _fallback() -> dict[str, object]:
     """Return the name of the OpenCL driver that would run kernels of `cpu` without clang, or why there is none."""
     from ..runtime.backends.cpu.fallback import OpenCLExecutor
-    from ..runtime.backends.queues import Counter
 
     try:
         return {"fallback": OpenCLExecutor(Counter()).name}
@@ -201,9 +222,8 @@ def _fallback() -> dict[str, Any]:
         return {"fallback_error": str(error) or type(error).__name__}
 
 
-def _cuda() -> Iterator[dict[str, Any]]:
+def _cuda() -> Iterator[dict[str, object]]:
     from ..runtime.backends import cuda, cuda_api
-    from ..runtime.errors import DeviceError
 
     try:
         infos = cuda_api.devices()
@@ -222,7 +242,7 @@ def _cuda() -> Iterator[dict[str, Any]]:
             yield from _run_kernel(f"cuda:{info.index}")
 
 
-_PROBES: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {"kernel": _kernel, "opencl": _opencl, "cuda": _cuda}
+_PROBES: dict[str, Callable[..., Iterator[dict[str, object]]]] = {"kernel": _kernel, "opencl": _opencl, "cuda": _cuda}
 
 
 def _main(name: str, *arguments: str) -> None:

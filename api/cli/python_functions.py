@@ -11,11 +11,11 @@ import importlib.util
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from types import ModuleType
-from typing import Any
 
+from .._generated import ops as generated
 from ..runtime.records import OpRecord, registry
 from .terminal import Style
 
@@ -28,14 +28,12 @@ _MAX_HINTS = 6  # ops for which a page ends with a `weftgrad show OP` line
 
 
 @cache
-def public_functions() -> dict[str, Callable[..., Any]]:
+def public_functions() -> dict[str, Callable[..., object]]:
     """Return the public functions that no spec generates, by name.
 
     If several namespaces have a name, the function of `nn.functional` counts.
     """
-    from .._generated import ops as generated
-
-    functions: dict[str, Callable[..., Any]] = {}
+    functions: dict[str, Callable[..., object]] = {}
     for module_name in ("nn.functional", "", "linalg", "special"):
         namespace = importlib.import_module(f"{_ROOT}.{module_name}".rstrip("."))
         for name in dir(namespace):
@@ -47,15 +45,15 @@ def public_functions() -> dict[str, Callable[..., Any]]:
 
 
 @cache
-def called_ops(function: Callable[..., Any]) -> tuple[str, ...]:
+def called_ops(function: Callable[..., object]) -> tuple[str, ...]:
     """Return the ops that a function's source calls, directly or through other Python functions of the package.
 
     Operators of tensors (`x * y`) do not count: the source does not show the operands' types.
     """
     ops: dict[str, None] = {}
-    visited: set[Any] = set()
+    visited: set[Callable[..., object]] = set()
 
-    def visit(current: Callable[..., Any]) -> None:
+    def visit(current: Callable[..., object]) -> None:
         current = inspect.unwrap(current)
         if current in visited:
             return
@@ -74,7 +72,7 @@ def called_ops(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(ops)
 
 
-def _resolve(node: ast.AST, names: dict[str, Any]) -> Any:
+def _resolve(node: ast.AST, names: Mapping[str, object]) -> object:
     """Return the object that a name or `module.name` refers to, or None for any other expression."""
     if isinstance(node, ast.Name):
         return names.get(node.id)
@@ -84,7 +82,7 @@ def _resolve(node: ast.AST, names: dict[str, Any]) -> Any:
     return None
 
 
-def _op_name(value: Any, node: ast.AST) -> str:
+def _op_name(value: object, node: ast.AST) -> str:
     """Return the name of the op that an expression refers to, or "".
 
     An op is written as a record, a function of `_generated.ops`, a string (`registry["uniform_fill"]`) or a method.
@@ -105,8 +103,6 @@ def _op_name(value: Any, node: ast.AST) -> str:
 @cache
 def _method_ops() -> frozenset[str]:
     """Return the names of ops that are methods of tensors, without views."""
-    from .._generated import ops as generated
-
     names = (name for name, (_, _, is_method) in generated.FUNCTIONS.items() if is_method and name in registry)
     return frozenset(name for name in names if registry[name].kind != "view")
 
@@ -117,29 +113,27 @@ def _internal_ops() -> frozenset[str]:
 
     A string constant with such a name means the op. A public name, such as "mean", can be any other argument.
     """
-    from .._generated import ops as generated
-
     public = {name for name, (_, namespace, _) in generated.FUNCTIONS.items() if namespace != "hidden"}
     return frozenset(record.name for record in registry) - public - set(generated.ALIASES) - set(public_functions())
 
 
-def _is_written_in_api(function: Callable[..., Any]) -> bool:
+def _is_written_in_api(function: Callable[..., object]) -> bool:
     """Return True for a function of the package outside the runtime and the generated modules."""
     return function.__module__.startswith(f"{_ROOT}.") and not function.__module__.startswith(
         (f"{_ROOT}.runtime.", f"{_ROOT}._generated.")
     )
 
 
-def _parse_source(function: Callable[..., Any]) -> ast.AST:
+def _parse_source(function: Callable[..., object]) -> ast.AST:
     try:
         return ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):  # no source, as for functions in C
         return ast.Module([], [])
 
 
-def _local_imports(tree: ast.AST, function: Callable[..., Any]) -> dict[str, Any]:
+def _local_imports(tree: ast.AST, function: Callable[..., object]) -> dict[str, object]:
     """Return the objects that relative imports in a function's body bind, by name."""
-    names: dict[str, Any] = {}
+    names: dict[str, object] = {}
     package = str(function.__globals__.get("__package__") or "")
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
@@ -154,12 +148,12 @@ def _local_imports(tree: ast.AST, function: Callable[..., Any]) -> dict[str, Any
     return names
 
 
-def signature_text(name: str, function: Callable[..., Any]) -> str:
+def signature_text(name: str, function: Callable[..., object]) -> str:
     """Return a function's signature, its annotations without the quotes that they have as strings."""
     return name + re.sub(_QUOTED_ANNOTATION, r"\1", str(inspect.signature(function)))
 
 
-def function_page(name: str, function: Callable[..., Any], style: Style) -> Iterator[str]:
+def function_page(name: str, function: Callable[..., object], style: Style) -> Iterator[str]:
     """Yield the lines that `weftgrad show` prints for a Python function.
 
     They are its signature, summary, module and line, and the ops that it calls.

@@ -3,28 +3,42 @@
 A scene is a generator of calls: functions without arguments. Its decorator names the ops that it covers, and `prebuild`
 runs the scene if one of them is requested. As in `calls`, the launches of a call are only listed, so that their kernels
 can be compiled. Nothing is computed, and tensors stay uninitialised.
+
+`nn`, `optim` and `amp` are imported inside scenes: other commands need none of them, and `nn` takes 0.1 s.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
+from .. import random
+from ..creation import factories
+from ..creation import sequences as number_sequences
+from ..indexing import gathering, index_writes, scattering
+from ..pointwise.comparison import where
+from ..reductions import extrema, statistics
 from ..runtime import dtypes
 from ..runtime.device import Device
 from ..runtime.dtypes import DType
 from ..runtime.tensor import Tensor
-from .calls import SHAPES, Call, blank
+from ..shape import joining
+from .calls import SHAPES, blank
+from .types import Call
+
+if TYPE_CHECKING:
+    from ..optim import Optimizer
 
 __all__ = ["scenes"]
 
-_SCENES: list[tuple[frozenset[str], Callable[[Device, DType], Iterator[Call]]]] = []
+Scene: TypeAlias = Callable[[Device, DType], Iterator[Call]]
+_SCENES: list[tuple[frozenset[str], Scene]] = []
 _REDUCTIONS = ("mean", "sum", "none")
 
 
-def _scene(*ops: str) -> Callable[[Any], Any]:
-    def add(function: Any) -> Any:
+def _scene(*ops: str) -> Callable[[Scene], Scene]:
+    def add(function: Scene) -> Scene:
         _SCENES.append((frozenset(ops), function))
         return function
 
@@ -40,11 +54,11 @@ def scenes(device: Device, value_dtypes: Sequence[DType], ops: Sequence[str] | N
                     yield from function(device, dtype)
 
 
-def _run_backward(function: Callable[..., Any], *inputs: Any, **arguments: Any) -> None:
+def _run_backward(function: Callable[..., object], *inputs: object, **arguments: object) -> None:
     """Call `function`, and run backward from the sum of its first result."""
     output = function(*inputs, **arguments)
     output = output[0] if isinstance(output, tuple) else output
-    if output.requires_grad:
+    if isinstance(output, Tensor) and output.requires_grad:
         (output if output.dim() == 0 else output.sum()).backward()
 
 
@@ -162,7 +176,7 @@ def optimisers(device: Device, dtype: DType) -> Iterator[Call]:
     """Yield two steps of every optimiser, gradient clipping, zeroing of gradients, and averages of weights."""
     from .. import nn, optim
 
-    makers: list[Callable[[Any], Any]] = [
+    makers: list[Callable[[list[Tensor]], Optimizer]] = [
         optim.SGD, partial(optim.SGD, momentum=0.9), partial(optim.SGD, momentum=0.9, nesterov=True), optim.Adam,
         partial(optim.Adam, amsgrad=True), optim.AdamW, optim.RMSprop, partial(optim.RMSprop, momentum=0.9),
         partial(optim.RMSprop, centered=True), partial(optim.RMSprop, centered=True, momentum=0.9), optim.Adagrad,
@@ -195,7 +209,7 @@ def _parameters(device: Device, dtype: DType) -> list[Tensor]:
     return parameters
 
 
-def _run_optimizer(make: Callable[[Any], Any], device: Device, dtype: DType) -> None:
+def _run_optimizer(make: Callable[[list[Tensor]], Optimizer], device: Device, dtype: DType) -> None:
     for count in (None, 1):  # a device may compile large and small steps differently
         optimizer = make(_parameters(device, dtype)[:count])
         for _ in range(2):
@@ -203,7 +217,7 @@ def _run_optimizer(make: Callable[[Any], Any], device: Device, dtype: DType) -> 
         optimizer.zero_grad(set_to_none=False)
 
 
-def _clip_gradients(clip: Callable[..., Any], device: Device, dtype: DType) -> None:
+def _clip_gradients(clip: Callable[..., object], device: Device, dtype: DType) -> None:
     clip(_parameters(device, dtype), 1.0)
 
 
@@ -221,10 +235,7 @@ def _average_parameters(device: Device, dtype: DType) -> None:
 @_scene("gather", "take_at", "put_at", "put_add_at", "scatter", "scatter_add", "embedding_rows", "masked_fill")
 def indexing(device: Device, dtype: DType) -> Iterator[Call]:
     """Yield reads, writes and additions by index, embeddings, masks, one-hot encoding, and concatenation."""
-    from ..indexing import gathering, index_writes, scattering
     from ..nn import functional as F
-    from ..pointwise.comparison import where
-    from ..shape import joining
 
     for rows, columns in SHAPES:
         index = blank(device, rows, dtype=dtypes.int64)
@@ -233,10 +244,10 @@ def indexing(device: Device, dtype: DType) -> Iterator[Call]:
         positions = blank(device, rows, columns, dtype=dtypes.int64)
 
         def write_by_index(  # defaults, because the variables of the loop change before the call runs
-            make_tensor: Any = make_tensor,
-            index: Any = index,
-            mask: Any = mask,
-            value: Any = 1.0,
+            make_tensor: partial[Tensor] = make_tensor,
+            index: Tensor = index,
+            mask: Tensor = mask,
+            value: float = 1.0,
             columns: int = columns,
         ) -> None:
             target = make_tensor()
@@ -303,19 +314,15 @@ def norms(device: Device, dtype: DType) -> Iterator[Call]:
 )  # fmt: skip
 def creation(device: Device, dtype: DType) -> Iterator[Call]:
     """Yield factories, random numbers, and the index arithmetic of `nonzero`, which itself needs computed values."""
-    from .. import random
-    from ..creation import factories, sequences
-    from ..shape import joining
-
     for shape in SHAPES:
         for fill_dtype in (dtype, dtypes.int64, dtypes.bool_):
             yield partial(factories.full, shape, 1, dtype=fill_dtype, device=device)
         yield partial(random.rand, *shape, dtype=dtype, device=device)
         yield partial(random.randn, *shape, dtype=dtype, device=device)
         yield partial(random.randint, 0, 10, shape, device=device)
-        yield partial(sequences.linspace, 0, 1, shape[0], dtype=dtype, device=device)
+        yield partial(number_sequences.linspace, 0, 1, shape[0], dtype=dtype, device=device)
         for fill_dtype in (dtype, dtypes.int64):
-            yield partial(sequences.arange, shape[0], dtype=fill_dtype, device=device)
+            yield partial(number_sequences.arange, shape[0], dtype=fill_dtype, device=device)
         positions = blank(device, shape[0], dtype=dtypes.int64)
         yield partial(_row_column_pairs, positions)
         yield partial(joining.stack, [positions, positions], 1)
@@ -324,8 +331,6 @@ def creation(device: Device, dtype: DType) -> Iterator[Call]:
 @_scene("sum", "mean", "max_dim", "argmax", "amax", "count_nonzero")
 def counting(device: Device, dtype: DType) -> Iterator[Call]:
     """Yield reductions: variance, norm, maximum, and the counts of an accuracy or a mask."""
-    from ..reductions import extrema, statistics
-
     for shape in SHAPES:
         make_tensor = partial(blank, device, *shape, dtype=dtype)
         for dim in (None, 0, 1):
@@ -345,8 +350,6 @@ def counting(device: Device, dtype: DType) -> Iterator[Call]:
         yield partial(lambda x, own_dtype: x.to(dtypes.float64).to(own_dtype), make_tensor(), dtype)
 
 
-def _row_column_pairs(positions: Any) -> Tensor:
+def _row_column_pairs(positions: Tensor) -> Tensor:
     """Return the (row, column) of flat positions in a table with three columns, as `nonzero` computes them."""
-    from ..shape import joining
-
     return joining.stack([positions // 3, positions % 3], 1)

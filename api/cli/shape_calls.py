@@ -6,18 +6,23 @@ nothing is computed, so tensors stay uninitialised.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TypeAlias
 
 from ..runtime import dtypes
 from ..runtime.device import Device
 from ..runtime.dtypes import DType
 from ..runtime.records import OpRecord
+from ..runtime.tensor import Tensor
+from .types import Call
 
 __all__ = ["PLANS", "shape_calls"]
 
 PLANS = ("ctc", "join", "pad", "pairs", "resample", "sampling", "triangle")  # the planners whose ops are called here
+
+Arguments: TypeAlias = tuple[Sequence[object], tuple[object, ...]]  # operands and static arguments of one call
+MakeTensor: TypeAlias = partial[Tensor]  # from sizes to a tensor; its keywords have the dtype
 
 _MODES = ("constant", "reflect", "replicate", "circular")
 _POWERS = (("1", 1.0), ("2", 2.0), ("any", 3.0), ("max", 1.0), ("count", 1.0))
@@ -25,11 +30,11 @@ _POWERS = (("1", 1.0), ("2", 2.0), ("any", 3.0), ("max", 1.0), ("count", 1.0))
 
 def shape_calls(
     record: OpRecord,
-    make_tensor: Callable[..., Any],
-    call_with_backward: Callable[..., None],
+    make_tensor: Callable[..., Tensor],
+    call_with_backward: Callable[[OpRecord, Sequence[object], tuple[object, ...]], None],
     device: Device,
     dtype: DType,
-) -> Iterator[Callable[[], Any]]:
+) -> Iterator[Call]:
     """Yield calls of one op, small and large, with their first derivatives.
 
     Args:
@@ -49,7 +54,7 @@ def shape_calls(
             yield partial(call_with_backward, record, operands, statics)
 
 
-def _pad_calls(name: str, make_tensor: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+def _pad_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:
     """Yield padding of images and signals."""
     for shape, width in (((2, 3, 9, 12), 1), ((16, 16, 32, 32), 3), ((4, 3, 300), 2)):
         count = len(shape) - 2
@@ -64,7 +69,7 @@ def _pad_calls(name: str, make_tensor: Callable[..., Any]) -> Iterator[tuple[lis
         yield [make_tensor(2, 3, 9, 12), make_tensor(1).detach()], ((0, 0, 1, 1), (0, 0, 1, 1), "constant")
 
 
-def _ctc_calls(name: str, make_tensor: Any) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+def _ctc_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:
     """Yield CTC calls with few and with many labels."""
     if make_tensor.keywords["dtype"] not in (dtypes.float32, dtypes.float64):
         return
@@ -79,7 +84,7 @@ def _ctc_calls(name: str, make_tensor: Any) -> Iterator[tuple[list[Any], tuple[A
             yield [losses, operands[0].detach(), *operands[1:], losses, alpha], (0,)
 
 
-def _resample_calls(name: str, make_tensor: Any) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+def _resample_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:
     """Yield resampling along each of the last two dimensions, with one to five weights per output element."""
     dtype = make_tensor.keywords["dtype"]
     weight_dtype = dtypes.float32 if dtype.itemsize == 2 else dtype
@@ -91,7 +96,7 @@ def _resample_calls(name: str, make_tensor: Any) -> Iterator[tuple[list[Any], tu
                 yield [make_tensor(*shape).detach(), first, weights], (dim, result_dtype)
 
 
-def _sampling_calls(name: str, make_tensor: Any) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+def _sampling_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:
     """Yield grid sampling of images and volumes, in every mode."""
     for image, output_size in (((2, 3, 30, 40), (30, 30)), ((1, 2, 8, 8, 8), (8, 8, 8))):
         grid, grad = (
@@ -110,20 +115,20 @@ def _sampling_calls(name: str, make_tensor: Any) -> Iterator[tuple[list[Any], tu
                         yield [grad, make_tensor(*image).detach(), grid.detach()], statics
 
 
-def _triangle_calls(name: str, make_tensor: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+def _triangle_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:
     for shape in ((5, 7), (300, 260), (8, 64, 64)):
         for lower in (True, False):
             yield [make_tensor(*shape)], (0, lower)
 
 
-def _join_calls(name: str, make_tensor: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+def _join_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:
     """Yield concatenations of 2 and 16 tensors, the smallest and largest kernel."""
     for count in (2, 16):
         for dim in (0, 1):
             yield [make_tensor(8, 64).detach() for _ in range(count)], (dim, False)
 
 
-def _pair_calls(name: str, make_tensor: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+def _pair_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:
     for x_rows, y_rows, length in ((5, 7, 3), (300, 260, 64)):
         x, y, matrix = (1, x_rows, length), (1, y_rows, length), (1, x_rows, y_rows)
         if name == "pair_norms":

@@ -14,8 +14,11 @@ import argparse
 import difflib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from .. import ops
+from .._generated import ops as generated
+from ..codegen.loader import load_file
 from ..runtime import dtypes, program
 from ..runtime.backends.targets import target_named
 from ..runtime.errors import ArgumentError
@@ -27,12 +30,15 @@ from .op_page import op_list, op_page
 from .python_functions import function_page, public_functions
 from .terminal import Style
 
+if TYPE_CHECKING:
+    from .types import Subparsers
+
 __all__ = ["kernel_sections", "register", "sections"]
 
 _LANGUAGES = {"opencl": ("c", "//"), "triton": ("python", "#")}  # highlighting language, comment marker
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: Subparsers) -> None:
     """Add the command."""
     command = subparsers.add_parser(
         "show", help="list ops, describe one, or print the kernels that a call runs",
@@ -74,8 +80,6 @@ def sections(options: argparse.Namespace, style: Style) -> Iterator[str]:
     Raises:
         ArgumentError: The op does not exist, has no kernels for the device, or cannot be planned.
     """
-    from .._generated import ops as generated
-
     if options.op is None:
         yield from op_list(style)
         return
@@ -107,9 +111,6 @@ def _loaded_records(path: str, name: str | None) -> list[OpRecord]:
         ArgumentError: The file has no op of this name.
         SpecError: The file is wrong.
     """
-    from .. import ops  # lazy: start-up
-    from ..codegen.loader import load_file
-
     ops.load(path)
     names = [op.name for op in load_file(Path(path))]
     if name is not None and name not in names:

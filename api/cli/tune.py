@@ -20,17 +20,25 @@ from __future__ import annotations
 import argparse
 import re
 import time
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ..runtime import dtypes, schedules
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError
+from ..runtime.tuning import store
 from .terminal import Style, table
-from .tune_program import drop_slower, verify
+from .tune_program import Outcomes, drop_slower, verify
+from .tune_shapes import record_usual_calls
 
 if TYPE_CHECKING:
-    from ..runtime.tuning.store import Entry
+    from ..runtime.schedules import Choice
+    from ..runtime.tuning.record import Use
+    from ..runtime.tuning.search import Outcome
+    from .types import Subparsers
+
+if TYPE_CHECKING:
+    pass
 
 __all__ = ["register"]
 
@@ -38,7 +46,7 @@ _MIN_SEARCH_SECONDS = 0.3  # with less time left, no further search begins
 _MIN_TIME_SHARE = 0.002  # calls that take a smaller share of a program's time are not tuned
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: Subparsers) -> None:
     """Add the command."""
     command = subparsers.add_parser(
         "tune",
@@ -114,9 +122,9 @@ def run(options: argparse.Namespace) -> int:
 # the calls to tune
 
 
-def _program_uses(program: Sequence[str]) -> list[Any]:
+def _program_uses(program: Sequence[str]) -> list[Use]:
     """Run a program, and return its calls that are worth tuning, with their times."""
-    from ..runtime.tuning.program import record_uses
+    from ..runtime.tuning.program import record_uses  # lazy: start-up
 
     print(f"running {program[0]} to record its calls", flush=True)
     uses = record_uses(program)
@@ -130,9 +138,7 @@ def _program_uses(program: Sequence[str]) -> list[Any]:
     return tunable
 
 
-def _usual_uses(options: argparse.Namespace) -> list[Any]:
-    from .tune_shapes import record_usual_calls
-
+def _usual_uses(options: argparse.Namespace) -> list[Use]:
     device = to_device(options.device)
     return record_usual_calls(device, options.ops, [dtypes.parse(d) for d in options.dtypes], options.shapes)
 
@@ -140,17 +146,17 @@ def _usual_uses(options: argparse.Namespace) -> list[Any]:
 # searching
 
 
-def _search(uses: Sequence[Any], seconds: float) -> tuple[list[tuple[Any, Any]], int]:
+def _search(uses: Sequence[Use], seconds: float) -> tuple[Outcomes, int]:
     """Tune each call for its share of the time, the most expensive first, and save each result at once.
 
     Returns:
         The pairs (use, outcome), and the exit status: 0, or 130 after an interrupt.
     """
-    from ..runtime.tuning import search
+    from ..runtime.tuning import search  # lazy: start-up
 
     style = Style()
     deadline = time.perf_counter() + seconds
-    outcomes: list[tuple[Any, Any]] = []
+    outcomes: Outcomes = []
     queue = _merge_uses(uses)
     try:
         for number, use in enumerate(queue):
@@ -184,15 +190,15 @@ def _search(uses: Sequence[Any], seconds: float) -> tuple[list[tuple[Any, Any]],
     return outcomes, 0
 
 
-def _merge_uses(uses: Sequence[Any]) -> list[Any]:
+def _merge_uses(uses: Sequence[Use]) -> list[Use]:
     """Return one use for all uses with the same schedule keys: the one that takes the most time."""
-    uses_by_keys: dict[tuple[str, ...], Any] = {}
+    uses_by_keys: dict[tuple[str, ...], Use] = {}
     for use in sorted(uses, key=lambda u: -u.total):
         uses_by_keys.setdefault(tuple(q.key for q in use.questions), use)
     return list(uses_by_keys.values())
 
 
-def _table(outcomes: Sequence[tuple[Any, Any]], remeasure: bool) -> None:
+def _table(outcomes: Outcomes, remeasure: bool) -> None:
     """Print the time before and after, and the schedule, of each outcome."""
     rows, marks = [], []
     for use, outcome in outcomes:
@@ -213,9 +219,9 @@ def _table(outcomes: Sequence[tuple[Any, Any]], remeasure: bool) -> None:
     print(f"all calls: {total_weight / (sum(w / o.gain for w, o in weights) or 1.0):.2f}x, weighted by their time")
 
 
-def _remeasure(outcome: Any) -> tuple[float, float]:
+def _remeasure(outcome: Outcome) -> tuple[float, float]:
     """Measure the shipped and the saved schedule again, alternating. Return the minimum time of each."""
-    from ..runtime.tuning.measure import Trials
+    from ..runtime.tuning.measure import Trials  # lazy: start-up
 
     call = outcome.call
     plans = [call.plan()[0], call.plan(tuned=True)[0]]
@@ -226,13 +232,13 @@ def _remeasure(outcome: Any) -> tuple[float, float]:
     return min(t[0] for t in times), min(t[1] for t in times)
 
 
-def _changes(space: str, choice: Any) -> str:
+def _changes(space: str, choice: Choice) -> str:
     shipped = schedules.spaces[space].fallback
     return ", ".join(f"{name} {_value(value)}" for name, value in choice.items() if value != shipped[name])
 
 
-def _value(value: Any) -> str:
-    return "auto" if value is None else "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+def _value(value: object) -> str:
+    return "auto" if value is None else "x".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
 def _time(seconds: float) -> str:
@@ -243,11 +249,9 @@ def _time(seconds: float) -> str:
 
 
 def _show() -> int:
-    from ..runtime.tuning import store
-
     entries_by_device = store.entries()
     if not any(entries_by_device.values()):
-        print(f"nothing is kept{'' if store.path() else ': the cache is off (WEFTGRAD_CACHE)'}")
+        print(f"nothing is saved{'' if store.path() else ': the cache is off (WEFTGRAD_CACHE)'}")
         return 0
     for device, entries in entries_by_device.items():
         print(Style()("heading", device))
@@ -256,16 +260,16 @@ def _show() -> int:
     return 0
 
 
-def _format_entry(entry: Entry) -> Iterable[str]:
+def _format_entry(entry: Mapping[str, object]) -> Iterable[str]:
     choice = entry["choice"]
-    values = {} if choice is None else {k: tuple(v) if isinstance(v, list) else v for k, v in choice.items()}
-    text = ", ".join(f"{k} {_value(v)}" for k, v in sorted(values.items())) or "as shipped"
-    return _time(entry.get("before", 0.0)), _time(entry.get("after", 0.0)), text
+    values = choice if isinstance(choice, Mapping) else {}
+    text = ", ".join(f"{name} {_value(value)}" for name, value in sorted(values.items())) or "as shipped"
+    before, after = (entry.get(name) for name in ("before", "after"))
+    times = (_time(seconds if isinstance(seconds, int | float) else 0.0) for seconds in (before, after))
+    return *times, text
 
 
 def _clear(options: argparse.Namespace) -> int:
-    from ..runtime.tuning import store
-
     device_key = schedules.device_key(to_device(options.device).driver) if options.device else None
     print(f"{store.clear(device_key)} tuned schedules forgotten")
     schedules.forget()

@@ -11,11 +11,15 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..runtime.tuning.evidence import Evidence, compare_samples
 
-__all__ = ["drop_slower", "verify"]
+if TYPE_CHECKING:
+    from ..runtime.tuning.record import Use
+    from ..runtime.tuning.search import Outcome
+
+__all__ = ["Outcomes", "drop_slower", "verify"]
 
 _MIN_CALL_PAIRS = 8  # timed pairs of a shipped and a tuned call; fewer do not decide about a schedule
 _MIN_CALL_GAIN = 0.01  # a call must be faster by this fraction inside the program
@@ -24,7 +28,8 @@ _MAX_RUN_SECONDS = 60.0  # after this time, no run beyond the minimum begins
 _MAX_P_VALUE = 0.02  # sign test: the tuned run must win all of 6 pairs, or 10 of 12
 _MIN_PROGRAM_GAIN = 0.005  # smaller changes of a program's time are not reported
 
-Outcomes = list[tuple[Any, Any]]  # (recorded use of an op, the search's `Outcome` for it)
+Outcomes: TypeAlias = "list[tuple[Use, Outcome]]"  # recorded uses of ops, and what the search found for each
+Times: TypeAlias = tuple[list[float], list[float]]  # seconds of runs with the shipped and with the tuned schedules
 
 
 def drop_slower(program: Sequence[str], outcomes: Outcomes) -> Outcomes:
@@ -34,8 +39,8 @@ def drop_slower(program: Sequence[str], outcomes: Outcomes) -> Outcomes:
         The outcomes, in their order, without the dropped schedules. A schedule whose calls are too rare to compare
         stays.
     """
-    from ..runtime.tuning import search
-    from ..runtime.tuning.program import run_trial
+    from ..runtime.tuning import search  # lazy: start-up
+    from ..runtime.tuning.program import run_trial  # lazy: start-up
 
     tuned_keys = {key for _, outcome in outcomes for key, choice in outcome.choices.items() if choice}
     if not tuned_keys:
@@ -82,9 +87,10 @@ def verify(program: Sequence[str], outcomes: Outcomes) -> None:
 
     If the program is slower with the tuned schedules, delete all of them.
     """
-    wall, processor = _time_runs(program)
-    if not wall:  # a run failed
+    times = _time_runs(program)
+    if times is None:  # a run failed
         return
+    wall, processor = times
     verdicts = []
     for clock, (shipped, tuned) in (("wall time", wall), ("processor time", processor)):
         speedup, slowdown = compare_samples(shipped, tuned), compare_samples(tuned, shipped)
@@ -104,10 +110,10 @@ def verify(program: Sequence[str], outcomes: Outcomes) -> None:
         print(f"{program[0]} is slower with the new schedules: they are deleted")
 
 
-def _time_runs(program: Sequence[str]) -> tuple[Any, Any]:
-    """Return wall and processor seconds of whole runs, each as (shipped, tuned) lists; empty if a run failed."""
-    wall: tuple[list[float], list[float]] = ([], [])
-    processor: tuple[list[float], list[float]] = ([], [])
+def _time_runs(program: Sequence[str]) -> tuple[Times, Times] | None:
+    """Return wall and processor seconds of whole runs; None if a run failed."""
+    wall: Times = ([], [])
+    processor: Times = ([], [])
     print(f"running {program[0]} as shipped and tuned in alternation, at least {_MIN_RUNS} times each", flush=True)
     begin = time.perf_counter()
     for run in range(2 * _MAX_RUNS):
@@ -120,7 +126,7 @@ def _time_runs(program: Sequence[str]) -> tuple[Any, Any]:
         wall_seconds, times_after = time.perf_counter() - start, os.times()
         if process.returncode:
             print(f"{program[0]} ended with status {process.returncode}: its time was not compared")
-            return (), ()
+            return None
         wall[tuned].append(wall_seconds)
         processor_seconds = (
             times_after.children_user
@@ -134,7 +140,7 @@ def _time_runs(program: Sequence[str]) -> tuple[Any, Any]:
 
 def _restore_shipped(outcomes: Outcomes) -> None:
     """Save, for every call, the choice of the shipped schedule."""
-    from ..runtime.tuning import search
+    from ..runtime.tuning import search  # lazy: start-up
 
     for _, outcome in outcomes:
         search.keep_outcomes(

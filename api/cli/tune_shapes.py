@@ -1,17 +1,27 @@
-"""The common calls that `weftgrad tune` tunes if no program is given: ops, shapes, and their gradients."""
+"""The common calls that `weftgrad tune` tunes if no program is given: ops, shapes, and their gradients.
+
+`nn` is imported inside functions: other commands do not need it, and it takes 0.1 s.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
+from .. import random
+from ..creation.factories import zeros
 from ..runtime.device import Device
 from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError, WeftgradError
+from ..runtime.tensor import Tensor
+from .types import Shape
+
+if TYPE_CHECKING:
+    from ..runtime.tuning.record import Use
 
 __all__ = ["OPS", "record_usual_calls"]
 
-Shape = tuple[int, ...]
 _FILL_OPS = ("uniform_fill", "full_like_as", "fill")  # they only fill the inputs and constant gradients of these calls
 _POINTWISE_SHAPES: tuple[Shape, ...] = ((256, 256), (1024, 1024), (4096, 4096))
 _PRODUCT_SHAPES: tuple[Shape, ...] = (  # (m, n, k) or (batch, m, n, k)
@@ -20,7 +30,13 @@ _PRODUCT_SHAPES: tuple[Shape, ...] = (  # (m, n, k) or (batch, m, n, k)
 _ROW_SHAPES: tuple[Shape, ...] = ((512, 1000), (4096, 256), (64, 50257))
 
 
-def _matmul(rand: Any, shape: Shape) -> None:
+class Rand(Protocol):
+    """`random.rand` with a dtype and a device."""
+
+    def __call__(self, *shape: int, requires_grad: bool = False) -> Tensor: ...
+
+
+def _matmul(rand: Rand, shape: Shape) -> None:
     """Multiply `(m, k)` by `(k, n)` in every transposition. shape: (m, n, k) or (batch, m, n, k)."""
     *batch, m, n, k = shape
     for a in (rand(*batch, m, k), rand(*batch, k, m).transpose(-1, -2)):
@@ -28,7 +44,7 @@ def _matmul(rand: Any, shape: Shape) -> None:
             a @ b
 
 
-def _linear(rand: Any, shape: Shape) -> None:
+def _linear(rand: Rand, shape: Shape) -> None:
     """Call a linear layer with its gradients. shape: (m, n, k) for x `(m, k)` and weight `(n, k)`."""
     from ..nn import functional as F
 
@@ -37,7 +53,7 @@ def _linear(rand: Any, shape: Shape) -> None:
     F.linear(x, weight, rand(n, requires_grad=True)).sum().backward()
 
 
-def _conv2d(rand: Any, shape: Shape) -> None:
+def _conv2d(rand: Rand, shape: Shape) -> None:
     """Convolve square images, with both gradients.
 
     shape: (batch, in_channels, out_channels, size, kernel_size, stride).
@@ -52,7 +68,7 @@ def _conv2d(rand: Any, shape: Shape) -> None:
     F.conv2d(x, weight, None, stride, kernel_size // 2).sum().backward()
 
 
-def _attention(rand: Any, shape: Shape) -> None:
+def _attention(rand: Rand, shape: Shape) -> None:
     """Call attention with its gradients. shape: (batch, heads, length, head dimension)."""
     from ..nn import functional as F
 
@@ -60,16 +76,15 @@ def _attention(rand: Any, shape: Shape) -> None:
     F.scaled_dot_product_attention(q, k, v).sum().backward()
 
 
-def _cross_entropy(rand: Any, shape: Shape) -> None:
+def _cross_entropy(rand: Rand, shape: Shape) -> None:
     """Call the loss with its gradient. shape: (batch, classes)."""
-    from ..creation.factories import zeros
     from ..nn import functional as F
 
     x = rand(*shape, requires_grad=True)
     F.cross_entropy(x, zeros(shape[0], dtype="int64", device=x.device)).backward()
 
 
-def _layer_norm(rand: Any, shape: Shape) -> None:
+def _layer_norm(rand: Rand, shape: Shape) -> None:
     """Normalise over the last dimension, with all three gradients. shape: (rows, columns)."""
     from ..nn import functional as F
 
@@ -77,17 +92,17 @@ def _layer_norm(rand: Any, shape: Shape) -> None:
     F.layer_norm(x, shape[-1:], weight, rand(shape[-1], requires_grad=True)).sum().backward()
 
 
-def _with_random_inputs(call: Callable[..., Any], count: int = 1) -> Callable[[Any, Shape], None]:
+def _with_random_inputs(call: Callable[..., object], count: int = 1) -> Callable[[Rand, Shape], None]:
     """Return a function that calls `call` on `count` random tensors of the given shape."""
 
-    def call_with_inputs(rand: Any, shape: Shape) -> None:
+    def call_with_inputs(rand: Rand, shape: Shape) -> None:
         call(*(rand(*shape) for _ in range(count)))
 
     return call_with_inputs
 
 
 # For each op: a function that calls it on tensors from `rand`, and the common shapes.
-OPS: dict[str, tuple[Callable[[Any, Shape], None], tuple[Shape, ...]]] = {
+OPS: dict[str, tuple[Callable[[Rand, Shape], None], tuple[Shape, ...]]] = {
     "matmul": (_matmul, _PRODUCT_SHAPES),
     "linear": (_linear, ((64, 512, 784), (256, 1024, 1024))),
     "conv2d": (_conv2d, ((16, 3, 32, 32, 3, 1), (16, 64, 64, 28, 3, 1), (8, 64, 128, 28, 3, 2), (8, 3, 64, 112, 7, 2))),
@@ -106,7 +121,7 @@ OPS: dict[str, tuple[Callable[[Any, Shape], None], tuple[Shape, ...]]] = {
 
 def record_usual_calls(
     device: Device, ops: Sequence[str] | None, value_dtypes: Sequence[DType], shapes: Sequence[Shape] | None
-) -> list[Any]:
+) -> list[Use]:
     """Call ops on a device, and return the recorded uses whose schedule can be chosen.
 
     Args:
@@ -121,8 +136,7 @@ def record_usual_calls(
     Raises:
         ArgumentError: An op is not in `OPS`, or takes none of the shapes.
     """
-    from ..random import rand
-    from ..runtime.tuning.record import Recording
+    from ..runtime.tuning.record import Recording  # lazy: start-up
 
     unknown = sorted(set(ops or ()) - set(OPS))
     if unknown:
@@ -135,7 +149,7 @@ def record_usual_calls(
                 for shape in shapes or usual_shapes:
                     try:
                         for _ in range(3):  # the first call also compiles and takes page faults
-                            call(lambda *s, _d=dtype, **k: rand(*s, dtype=_d, device=device, **k), shape)
+                            call(partial(random.rand, dtype=dtype, device=device), shape)
                         success_count += 1
                     except (WeftgradError, ValueError) as error:  # the op does not take this shape or dtype
                         last_error = error

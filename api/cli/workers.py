@@ -12,9 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
-from typing import Any
+from types import FrameType
+from typing import TypeVar
 
 __all__ = ["block_sigint", "map_in_processes", "restore_sigint"]
+
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @contextmanager
@@ -27,10 +32,10 @@ def block_sigint() -> Iterator[None]:
     previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     handler = signal.getsignal(signal.SIGINT)
     defers_interrupt = callable(handler) and threading.current_thread() is threading.main_thread()
-    events: list[Any] = []
+    events: list[tuple[int, FrameType | None]] = []
     try:
         if defers_interrupt:
-            signal.signal(signal.SIGINT, lambda *event: events.append(event))
+            signal.signal(signal.SIGINT, lambda number, frame: events.append((number, frame)))
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         yield
     finally:
@@ -47,7 +52,7 @@ def restore_sigint() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def map_in_processes(work: Callable[[Any], Any], items: Iterable[Any], jobs: int, chunk: int) -> Iterator[Any]:
+def map_in_processes(work: Callable[[T], R], items: Iterable[T], jobs: int, chunk: int) -> Iterator[R]:
     """Yield `work(item)` of each item, in order, computed by `jobs` processes in chunks of `chunk` items.
 
     The processes are spawned, because a forked child cannot use a driver that this process has opened.

@@ -8,11 +8,11 @@ text in every process. Dialects: `emit_opencl.py`, `emit_triton.py`, `emit_numpy
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .nodes import Expr, ExprError, free_names, topological
+from .nodes import Expr, ExprError, free_names, topological, unused_names
 from .vocabulary import functions
 
 ATOM = 100  # binds tighter than any operator
@@ -118,7 +118,7 @@ def emit(
     order = topological(outputs.values())
     uses = Counter(arg for node in order for arg in node.args) + Counter(outputs.values())
     used_names = {kernel_names.get(free, free) for free in free_names(*outputs.values())}
-    next_local = _name_generator(local, used_names)
+    local_names = unused_names(local, used_names)
     pieces: dict[Expr, Piece] = {}
     statements: list[str] = []
     called_functions: dict[bool, set[str]] = {False: set(), True: set()}
@@ -129,7 +129,7 @@ def emit(
         if piece.calls:
             called_functions[node.args[0].type == "index" and not functions()[node.fn].random].add(piece.calls)
         if dialect.locals and uses[node] > 1 and node.args and not _transparent(node, dialect):
-            variable = next_local()
+            variable = next(local_names)
             statements.append(dialect.declare(node, variable, piece.text))
             piece = Piece(variable)
         pieces[node] = piece
@@ -150,11 +150,6 @@ def _print(node: Expr, dialect: Dialect, pieces: Mapping[Expr, Piece], kernel_na
 def _transparent(node: Expr, dialect: Dialect) -> bool:
     """Return True if the node prints as its argument, which may be a local itself."""
     return dialect.spelling(node) == "{a}"
-
-
-def _name_generator(prefix: str, used_names: set[str]) -> Callable[[], str]:
-    numbers = iter(range(1_000_000))
-    return lambda: next(text for number in numbers if (text := f"{prefix}{number}") not in used_names)
 
 
 class _Spec(Dialect):

@@ -7,8 +7,9 @@ it is built.
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 from weakref import WeakValueDictionary
@@ -165,6 +166,11 @@ def size(exprs: Iterable[Expr] | Mapping[str, Expr]) -> int:
 def free_names(*exprs: Expr) -> tuple[str, ...]:
     """Return the names that these expressions use, sorted."""
     return tuple(sorted({str(node.value) for node in topological(exprs) if node.fn == "name"}))
+
+
+def unused_names(prefix: str, used_names: Container[str]) -> Iterator[str]:
+    """Yield `prefix` followed by 0, 1, ..., skipping `used_names`."""
+    return (text for number in itertools.count() if (text := f"{prefix}{number}") not in used_names)
 
 
 def is_const(node: Expr, value: Constant) -> bool:

@@ -7,10 +7,10 @@ once per element.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .nodes import Expr, Operand, free_names, name, topological
+from .nodes import Expr, Operand, free_names, name, topological, unused_names
 from .vocabulary import call, functions
 
 _NARROW = ("row", "scalar")
@@ -60,7 +60,7 @@ def row_stages(outputs: Mapping[str, Expr]) -> RowProgram:
     order = topological(outputs.values())
     named_nodes = _boundary_values(order, outputs)
     used_names = set(free_names(*outputs.values()))
-    reduction_names, let_names = _name_generator("r", used_names), _name_generator("w", used_names)
+    reduction_names, let_names = unused_names("r", used_names), unused_names("w", used_names)
     rewritten: dict[Expr, Expr] = {}
     depth_of: dict[Expr, int] = {}
     reductions: dict[int, list[Reduction]] = {}
@@ -71,13 +71,13 @@ def row_stages(outputs: Mapping[str, Expr]) -> RowProgram:
         depth = max((depth_of[arg] for arg in node.args), default=0)
         if args and functions()[node.fn].row:
             depth += 1
-            reduction = Reduction(reduction_names(), node.fn, args[0])
+            reduction = Reduction(next(reduction_names), node.fn, args[0])
             reductions.setdefault(depth, []).append(reduction)
             result = name(reduction.name, Operand("value", "row"))
         elif node.fn == "detach":
             result = args[0]  # detach only matters for gradients
         elif node in named_nodes:
-            let = Let(let_names(), result)
+            let = Let(next(let_names), result)
             lets.setdefault(depth, []).append(let)
             result = name(let.name, Operand(node.type, node.scope))
         rewritten[node], depth_of[node] = result, depth
@@ -93,8 +93,3 @@ def _boundary_values(order: list[Expr], outputs: Mapping[str, Expr]) -> set[Expr
         if node.args and (node.scope not in _NARROW or functions()[node.fn].row):
             used.update(node.args)
     return {node for node in used if node.args and node.scope in _NARROW and not functions()[node.fn].row}
-
-
-def _name_generator(prefix: str, used_names: set[str]) -> Callable[[], str]:
-    numbers = iter(range(1_000_000))
-    return lambda: next(text for number in numbers if (text := f"{prefix}{number}") not in used_names)

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..model import Op
 
-__all__ = ["Derived", "OutputRow", "Rendered", "Source", "named_result", "seed_name"]
+__all__ = ["Derived", "OutputRow", "Rendered", "Source", "named_result", "result_rule", "seed_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class Rendered:
 
     outputs: tuple[OutputRow, ...]
     sources: Mapping[str, Source] = field(default_factory=dict)
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    detail: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +60,13 @@ class Derived:
     """
 
     operands: tuple[str, ...]
-    spec: Mapping[str, Any] | None
+    spec: Mapping[str, object] | None
     result: str | None = None
+
+
+def result_rule(op: Op, type: str) -> str:
+    """Return the rule for the dtype of a result: masks and indices have one dtype each, values follow the spec."""
+    return {"mask": "bool", "index": "index"}.get(type, op.result)
 
 
 def named_result(operands: Iterable[str], text: str) -> str | dict[str, str]:

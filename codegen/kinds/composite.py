@@ -123,7 +123,7 @@ def python_body(op: Op, callable_names: Mapping[str, str] | None = None) -> list
 def _parse_trees(op: Op) -> list[tuple[str, ast.Expression]]:
     names = {p.name for p in op.params}
     trees = []
-    for key, text in op.fields.get("let", {}).items():
+    for key, text in op.mapping_field("let").items():
         check_name(key, "the let value")
         if key in names:
             raise SpecError(f"the name {key!r} is taken", field=f"let.{key}")

@@ -20,7 +20,7 @@ grad: none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import triton
 from ..expr import (
@@ -105,7 +105,7 @@ def epilogue(op: Op) -> Expr | None:
     if "epilogue" not in op.fields:
         return None
     table = {**operand_table(op), "acc": Operand("value", "full")}
-    return parse_field(op, "epilogue", str(op.fields["epilogue"]), table)
+    return parse_field(op, "epilogue", op.text_field("epilogue"), table)
 
 
 def factors(op: Op) -> tuple[Param, ...]:
@@ -154,7 +154,7 @@ def render(op: Op, environment: Environment) -> Rendered:
     first, second, result = terms(op)
     output = next(iter(op.outputs))
     outputs = (OutputRow(output, "value", op.result, "full", op.grad != "none"),)
-    detail: dict[str, Any] = {"equation": f"{first},{second}->{result}"}
+    detail: dict[str, object] = {"equation": f"{first},{second}->{result}"}
     expr = epilogue(op)
     if expr is None:
         text = environment.get_template("opencl/contraction.cl.j2").render(epilogue=None)

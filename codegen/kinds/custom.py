@@ -38,24 +38,22 @@ def check(op: Op) -> None:
     """Raise `SpecError` unless the op names a planner and has either a template or sources."""
     for field in ("plan", "rules"):
         if field in op.fields:
-            check_name(str(op.fields[field]), field)
+            check_name(op.text_field(field), field)
     if "plan" not in op.fields:
         raise SpecError("a custom op must name its planner", file=op.file, line=op.line, field="plan")
     if ("template" in op.fields) == ("sources" in op.fields):
         raise SpecError("give either a template or sources", file=op.file, line=op.line, field="template")
-    if "template" in op.fields and not str(op.fields["template"]).replace("_", "").replace(".", "").isalnum():
-        raise SpecError(
-            f"{op.fields['template'][:60]!r} is not a file's name", file=op.file, line=op.line, field="template"
-        )
+    template = op.text_field("template")
+    if "template" in op.fields and not template.replace("_", "").replace(".", "").isalnum():
+        raise SpecError(f"{template[:60]!r} is not a file's name", file=op.file, line=op.line, field="template")
 
 
 def render(op: Op, environment: Environment) -> Rendered:
     """Return the kernel source with the op's name filled in."""
-    source_texts = op.fields.get("sources")
-    if source_texts is not None:
-        sources = {str(k): Source(str(v)) for k, v in source_texts.items()}
+    if "sources" in op.fields:
+        sources = {target: Source(str(text)) for target, text in op.mapping_field("sources").items()}
     else:
-        name = str(op.fields["template"])
+        name = op.text_field("template")
         sources = {"opencl": Source(environment.get_template(f"opencl/{name}.cl.j2").render(op=op.name))}
         sources["triton"] = triton.source(f"{name}.py.j2", environment, op=op.name)
     outputs = tuple(

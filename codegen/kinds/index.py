@@ -59,7 +59,7 @@ for _suffix, _action in WRITE_MODES.items():
 
 def check(op: Op) -> None:
     """Raise `SpecError` for an unknown pattern or operands that do not fit it."""
-    pattern = op.fields["index"]
+    pattern = op.text_field("index")
     if pattern not in PATTERNS:
         raise SpecError(f"unknown pattern {pattern!r}", field="index", suggestion=f"one of {', '.join(PATTERNS)}")
     operands, statics, _ = PATTERNS[pattern]
@@ -74,7 +74,7 @@ def check(op: Op) -> None:
 
 def render(op: Op, environment: Environment) -> Rendered:
     """Render the kernels of the pattern."""
-    pattern = op.fields["index"]
+    pattern = op.text_field("index")
     _, _, action = PATTERNS[pattern]
     text = environment.get_template("opencl/index.cl.j2").render(op=op.name, pattern=pattern, action=action)
     functions = (action,) if action in ("maximum", "minimum") else ()

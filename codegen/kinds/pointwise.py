@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import triton
 from ..expr import (
@@ -27,9 +27,9 @@ from ..expr import (
     to_text,
 )
 from ..fields import OUT, TOGETHER, Fields
-from ..model import Op, Param, SpecError
+from ..model import Op, Param, SpecError, names_of
 from ..signature import c_names
-from . import Derived, OutputRow, Rendered, Source, named_result, seed_name
+from . import Derived, OutputRow, Rendered, Source, named_result, result_rule, seed_name
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -144,7 +144,7 @@ def flag_operand(op: Op) -> int | None:
     if "flag" not in op.fields:
         return None
     names = [p.name for p in op.operands if p.is_tensor]
-    flag_name = op.fields["flag"]
+    flag_name = op.text_field("flag")
     if flag_name not in names[1:] or names.index(flag_name) not in overwritten_operands(op):
         message = f"{flag_name!r} is no operand after the first that a multi-tensor op overwrites"
         raise SpecError(message, file=op.file, line=op.line, field="flag")
@@ -158,7 +158,7 @@ def product_operands(op: Op) -> tuple[int, ...]:
     Raises `SpecError`.
     """
     names = [p.name for p in op.operands]
-    product_names = op.fields.get("product", {}).get("op", ())
+    product_names = names_of(op.mapping_field("product").get("op", ()), "product.op")
     for operand_name in product_names:
         if operand_name not in names:
             raise SpecError(f"{operand_name!r} is no operand", file=op.file, line=op.line, field="product.op")
@@ -184,7 +184,7 @@ def render(op: Op, environment: Environment) -> Rendered:
         flag=flag_operand(op),
         products=product_operands(op),
     )
-    detail: dict[str, Any] = {"layout": op.fields["layout"]} if "layout" in op.fields else {}
+    detail: dict[str, object] = {"layout": op.fields["layout"]} if "layout" in op.fields else {}
     if overwritten_operands(op):
         detail["over"] = overwritten_operands(op)
     if flag_operand(op) is not None:
@@ -223,7 +223,7 @@ def triton_source(
         block=block,
         random=random,
         seeded=seeded,
-        place=kernel_names.get("index", "index") if random and "index" in free_names(*exprs.values()) else None,
+        index_name=kernel_names.get("index", "index") if random and "index" in free_names(*exprs.values()) else None,
         into=() if random else overwritten_operands(op),
         flag=None if random else flag_operand(op),
     )
@@ -246,9 +246,8 @@ def title(op: Op, exprs: Mapping[str, Expr]) -> str:
 
 
 def _output(op: Op, output: str, expr: Expr) -> OutputRow:
-    result = {"mask": "bool", "index": "index"}.get(expr.type, op.result)
     differentiable = expr.type == "value" and op.grad != "none"
-    return OutputRow(output, expr.type, result, "full", differentiable)
+    return OutputRow(output, expr.type, result_rule(op, expr.type), "full", differentiable)
 
 
 def grad_expressions(op: Op) -> dict[str, Expr]:
@@ -316,8 +315,9 @@ def _joint_gradients(op: Op, gradients: Mapping[str, Expr | None]) -> dict[str, 
         "together": True,
         "out": {result: to_text(expr) for expr, result in results.items()},
     }
-    if "grad" in op.fields.get("product", {}):
-        spec["product"] = {"op": op.fields["product"]["grad"]}
+    product = op.mapping_field("product")
+    if "grad" in product:
+        spec["product"] = {"op": product["grad"]}
     shared = {w: Derived(operands, spec, results[e]) for w, e in exprs.items()}
     return {
         w: shared[w] if w in shared else _zero_gradient(op, w) if e is None else _gradient_op(op, w, e)

@@ -22,7 +22,7 @@ from ..expr.nodes import topological
 from ..fields import OUT, Fields, Unread
 from ..model import Op, SpecError
 from ..signature import c_names
-from . import Derived, OutputRow, Rendered, Source, seed_name
+from . import Derived, OutputRow, Rendered, Source, result_rule, seed_name
 from .pointwise import parse_field, title, triton_source
 
 if TYPE_CHECKING:
@@ -96,11 +96,11 @@ def render(op: Op, environment: Environment) -> Rendered:
         scalar=blocks["row"],
         random=True,
         seeded=bool(draw_counts),
-        place=kernel_names.get(_INDEX, _INDEX) if uses_index else None,
+        index_name=kernel_names.get(_INDEX, _INDEX) if uses_index else None,
     )
     functions = {f for b in blocks.values() for f in (*b.functions, *b.index_functions)}
     outputs = tuple(
-        OutputRow(k, e.type, {"mask": "bool", "index": "index"}.get(e.type, op.result), "full", op.grad != "none")
+        OutputRow(k, e.type, result_rule(op, e.type), "full", op.grad != "none")
         for k, e in exprs.items()
     )
     element = "long" if "bits" in draw_counts else "real" if draw_counts else "widest"

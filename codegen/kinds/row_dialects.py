@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..expr import Expr, OpenCL, Piece
 
-__all__ = ["ACROSS", "LETTER", "SPREAD"]
+__all__ = ["ACROSS", "BROADCAST", "LETTER"]
 
 LETTER = {"value": "V", "mask": "M", "index": "L"}
 
 
-class Spread(OpenCL):
+class Broadcast(OpenCL):
     """The vector dialect that broadcasts per-row values with a macro.
 
     Where a vector holds elements of one row, the macro broadcasts a scalar. Where a vector holds elements of several
@@ -18,7 +18,7 @@ class Spread(OpenCL):
 
     def operand(self, node: Expr, kernel_name: str) -> Piece:
         if node.scope == "row":
-            return Piece(f"SPREAD_{LETTER[node.type]}({kernel_name})")
+            return Piece(f"BROADCAST_{LETTER[node.type]}({kernel_name})")
         return super().operand(node, kernel_name)
 
 
@@ -29,4 +29,4 @@ class Across(OpenCL):
         return Piece(kernel_name) if node.scope == "row" else super().operand(node, kernel_name)
 
 
-SPREAD, ACROSS = Spread(lanes=True), Across(lanes=True)
+BROADCAST, ACROSS = Broadcast(lanes=True), Across(lanes=True)

@@ -14,14 +14,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..expr import Block, Expr, canonical, emit_opencl, free_names, size, to_text
+from ..expr import Expr, free_names, size, to_text
 from ..fields import Fields
 from ..model import Op, SpecError
-from . import Derived, OutputRow, Rendered, Source
+from . import Derived, OutputRow, Rendered, Source, result_rule
 from .pointwise import math_functions
-from .reduction import Reduction, opencl_identity, parse_reduction, triton_source
+from .reduction_kernels import opencl_identity, opencl_parts, reduction_text, triton_source
+from .reduction_spec import Reduction, parse_reduction
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -76,19 +77,7 @@ def check(op: Op) -> None:
 def render(op: Op, environment: Environment) -> Rendered:
     """Render the kernels of all schedules."""
     reduction = parse_scan(op)
-    combine_names = {n: f"{s}.{f}" for f in reduction.map for s, n in zip(_STATES, reduction.operands(f), strict=True)}
-    state_names = {f: f"state.{f}" for f in reduction.map}
-    parts: dict[str, dict[str, Block]] = {}
-    for part, exprs, names in (
-        ("map", reduction.map, {}),
-        ("combine", reduction.combine, combine_names),
-        ("finish", reduction.finish, state_names),
-    ):
-        canonical_exprs = {k: canonical(e) for k, e in exprs.items()}
-        parts[part] = {
-            target: emit_opencl(canonical_exprs, dialect, wrap=True, names=names)
-            for target, dialect in (("vector", "vector"), ("scalar", "row"))
-        }
+    parts = opencl_parts(reduction)
     blocks = [b for part in parts.values() for b in part.values()]
     for block in blocks:
         if block.index_functions:
@@ -103,19 +92,16 @@ def render(op: Op, environment: Environment) -> Rendered:
         fields=[(f, e.type, opencl_identity(reduction.identity[f])) for f, e in reduction.map.items()],
         outputs=[(k, e.type) for k, e in reduction.finish.items()],
         indexed=reduction.indexed,
-        several=4 if is_light else 1,
+        vectors_per_step=4 if is_light else 1,
         **parts,
     )
-    detail: dict[str, Any] = {
+    detail: dict[str, object] = {
         "fields": tuple(e.type for e in reduction.map.values()),
         "indexed": reduction.indexed,
         "adds": _is_running_sum(op, reduction),
     }
     sources = {"opencl": Source(text, math_functions(*blocks)), "triton": _triton(op, reduction, environment)}
     return Rendered(tuple(_output(op, k, e) for k, e in reduction.finish.items()), sources, detail)
-
-
-_STATES = ("first", "second")
 
 
 def _is_running_sum(op: Op, reduction: Reduction) -> bool:
@@ -135,16 +121,12 @@ def _triton(op: Op, reduction: Reduction, environment: Environment) -> Source:
 
 
 def _title(op: Op, reduction: Reduction) -> str:
-    def text_of(exprs: Mapping[str, Expr]) -> str:
-        return "; ".join(f"{k} = {to_text(e)}" for k, e in exprs.items())
-
-    text = f"map {text_of(reduction.map)}, combine {text_of(reduction.combine)}, finish {text_of(reduction.finish)}"
+    text = reduction_text(reduction)
     return f"{op.name}({', '.join(p.name for p in op.params)}): {text[:400]}"
 
 
 def _output(op: Op, output: str, expr: Expr) -> OutputRow:
-    result = {"mask": "bool", "index": "index"}.get(expr.type, op.result)
-    return OutputRow(output, expr.type, result, "full", expr.type == "value" and op.grad != "none")
+    return OutputRow(output, expr.type, result_rule(op, expr.type), "full", expr.type == "value" and op.grad != "none")
 
 
 def derive(op: Op) -> dict[str, Derived]:

@@ -42,7 +42,7 @@ PATTERNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 def check(op: Op) -> None:
     """Raise `SpecError` for an unknown pattern or operands that do not fit it."""
-    pattern = op.fields["sort"]
+    pattern = op.text_field("sort")
     if pattern not in PATTERNS:
         raise SpecError(f"unknown pattern {pattern!r}", field="sort", suggestion=f"one of {', '.join(PATTERNS)}")
     operands, statics = PATTERNS[pattern]
@@ -55,7 +55,7 @@ def check(op: Op) -> None:
 
 def render(op: Op, environment: Environment) -> Rendered:
     """Render the kernels of the pattern. `order` and `top` share theirs."""
-    pattern = op.fields["sort"]
+    pattern = op.text_field("sort")
     action = "search" if pattern in ("search", "bins") else "order"
     if action == "search":
         outputs: tuple[OutputRow, ...] = (OutputRow(type="index", result="index", differentiable=False),)

@@ -32,10 +32,9 @@ VIEWS = (
 
 def check(op: Op) -> None:
     """Raise `SpecError` for an unknown view function."""
-    if op.fields["view"] not in VIEWS:
-        raise SpecError(
-            f"unknown geometry {op.fields['view']!r}", field="view", suggestion=f"one of {', '.join(VIEWS)}"
-        )
+    view = op.text_field("view")
+    if view not in VIEWS:
+        raise SpecError(f"unknown geometry {view!r}", field="view", suggestion=f"one of {', '.join(VIEWS)}")
 
 
 def render(op: Op, environment: Environment) -> Rendered:

@@ -21,16 +21,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import triton
-from ..expr import Operand, canonical, emit_opencl, emit_triton, free_names, to_text
+from ..expr import canonical, emit_triton, free_names
 from ..fields import Fields, Unread
 from ..model import Op, SpecError
 from ..signature import check_name
-from . import Derived, OutputRow, Rendered, Source
+from . import Derived, OutputRow, Rendered, Source, result_rule
 from .pointwise import math_functions
-from .reduction import LIMITS, Reduction, opencl_identity, parse_reduction
+from .reduction_kernels import opencl_identity, opencl_parts, reduction_text
+from .reduction_spec import ELEMENT_COUNT, LIMITS, Reduction, parse_reduction
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -46,14 +47,13 @@ UNREAD: Unread = {"grad": ((dict,), "the gradient cannot be a formula: leave `gr
 
 WALKS = ("windows", "covering", "taps")
 _STATICS = ("size", "kernel", "stride", "padding", "dilation", "counted", "divisor")
-_N = Operand("value", "scalar")
 
 
 def _parse_window(op: Op) -> tuple[Reduction, str, frozenset[str]]:
     """Parse the `window:` field: the reduction, its `over`, and the fields whose identity is the first position."""
-    spec = op.fields["window"]
+    spec = op.mapping_field("window")
     walk = spec.get("over")
-    if walk not in WALKS:
+    if not isinstance(walk, str) or walk not in WALKS:
         choices = f"one of {', '.join(WALKS)}"
         raise SpecError(f"unknown walk {str(walk)[:40]!r}", field="window.over", suggestion=choices)
     parts = {k: v for k, v in spec.items() if k != "over"}
@@ -63,7 +63,7 @@ def _parse_window(op: Op) -> tuple[Reduction, str, frozenset[str]]:
     if isinstance(identity, Mapping):
         first_fields = frozenset(k for k, v in identity.items() if v == "first")
         parts["identity"] = {k: 0 if k in first_fields else v for k, v in identity.items()}
-    extra_operands = {"n": _N} if walk == "covering" else {}
+    extra_operands = {"n": ELEMENT_COUNT} if walk == "covering" else {}
     try:
         reduction = parse_reduction(replace(op, fields={**op.fields, "reduce": parts}), extra_operands)
     except SpecError as error:
@@ -93,32 +93,20 @@ def check(op: Op) -> None:
     if walk == "covering" and [e.type for e in reduction.finish.values()] != ["value"]:
         raise SpecError("an op over `covering` has one result, a value", field="window.finish")
     if "gradient" in op.fields:
-        check_name(str(op.fields["gradient"]), "the gradient")
+        check_name(op.text_field("gradient"), "the gradient")
 
 
 def render(op: Op, environment: Environment) -> Rendered:
     """Render the kernels of all schedules."""
     reduction, walk, first_fields = _parse_window(op)
-    states = {"first": 0, "second": 1}
-    combine_names = {n: f"{s}.{f}" for f in reduction.map for s, n in zip(states, reduction.operands(f), strict=True)}
-    parts: dict[str, Any] = {}
-    for part, exprs, names in (
-        ("map", reduction.map, {}),
-        ("combine", reduction.combine, combine_names),
-        ("finish", reduction.finish, {f: f"state.{f}" for f in reduction.map}),
-    ):
-        canonical_exprs = {k: canonical(e) for k, e in exprs.items()}
-        parts[part] = {
-            dialect: emit_opencl(canonical_exprs, target, wrap=True, names=names)
-            for dialect, target in (("vector", "vector"), ("scalar", "row"))
-        }
+    parts = opencl_parts(reduction)
     blocks = [b for part in parts.values() for b in part.values()]
     for block in blocks:
         if block.index_functions:
             calls = ", ".join(block.index_functions)
             raise SpecError(f"{calls} of an index cannot be computed here", field="window", suggestion="use where")
     uses_size = "n" in free_names(*reduction.map.values())
-    template_values: dict[str, Any] = {
+    template_values: dict[str, object] = {
         "op": op.name,
         "title": _title(op, reduction, walk),
         "over": walk,
@@ -142,7 +130,7 @@ def render(op: Op, environment: Environment) -> Rendered:
     indexed = reduction.indexed or any(p.type == "index" for p in op.operands)
     detail = {
         "over": walk, "sized": uses_size, "summed": template_values["summed"], "indexed": indexed,
-        "gradient": str(op.fields.get("gradient", "")),
+        "gradient": op.text_field("gradient"),
     }  # fmt: skip
     return Rendered(tuple(_output(op, k, e.type) for k, e in reduction.finish.items()), sources, detail)
 
@@ -157,7 +145,7 @@ def _is_plain_sum(reduction: Reduction) -> bool:
 
 def _triton(
     op: Op, reduction: Reduction, first_fields: frozenset[str], environment: Environment,
-    template_values: Mapping[str, Any],
+    template_values: Mapping[str, object],
 ) -> Source:  # fmt: skip
     """Render the Triton kernel."""
     pairs = [reduction.operands(f) for f in reduction.map]
@@ -187,19 +175,12 @@ def _triton(
 
 
 def _title(op: Op, reduction: Reduction, walk: str) -> str:
-    def text_of(exprs: Mapping[str, Any]) -> str:
-        return "; ".join(f"{k} = {to_text(e)}" for k, e in exprs.items())
-
-    text = (
-        f"over {walk}: map {text_of(reduction.map)}, combine {text_of(reduction.combine)}, "
-        f"finish {text_of(reduction.finish)}"
-    )
+    text = f"over {walk}: {reduction_text(reduction)}"
     return f"{op.name}({', '.join(p.name for p in op.operands)}): {text[:400]}"
 
 
 def _output(op: Op, output: str, type: str) -> OutputRow:
-    result = {"mask": "bool", "index": "index"}.get(type, op.result)
-    return OutputRow(output, type, result, "full", type == "value" and op.grad != "none")
+    return OutputRow(output, type, result_rule(op, type), "full", type == "value" and op.grad != "none")
 
 
 def derive(op: Op) -> dict[str, Derived]:

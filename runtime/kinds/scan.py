@@ -257,9 +257,9 @@ def _use_short_schedule(lines: Lines) -> bool:
 
 
 def _vector_defines(lanes: int, is_reversed: bool) -> list[tuple[str, str]]:
-    """Return the macros of a kernel with vectors, including the one that reverses a vector (TURN)."""
+    """Return the macros of a kernel with vectors, including the one that reverses a vector (REVERSE_LANES)."""
     reversed_vector = f"(v).{_REVERSED_LANES[lanes]}" if is_reversed else "(v)"
-    return [*vector_defines(lanes)[:2], ("LAST", _LAST_LANE[lanes]), ("TURN(v)", reversed_vector)]
+    return [*vector_defines(lanes)[:2], ("LAST", _LAST_LANE[lanes]), ("REVERSE_LANES(v)", reversed_vector)]
 
 
 def _stream_defines(

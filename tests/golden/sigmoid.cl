@@ -25,14 +25,14 @@ static inline void NAME(sigmoid_scalar)(C input, C *out) {
 
 #undef WG_AHEAD
 #if defined(SCHEDULE_GRID) || defined(WG_NO_AHEAD)
-#define WG_AHEAD(place)
+#define WG_AHEAD(address)
 #else
 // With many operations per element, the out-of-order window is too short to hide memory latency, and non-temporal
 // stores occupy the line-fill buffers. So prefetch 64 cache lines ahead, and again 16 ahead (gelu of 4M elements takes
 // half the time). Vectors of half a line prefetch once; for shorter vectors prefetching costs more than it saves.
-#define WG_AHEAD(place) \
-    if (sizeof(*(place)) * LANES >= 32) WG_PREFETCH((global const char *)(place) + 4096); \
-    if (sizeof(*(place)) * LANES > 32) WG_PREFETCH((global const char *)(place) + 1024);
+#define WG_AHEAD(address) \
+    if (sizeof(*(address)) * LANES >= 32) WG_PREFETCH((global const char *)(address) + 4096); \
+    if (sizeof(*(address)) * LANES > 32) WG_PREFETCH((global const char *)(address) + 1024);
 #endif
 
 #if defined(SCHEDULE_CONTIGUOUS) || defined(SCHEDULE_GRID)
@@ -48,10 +48,10 @@ kernel void NAME(sigmoid_grid)(global const S0 *p0, global S1 *p1, const NAME(Ge
     long i = (long)get_global_id(0) * geo.chunk;
     const long end = i + geo.chunk < geo.n ? i + geo.chunk : geo.n;
 #if CLASS0 != 1
-    const C one0 = READ0(x0);
-    const V many0 = (V)(one0);
-#define GETV0 many0
-#define GET0 one0
+    const C uniform0 = READ0(x0);
+    const V uniform_lanes0 = (V)(uniform0);
+#define GETV0 uniform_lanes0
+#define GET0 uniform0
 #define AHEAD0
 #else
 #define AHEAD0 WG_AHEAD(x0 + i)
@@ -59,8 +59,8 @@ kernel void NAME(sigmoid_grid)(global const S0 *p0, global S1 *p1, const NAME(Ge
 #define GET0 READ0(x0 + i)
 #endif
 #ifdef STREAM // align the vector stores: the destination of a copy may start anywhere, even inside an element
-    const size_t place = (size_t)(x1 + i), element = sizeof(S1);
-    const long whole = place % element ? end : i + (long)(-place % sizeof(V) / element);
+    const size_t byte_address = (size_t)(x1 + i), element = sizeof(S1);
+    const long whole = byte_address % element ? end : i + (long)(-byte_address % sizeof(V) / element);
     for (; i < whole && i < end; i++) {
         C y0;
         NAME(sigmoid_scalar)(GET0, &y0);
@@ -119,14 +119,14 @@ WG_ONE kernel void NAME(sigmoid_rows)(global const S0 *p0, global S1 *p1, const 
     const long begin = (long)get_global_id(1) * geo.chunk;
     const long end = begin + geo.chunk < geo.n ? begin + geo.chunk : geo.n;
 #if OUTER
-    long at[OUTER], rest = row;
-    for (int d = OUTER - 1; d >= 0; d--) { at[d] = rest % geo.size[d]; rest /= geo.size[d]; }
+    long index[OUTER], rest = row;
+    for (int d = OUTER - 1; d >= 0; d--) { index[d] = rest % geo.size[d]; rest /= geo.size[d]; }
 #endif
     for (; row < last; row++) {
         long o0 = 0; long o1 = 0; 
 #if OUTER
         WG_UNROLL for (int d = 0; d < OUTER; d++) {
-            o0 += at[d] * geo.stride[0][d]; o1 += at[d] * geo.stride[1][d]; 
+            o0 += index[d] * geo.stride[0][d]; o1 += index[d] * geo.stride[1][d]; 
         }
 #endif
         global const S0 *r0 = x0 + o0;
@@ -134,24 +134,24 @@ WG_ONE kernel void NAME(sigmoid_rows)(global const S0 *p0, global S1 *p1, const 
 #undef STEP0
 #define STEP0(i) (CLASS0 == 5 ? (i) % s0 : (i) * s0)
 #if CLASS0 == 0 || CLASS0 == 3
-        const C one0 = READ0(r0);
-        const V many0 = (V)(one0);
+        const C uniform0 = READ0(r0);
+        const V uniform_lanes0 = (V)(uniform0);
 #elif CLASS0 == 5
         C same0[PERIOD + LANES];
-        for (long j = 0, from = 0; j < s0 + LANES; j++) { same0[j] = READ0(r0 + from); if (++from == s0) from = 0; }
-#undef FEW
-#define FEW s0
+        for (long j = 0, repeat = 0; j < s0 + LANES; j++) { same0[j] = READ0(r0 + repeat); if (++repeat == s0) repeat = 0; }
+#undef PERIOD_LENGTH
+#define PERIOD_LENGTH s0
 #endif
         global S1 *r1 = x1 + o1;
         const long s1 = geo.stride[1][OUTER];
         long i = begin;
 #ifdef PERIOD
-        long phase = begin % FEW;
-        const long turn = LANES % FEW;
+        long phase = begin % PERIOD_LENGTH;
+        const long phase_step = LANES % PERIOD_LENGTH;
 #endif
         for (; i + LANES <= end; i += LANES) {
 #if CLASS0 == 0 || CLASS0 == 3
-            const V v0 = many0;
+            const V v0 = uniform_lanes0;
 #elif CLASS0 == 5
             const V v0 = *(const VU *)(same0 + phase);
 #elif CLASS0 == 1
@@ -173,8 +173,8 @@ WG_ONE kernel void NAME(sigmoid_rows)(global const S0 *p0, global S1 *p1, const 
             WG_UNROLL for (int l = 0; l < LANES; l++) STORE1(r1 + (i + l) * s1, y0[l]);
 #endif
 #ifdef PERIOD
-            phase += turn;
-            phase -= phase >= FEW ? FEW : 0;
+            phase += phase_step;
+            phase -= phase >= PERIOD_LENGTH ? PERIOD_LENGTH : 0;
 #endif
         }
         for (; i < end; i++) {
@@ -183,7 +183,7 @@ WG_ONE kernel void NAME(sigmoid_rows)(global const S0 *p0, global S1 *p1, const 
             STORE1(r1 + i * s1, y0);
         }
 #if OUTER
-        for (int d = OUTER - 1; d >= 0; d--) { if (++at[d] < geo.size[d]) break; at[d] = 0; }
+        for (int d = OUTER - 1; d >= 0; d--) { if (++index[d] < geo.size[d]) break; index[d] = 0; }
 #endif
     }
 }
@@ -193,7 +193,7 @@ WG_ONE kernel void NAME(sigmoid_rows)(global const S0 *p0, global S1 *p1, const 
 // Operands that are contiguous across rows (TURNk), with results that are contiguous within rows: tiles of LANES rows
 // and columns are loaded as stored and transposed in registers, in blocks of BLOCK for caches and TLB.
 #define BLOCK (4 * LANES)
-// across: size of the last but one dimension, along which transposed operands are contiguous. A work-item computes
+// across: size of the last but one dimension, along buffer transposed operands are contiguous. A work-item computes
 // `chunk` blocks of it by `columns` columns.
 typedef struct {
     long across, n, blocks, chunk, columns;
@@ -209,22 +209,22 @@ WG_ONE kernel void NAME(sigmoid_tiles)(global const S0 *p0, global S1 *p1, const
     const long end = first + geo.columns < geo.n ? first + geo.columns : geo.n;
     const long a_row = (geo.across + BLOCK - 1) / BLOCK;
     for (; block < last; block++) {
-        const long from = block % a_row * BLOCK, to = from + BLOCK < geo.across ? from + BLOCK : geo.across;
+        const long row_begin = block % a_row * BLOCK, row_end = row_begin + BLOCK < geo.across ? row_begin + BLOCK : geo.across;
         long o0 = 0; long o1 = 0; 
 #if OUTER > 1
         long rest = block / a_row;
         WG_UNROLL for (int d = OUTER - 2; d >= 0; d--) {
-            const long at = rest % geo.size[d];
+            const long position = rest % geo.size[d];
             rest /= geo.size[d];
-            o0 += at * geo.stride[0][d]; o1 += at * geo.stride[1][d]; 
+            o0 += position * geo.stride[0][d]; o1 += position * geo.stride[1][d]; 
         }
 #endif
         for (long left = first; left < end; left += BLOCK) {
             const long right = left + BLOCK < end ? left + BLOCK : end;
-            long row = from;
-            for (; row < to; row += LANES) {
+            long row = row_begin;
+            for (; row < row_end; row += LANES) {
                 long i = left;
-                for (; row + LANES <= to && i + LANES <= right; i += LANES) {
+                for (; row + LANES <= row_end && i + LANES <= right; i += LANES) {
 #ifdef TURN0
                     V t0[LANES];
                     WG_UNROLL for (int l = 0; l < LANES; l++) t0[l] = READV0(x0 + o0 + row + (i + l) * geo.stride[0][OUTER]);
@@ -244,8 +244,8 @@ WG_ONE kernel void NAME(sigmoid_tiles)(global const S0 *p0, global S1 *p1, const
                         V v0;
                         WG_UNROLL for (int m = 0; m < LANES; m++) v0[m] = READ0(r0 + (i + m) * geo.stride[0][OUTER]);
 #else
-                        const C one0 = READ0(r0);
-                        const V v0 = (V)(one0);
+                        const C uniform0 = READ0(r0);
+                        const V v0 = (V)(uniform0);
 #endif
 #endif
                         V y0;
@@ -254,7 +254,7 @@ WG_ONE kernel void NAME(sigmoid_tiles)(global const S0 *p0, global S1 *p1, const
                     }
                 }
                 // The remainder that fills no tile.
-                for (long r = row; r < row + LANES && r < to; r++) {
+                for (long r = row; r < row + LANES && r < row_end; r++) {
                     for (long c = i; c < right; c++) {
                         const long q0 = o0 + r * geo.stride[0][OUTER - 1] + c * geo.stride[0][OUTER];
                         const long q1 = o1 + r * geo.stride[1][OUTER - 1] + c * geo.stride[1][OUTER];
@@ -281,9 +281,9 @@ kernel void NAME(sigmoid_grid_strided)(global const S0 *p0, global S1 *p1, const
 #if OUTER
     long rest = index / geo.n;
     for (int d = OUTER - 1; d >= 0; d--) {
-        const long at = rest % geo.size[d];
+        const long position = rest % geo.size[d];
         rest /= geo.size[d];
-        o0 += at * geo.stride[0][d]; o1 += at * geo.stride[1][d]; 
+        o0 += position * geo.stride[0][d]; o1 += position * geo.stride[1][d]; 
     }
 #endif
     C y0;

@@ -32,14 +32,14 @@ static inline void NAME(sigmoid_grad_input_scalar)(C grad, C out, C *result) {
 
 #undef WG_AHEAD
 #if defined(SCHEDULE_GRID) || defined(WG_NO_AHEAD)
-#define WG_AHEAD(place)
+#define WG_AHEAD(address)
 #else
 // With many operations per element, the out-of-order window is too short to hide memory latency, and non-temporal
 // stores occupy the line-fill buffers. So prefetch 64 cache lines ahead, and again 16 ahead (gelu of 4M elements takes
 // half the time). Vectors of half a line prefetch once; for shorter vectors prefetching costs more than it saves.
-#define WG_AHEAD(place) \
-    if (sizeof(*(place)) * LANES >= 32) WG_PREFETCH((global const char *)(place) + 4096); \
-    if (sizeof(*(place)) * LANES > 32) WG_PREFETCH((global const char *)(place) + 1024);
+#define WG_AHEAD(address) \
+    if (sizeof(*(address)) * LANES >= 32) WG_PREFETCH((global const char *)(address) + 4096); \
+    if (sizeof(*(address)) * LANES > 32) WG_PREFETCH((global const char *)(address) + 1024);
 #endif
 
 #if defined(SCHEDULE_CONTIGUOUS) || defined(SCHEDULE_GRID)
@@ -56,10 +56,10 @@ kernel void NAME(sigmoid_grad_input_grid)(global const S0 *p0, global const S1 *
     long i = (long)get_global_id(0) * geo.chunk;
     const long end = i + geo.chunk < geo.n ? i + geo.chunk : geo.n;
 #if CLASS0 != 1
-    const C one0 = READ0(x0);
-    const V many0 = (V)(one0);
-#define GETV0 many0
-#define GET0 one0
+    const C uniform0 = READ0(x0);
+    const V uniform_lanes0 = (V)(uniform0);
+#define GETV0 uniform_lanes0
+#define GET0 uniform0
 #define AHEAD0
 #else
 #define AHEAD0 WG_AHEAD(x0 + i)
@@ -67,10 +67,10 @@ kernel void NAME(sigmoid_grad_input_grid)(global const S0 *p0, global const S1 *
 #define GET0 READ0(x0 + i)
 #endif
 #if CLASS1 != 1
-    const C one1 = READ1(x1);
-    const V many1 = (V)(one1);
-#define GETV1 many1
-#define GET1 one1
+    const C uniform1 = READ1(x1);
+    const V uniform_lanes1 = (V)(uniform1);
+#define GETV1 uniform_lanes1
+#define GET1 uniform1
 #define AHEAD1
 #else
 #define AHEAD1 WG_AHEAD(x1 + i)
@@ -78,8 +78,8 @@ kernel void NAME(sigmoid_grad_input_grid)(global const S0 *p0, global const S1 *
 #define GET1 READ1(x1 + i)
 #endif
 #ifdef STREAM // align the vector stores: the destination of a copy may start anywhere, even inside an element
-    const size_t place = (size_t)(x2 + i), element = sizeof(S2);
-    const long whole = place % element ? end : i + (long)(-place % sizeof(V) / element);
+    const size_t byte_address = (size_t)(x2 + i), element = sizeof(S2);
+    const long whole = byte_address % element ? end : i + (long)(-byte_address % sizeof(V) / element);
     for (; i < whole && i < end; i++) {
         C y0;
         NAME(sigmoid_grad_input_scalar)(GET0, GET1, &y0);
@@ -143,14 +143,14 @@ WG_ONE kernel void NAME(sigmoid_grad_input_rows)(global const S0 *p0, global con
     const long begin = (long)get_global_id(1) * geo.chunk;
     const long end = begin + geo.chunk < geo.n ? begin + geo.chunk : geo.n;
 #if OUTER
-    long at[OUTER], rest = row;
-    for (int d = OUTER - 1; d >= 0; d--) { at[d] = rest % geo.size[d]; rest /= geo.size[d]; }
+    long index[OUTER], rest = row;
+    for (int d = OUTER - 1; d >= 0; d--) { index[d] = rest % geo.size[d]; rest /= geo.size[d]; }
 #endif
     for (; row < last; row++) {
         long o0 = 0; long o1 = 0; long o2 = 0; 
 #if OUTER
         WG_UNROLL for (int d = 0; d < OUTER; d++) {
-            o0 += at[d] * geo.stride[0][d]; o1 += at[d] * geo.stride[1][d]; o2 += at[d] * geo.stride[2][d]; 
+            o0 += index[d] * geo.stride[0][d]; o1 += index[d] * geo.stride[1][d]; o2 += index[d] * geo.stride[2][d]; 
         }
 #endif
         global const S0 *r0 = x0 + o0;
@@ -158,37 +158,37 @@ WG_ONE kernel void NAME(sigmoid_grad_input_rows)(global const S0 *p0, global con
 #undef STEP0
 #define STEP0(i) (CLASS0 == 5 ? (i) % s0 : (i) * s0)
 #if CLASS0 == 0 || CLASS0 == 3
-        const C one0 = READ0(r0);
-        const V many0 = (V)(one0);
+        const C uniform0 = READ0(r0);
+        const V uniform_lanes0 = (V)(uniform0);
 #elif CLASS0 == 5
         C same0[PERIOD + LANES];
-        for (long j = 0, from = 0; j < s0 + LANES; j++) { same0[j] = READ0(r0 + from); if (++from == s0) from = 0; }
-#undef FEW
-#define FEW s0
+        for (long j = 0, repeat = 0; j < s0 + LANES; j++) { same0[j] = READ0(r0 + repeat); if (++repeat == s0) repeat = 0; }
+#undef PERIOD_LENGTH
+#define PERIOD_LENGTH s0
 #endif
         global const S1 *r1 = x1 + o1;
         const long s1 = geo.stride[1][OUTER];
 #undef STEP1
 #define STEP1(i) (CLASS1 == 5 ? (i) % s1 : (i) * s1)
 #if CLASS1 == 0 || CLASS1 == 3
-        const C one1 = READ1(r1);
-        const V many1 = (V)(one1);
+        const C uniform1 = READ1(r1);
+        const V uniform_lanes1 = (V)(uniform1);
 #elif CLASS1 == 5
         C same1[PERIOD + LANES];
-        for (long j = 0, from = 0; j < s1 + LANES; j++) { same1[j] = READ1(r1 + from); if (++from == s1) from = 0; }
-#undef FEW
-#define FEW s1
+        for (long j = 0, repeat = 0; j < s1 + LANES; j++) { same1[j] = READ1(r1 + repeat); if (++repeat == s1) repeat = 0; }
+#undef PERIOD_LENGTH
+#define PERIOD_LENGTH s1
 #endif
         global S2 *r2 = x2 + o2;
         const long s2 = geo.stride[2][OUTER];
         long i = begin;
 #ifdef PERIOD
-        long phase = begin % FEW;
-        const long turn = LANES % FEW;
+        long phase = begin % PERIOD_LENGTH;
+        const long phase_step = LANES % PERIOD_LENGTH;
 #endif
         for (; i + LANES <= end; i += LANES) {
 #if CLASS0 == 0 || CLASS0 == 3
-            const V v0 = many0;
+            const V v0 = uniform_lanes0;
 #elif CLASS0 == 5
             const V v0 = *(const VU *)(same0 + phase);
 #elif CLASS0 == 1
@@ -201,7 +201,7 @@ WG_ONE kernel void NAME(sigmoid_grad_input_rows)(global const S0 *p0, global con
             WG_UNROLL for (int l = 0; l < LANES; l++) v0[l] = READ0(r0 + (i + l) * s0);
 #endif
 #if CLASS1 == 0 || CLASS1 == 3
-            const V v1 = many1;
+            const V v1 = uniform_lanes1;
 #elif CLASS1 == 5
             const V v1 = *(const VU *)(same1 + phase);
 #elif CLASS1 == 1
@@ -223,8 +223,8 @@ WG_ONE kernel void NAME(sigmoid_grad_input_rows)(global const S0 *p0, global con
             WG_UNROLL for (int l = 0; l < LANES; l++) STORE2(r2 + (i + l) * s2, y0[l]);
 #endif
 #ifdef PERIOD
-            phase += turn;
-            phase -= phase >= FEW ? FEW : 0;
+            phase += phase_step;
+            phase -= phase >= PERIOD_LENGTH ? PERIOD_LENGTH : 0;
 #endif
         }
         for (; i < end; i++) {
@@ -233,7 +233,7 @@ WG_ONE kernel void NAME(sigmoid_grad_input_rows)(global const S0 *p0, global con
             STORE2(r2 + i * s2, y0);
         }
 #if OUTER
-        for (int d = OUTER - 1; d >= 0; d--) { if (++at[d] < geo.size[d]) break; at[d] = 0; }
+        for (int d = OUTER - 1; d >= 0; d--) { if (++index[d] < geo.size[d]) break; index[d] = 0; }
 #endif
     }
 }
@@ -243,7 +243,7 @@ WG_ONE kernel void NAME(sigmoid_grad_input_rows)(global const S0 *p0, global con
 // Operands that are contiguous across rows (TURNk), with results that are contiguous within rows: tiles of LANES rows
 // and columns are loaded as stored and transposed in registers, in blocks of BLOCK for caches and TLB.
 #define BLOCK (4 * LANES)
-// across: size of the last but one dimension, along which transposed operands are contiguous. A work-item computes
+// across: size of the last but one dimension, along buffer transposed operands are contiguous. A work-item computes
 // `chunk` blocks of it by `columns` columns.
 typedef struct {
     long across, n, blocks, chunk, columns;
@@ -260,22 +260,22 @@ WG_ONE kernel void NAME(sigmoid_grad_input_tiles)(global const S0 *p0, global co
     const long end = first + geo.columns < geo.n ? first + geo.columns : geo.n;
     const long a_row = (geo.across + BLOCK - 1) / BLOCK;
     for (; block < last; block++) {
-        const long from = block % a_row * BLOCK, to = from + BLOCK < geo.across ? from + BLOCK : geo.across;
+        const long row_begin = block % a_row * BLOCK, row_end = row_begin + BLOCK < geo.across ? row_begin + BLOCK : geo.across;
         long o0 = 0; long o1 = 0; long o2 = 0; 
 #if OUTER > 1
         long rest = block / a_row;
         WG_UNROLL for (int d = OUTER - 2; d >= 0; d--) {
-            const long at = rest % geo.size[d];
+            const long position = rest % geo.size[d];
             rest /= geo.size[d];
-            o0 += at * geo.stride[0][d]; o1 += at * geo.stride[1][d]; o2 += at * geo.stride[2][d]; 
+            o0 += position * geo.stride[0][d]; o1 += position * geo.stride[1][d]; o2 += position * geo.stride[2][d]; 
         }
 #endif
         for (long left = first; left < end; left += BLOCK) {
             const long right = left + BLOCK < end ? left + BLOCK : end;
-            long row = from;
-            for (; row < to; row += LANES) {
+            long row = row_begin;
+            for (; row < row_end; row += LANES) {
                 long i = left;
-                for (; row + LANES <= to && i + LANES <= right; i += LANES) {
+                for (; row + LANES <= row_end && i + LANES <= right; i += LANES) {
 #ifdef TURN0
                     V t0[LANES];
                     WG_UNROLL for (int l = 0; l < LANES; l++) t0[l] = READV0(x0 + o0 + row + (i + l) * geo.stride[0][OUTER]);
@@ -300,8 +300,8 @@ WG_ONE kernel void NAME(sigmoid_grad_input_tiles)(global const S0 *p0, global co
                         V v0;
                         WG_UNROLL for (int m = 0; m < LANES; m++) v0[m] = READ0(r0 + (i + m) * geo.stride[0][OUTER]);
 #else
-                        const C one0 = READ0(r0);
-                        const V v0 = (V)(one0);
+                        const C uniform0 = READ0(r0);
+                        const V v0 = (V)(uniform0);
 #endif
 #endif
 #ifdef TURN1
@@ -314,8 +314,8 @@ WG_ONE kernel void NAME(sigmoid_grad_input_tiles)(global const S0 *p0, global co
                         V v1;
                         WG_UNROLL for (int m = 0; m < LANES; m++) v1[m] = READ1(r1 + (i + m) * geo.stride[1][OUTER]);
 #else
-                        const C one1 = READ1(r1);
-                        const V v1 = (V)(one1);
+                        const C uniform1 = READ1(r1);
+                        const V v1 = (V)(uniform1);
 #endif
 #endif
                         V y0;
@@ -324,7 +324,7 @@ WG_ONE kernel void NAME(sigmoid_grad_input_tiles)(global const S0 *p0, global co
                     }
                 }
                 // The remainder that fills no tile.
-                for (long r = row; r < row + LANES && r < to; r++) {
+                for (long r = row; r < row + LANES && r < row_end; r++) {
                     for (long c = i; c < right; c++) {
                         const long q0 = o0 + r * geo.stride[0][OUTER - 1] + c * geo.stride[0][OUTER];
                         const long q1 = o1 + r * geo.stride[1][OUTER - 1] + c * geo.stride[1][OUTER];
@@ -353,9 +353,9 @@ kernel void NAME(sigmoid_grad_input_grid_strided)(global const S0 *p0, global co
 #if OUTER
     long rest = index / geo.n;
     for (int d = OUTER - 1; d >= 0; d--) {
-        const long at = rest % geo.size[d];
+        const long position = rest % geo.size[d];
         rest /= geo.size[d];
-        o0 += at * geo.stride[0][d]; o1 += at * geo.stride[1][d]; o2 += at * geo.stride[2][d]; 
+        o0 += position * geo.stride[0][d]; o1 += position * geo.stride[1][d]; o2 += position * geo.stride[2][d]; 
     }
 #endif
     C y0;

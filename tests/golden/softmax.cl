@@ -11,16 +11,16 @@
 #define ROW_V V
 #define ROW_M M
 #define ROW_L L
-#define SPREAD_V(x) (x)
-#define SPREAD_M(x) (x)
-#define SPREAD_L(x) (x)
+#define BROADCAST_V(x) (x)
+#define BROADCAST_M(x) (x)
+#define BROADCAST_L(x) (x)
 #else
 #define ROW_V C
 #define ROW_M int
 #define ROW_L long
-#define SPREAD_V(x) ((V)(x))
-#define SPREAD_M(x) ((M)((x) ? -1 : 0))
-#define SPREAD_L(x) ((L)(x))
+#define BROADCAST_V(x) ((V)(x))
+#define BROADCAST_M(x) ((M)((x) ? -1 : 0))
+#define BROADCAST_L(x) ((L)(x))
 #endif
 #if LANES == 16
 #define LANE ((L)WG_LIST 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 WG_LIST_END)
@@ -54,21 +54,21 @@ static inline long NAME(start)(long row, const long *size, const long *stride) {
 #if OUTER == 1
     return row * stride[0];
 #else
-    long at = 0;
-    WG_UNROLL for (int d = OUTER - 1; d >= 0; d--) { at += row % size[d] * stride[d]; row /= size[d]; }
-    return at;
+    long offset = 0;
+    WG_UNROLL for (int d = OUTER - 1; d >= 0; d--) { offset += row % size[d] * stride[d]; row /= size[d]; }
+    return offset;
 #endif
 }
-static inline long NAME(place)(long i, const long *size, const long *step) {
+static inline long NAME(element_offset)(long i, const long *size, const long *step) {
 #if INNER == 1
     return i * step[0];
 #else
-    long at = 0;
-    WG_UNROLL for (int d = INNER - 1; d >= 0; d--) { at += i % size[d] * step[d]; i /= size[d]; }
-    return at;
+    long offset = 0;
+    WG_UNROLL for (int d = INNER - 1; d >= 0; d--) { offset += i % size[d] * step[d]; i /= size[d]; }
+    return offset;
 #endif
 }
-#define PLACE(k, i) NAME(place)(i, geo.inner, geo.step[k])
+#define ELEMENT_OFFSET(k, i) NAME(element_offset)(i, geo.inner, geo.step[k])
 #if SCRATCH
 #define CACHE_PARAMETER global S2 *p2,
 #else
@@ -96,11 +96,11 @@ static inline void NAME(softmax_sweep0)(V input, V *y0) {
 }
 
 static inline void NAME(softmax_sweep1)(V input, ROW_V r0, V *y0) {
-    *y0 = wg_exp(input - SPREAD_V(r0));
+    *y0 = wg_exp(input - BROADCAST_V(r0));
 }
 
 static inline void NAME(softmax_result)(V Kept, ROW_V w0, V *y0) {
-    *y0 = Kept * SPREAD_V(w0);
+    *y0 = Kept * BROADCAST_V(w0);
 }
 #endif
 #if LANES > 1 && !defined(SCHEDULE_COLUMNS)
@@ -147,7 +147,7 @@ static inline C NAME(total_sum)(V v) {
 static inline V NAME(gather0)(global const S0 *x, long i, const long *size, const long *step, int mA) {
     V v = (V)(0);
 #if LANES > 1
-    WG_UNROLL for (int lA = 0; lA < LANES; lA++) if (lA < mA) v[lA] = LOAD0(x + NAME(place)(i + lA, size, step));
+    WG_UNROLL for (int lA = 0; lA < LANES; lA++) if (lA < mA) v[lA] = LOAD0(x + NAME(element_offset)(i + lA, size, step));
 #endif
     return v;
 }
@@ -160,30 +160,30 @@ static inline V NAME(line0)(global const S0 *x, long across, int mA) {
 }
 #endif
 #if defined(SCHEDULE_COLUMNS)
-#define WRITE1(i, v) if (mA == LANES && ACROSS1 == 1) STOREV1(x1 + PLACE(1, i), v); else { for (int lA = 0; lA < mA; lA++) STORE1(x1 + PLACE(1, i) + lA * geo.across[1], v[lA]); }
+#define WRITE1(i, v) if (mA == LANES && ACROSS1 == 1) STOREV1(x1 + ELEMENT_OFFSET(1, i), v); else { for (int lA = 0; lA < mA; lA++) STORE1(x1 + ELEMENT_OFFSET(1, i) + lA * geo.across[1], v[lA]); }
 #elif defined(SCHEDULE_GROUP)
-#define WRITE1(i, v) STORE1(x1 + PLACE(1, i), v)
+#define WRITE1(i, v) STORE1(x1 + ELEMENT_OFFSET(1, i), v)
 #elif defined(SCHEDULE_SHORT)
-#define WRITE1(i, v) WG_UNROLL for (int lA = 0; lA < LANES; lA++) if (lA < n) STORE1(x1 + PLACE(1, lA), v[lA])
+#define WRITE1(i, v) WG_UNROLL for (int lA = 0; lA < LANES; lA++) if (lA < n) STORE1(x1 + ELEMENT_OFFSET(1, lA), v[lA])
 #elif STREAM1
 #define WRITE1(i, v) WG_STREAM((global V *)(x1 + (i)), v)
 #elif CLASS1 == 1
 #define WRITE1(i, v) STOREV1(x1 + (i), v)
 #else
-#define WRITE1(i, v) WG_UNROLL for (int lA = 0; lA < LANES; lA++) STORE1(x1 + PLACE(1, (i) + lA), v[lA])
+#define WRITE1(i, v) WG_UNROLL for (int lA = 0; lA < LANES; lA++) STORE1(x1 + ELEMENT_OFFSET(1, (i) + lA), v[lA])
 #endif
 #if defined(SCHEDULE_COLUMNS)
 #if ACROSS0 == 1
-#define READ0(i) (mA == LANES ? LOADV0(x0 + PLACE(0, i)) : NAME(line0)(x0 + PLACE(0, i), 1, mA))
+#define READ0(i) (mA == LANES ? LOADV0(x0 + ELEMENT_OFFSET(0, i)) : NAME(line0)(x0 + ELEMENT_OFFSET(0, i), 1, mA))
 #elif ACROSS0 == 0
-#define READ0(i) (V)(LOAD0(x0 + PLACE(0, i)))
+#define READ0(i) (V)(LOAD0(x0 + ELEMENT_OFFSET(0, i)))
 #else
-#define READ0(i) NAME(line0)(x0 + PLACE(0, i), geo.across[0], mA)
+#define READ0(i) NAME(line0)(x0 + ELEMENT_OFFSET(0, i), geo.across[0], mA)
 #endif
 #elif defined(SCHEDULE_GROUP)
-#define READ0(i) LOAD0(x0 + PLACE(0, i))
+#define READ0(i) LOAD0(x0 + ELEMENT_OFFSET(0, i))
 #elif CLASS0 == 0
-#define READ0(i) same0A
+#define READ0(i) uniform0A
 #elif defined(SCHEDULE_SHORT)
 #define READ0(i) NAME(gather0)(x0, 0, geo.inner, geo.step[0], n)
 #elif CLASS0 == 1
@@ -198,7 +198,7 @@ static inline V NAME(line0)(global const S0 *x, long across, int mA) {
 #endif
 
 #ifdef SCHEDULE_LONG
-#define FETCHED 4096 // positions per row; for longer rows the hardware prefetcher is enough
+#define PREFETCH_LIMIT 4096 // positions per row; for longer rows the hardware prefetcher is enough
 #if CLASS0 == 1 && OUTER == 1
 #define AHEAD0(i) WG_PREFETCH(x0 + aheadA * geo.stride[0][0] + (i))
 #else
@@ -236,9 +236,9 @@ WG_ONE kernel void NAME(softmax_short)(global const S0 *p0, global S1 *p1, CACHE
     for (; row < end; row++) {
         global const S0 *x0 = base0A + NAME(start)(row, geo.size, geo.stride[0]);
         global S1 *x1 = base1A + NAME(start)(row, geo.size, geo.stride[1]);
-        const long aheadA = row + 1 < end && n <= FETCHED ? 1 : 0;
+        const long aheadA = row + 1 < end && n <= PREFETCH_LIMIT ? 1 : 0;
 #if CLASS0 == 0 && !defined(SCHEDULE_GROUP)
-        const V same0A = (V)(LOAD0(x0));
+        const V uniform0A = (V)(LOAD0(x0));
 #endif
         ROW_V r0;
         {
@@ -303,7 +303,7 @@ WG_ONE kernel void NAME(softmax_short)(global const S0 *p0, global S1 *p1, CACHE
         global const S0 *x0 = base0A + NAME(start)(row, geo.size, geo.stride[0]);
         global S1 *x1 = base1A + NAME(start)(row, geo.size, geo.stride[1]);
 #if CLASS0 == 0 && !defined(SCHEDULE_GROUP)
-        const V same0A = (V)(LOAD0(x0));
+        const V uniform0A = (V)(LOAD0(x0));
 #endif
         ROW_V r0;
         {
@@ -340,12 +340,12 @@ WG_ONE kernel void NAME(softmax_columns)(global const S0 *p0, global S1 *p1, CAC
     const long stopA = begin + geo.block < geo.width ? begin + geo.block : geo.width;
     global S2 *cachedA = WG_AT(S2, p2, dyn.offset[2])
         + ((long)get_global_id(0) * get_global_size(1) + get_global_id(1)) * n * LANES;
-    for (; slabA < end; slabA++) for (long at = begin; at < stopA; at += LANES) {
+    for (; slabA < end; slabA++) for (long columnA = begin; columnA < stopA; columnA += LANES) {
         global const S0 *x0 = base0A + NAME(start)(slabA, geo.size, geo.stride[0]);
         global S1 *x1 = base1A + NAME(start)(slabA, geo.size, geo.stride[1]);
-        x0 += at * geo.across[0];
-        x1 += at * geo.across[1];
-        if (at + LANES <= stopA) {
+        x0 += columnA * geo.across[0];
+        x1 += columnA * geo.across[1];
+        if (columnA + LANES <= stopA) {
             const int mA = LANES;
         ROW_V r0;
         {
@@ -382,7 +382,7 @@ WG_ONE kernel void NAME(softmax_columns)(global const S0 *p0, global S1 *p1, CAC
             }
         }
         } else {
-            const int mA = stopA - at;
+            const int mA = stopA - columnA;
         ROW_V r0;
         {
             V acc0A[1];
@@ -436,7 +436,7 @@ kernel void NAME(softmax_group)(global const S0 *p0, global S1 *p1, CACHE_PARAME
         global const S0 *x0 = base0A + NAME(start)(row, geo.size, geo.stride[0]);
         global S1 *x1 = base1A + NAME(start)(row, geo.size, geo.stride[1]);
 #if CLASS0 == 0 && !defined(SCHEDULE_GROUP)
-        const V same0A = (V)(LOAD0(x0));
+        const V uniform0A = (V)(LOAD0(x0));
 #endif
         ROW_V r0;
         {
@@ -491,7 +491,7 @@ kernel void NAME(softmax_group)(global const S0 *p0, global S1 *p1, CACHE_PARAME
 #undef WRITE1
 #undef ADD1
 #undef AHEAD1
-#undef FETCHED
+#undef PREFETCH_LIMIT
 #undef INDEX
 #undef CACHED
 #undef CACHE_VALUE
@@ -499,9 +499,9 @@ kernel void NAME(softmax_group)(global const S0 *p0, global S1 *p1, CACHE_PARAME
 #undef ROW_V
 #undef ROW_M
 #undef ROW_L
-#undef SPREAD_V
-#undef SPREAD_M
-#undef SPREAD_L
+#undef BROADCAST_V
+#undef BROADCAST_M
+#undef BROADCAST_L
 #undef LANE
-#undef PLACE
+#undef ELEMENT_OFFSET
 #undef CACHE_PARAMETER

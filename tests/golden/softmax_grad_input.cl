@@ -11,16 +11,16 @@
 #define ROW_V V
 #define ROW_M M
 #define ROW_L L
-#define SPREAD_V(x) (x)
-#define SPREAD_M(x) (x)
-#define SPREAD_L(x) (x)
+#define BROADCAST_V(x) (x)
+#define BROADCAST_M(x) (x)
+#define BROADCAST_L(x) (x)
 #else
 #define ROW_V C
 #define ROW_M int
 #define ROW_L long
-#define SPREAD_V(x) ((V)(x))
-#define SPREAD_M(x) ((M)((x) ? -1 : 0))
-#define SPREAD_L(x) ((L)(x))
+#define BROADCAST_V(x) ((V)(x))
+#define BROADCAST_M(x) ((M)((x) ? -1 : 0))
+#define BROADCAST_L(x) ((L)(x))
 #endif
 #if LANES == 16
 #define LANE ((L)WG_LIST 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 WG_LIST_END)
@@ -54,21 +54,21 @@ static inline long NAME(start)(long row, const long *size, const long *stride) {
 #if OUTER == 1
     return row * stride[0];
 #else
-    long at = 0;
-    WG_UNROLL for (int d = OUTER - 1; d >= 0; d--) { at += row % size[d] * stride[d]; row /= size[d]; }
-    return at;
+    long offset = 0;
+    WG_UNROLL for (int d = OUTER - 1; d >= 0; d--) { offset += row % size[d] * stride[d]; row /= size[d]; }
+    return offset;
 #endif
 }
-static inline long NAME(place)(long i, const long *size, const long *step) {
+static inline long NAME(element_offset)(long i, const long *size, const long *step) {
 #if INNER == 1
     return i * step[0];
 #else
-    long at = 0;
-    WG_UNROLL for (int d = INNER - 1; d >= 0; d--) { at += i % size[d] * step[d]; i /= size[d]; }
-    return at;
+    long offset = 0;
+    WG_UNROLL for (int d = INNER - 1; d >= 0; d--) { offset += i % size[d] * step[d]; i /= size[d]; }
+    return offset;
 #endif
 }
-#define PLACE(k, i) NAME(place)(i, geo.inner, geo.step[k])
+#define ELEMENT_OFFSET(k, i) NAME(element_offset)(i, geo.inner, geo.step[k])
 
 #ifndef SCHEDULE_FINISH
 #ifdef SCHEDULE_GROUP
@@ -87,7 +87,7 @@ static inline void NAME(softmax_grad_input_sweep0)(V grad, V out, V *y0) {
 }
 
 static inline void NAME(softmax_grad_input_result)(V grad, V out, ROW_V r0, V *y0) {
-    *y0 = out * (grad - SPREAD_V(r0));
+    *y0 = out * (grad - BROADCAST_V(r0));
 }
 #endif
 #if LANES > 1 && !defined(SCHEDULE_COLUMNS)
@@ -116,7 +116,7 @@ static inline C NAME(total_sum)(V v) {
 static inline V NAME(gather0)(global const S0 *x, long i, const long *size, const long *step, int mA) {
     V v = (V)(0);
 #if LANES > 1
-    WG_UNROLL for (int lA = 0; lA < LANES; lA++) if (lA < mA) v[lA] = LOAD0(x + NAME(place)(i + lA, size, step));
+    WG_UNROLL for (int lA = 0; lA < LANES; lA++) if (lA < mA) v[lA] = LOAD0(x + NAME(element_offset)(i + lA, size, step));
 #endif
     return v;
 }
@@ -132,7 +132,7 @@ static inline V NAME(line0)(global const S0 *x, long across, int mA) {
 static inline V NAME(gather1)(global const S1 *x, long i, const long *size, const long *step, int mA) {
     V v = (V)(0);
 #if LANES > 1
-    WG_UNROLL for (int lA = 0; lA < LANES; lA++) if (lA < mA) v[lA] = LOAD1(x + NAME(place)(i + lA, size, step));
+    WG_UNROLL for (int lA = 0; lA < LANES; lA++) if (lA < mA) v[lA] = LOAD1(x + NAME(element_offset)(i + lA, size, step));
 #endif
     return v;
 }
@@ -145,30 +145,30 @@ static inline V NAME(line1)(global const S1 *x, long across, int mA) {
 }
 #endif
 #if defined(SCHEDULE_COLUMNS)
-#define WRITE2(i, v) if (mA == LANES && ACROSS2 == 1) STOREV2(x2 + PLACE(2, i), v); else { for (int lA = 0; lA < mA; lA++) STORE2(x2 + PLACE(2, i) + lA * geo.across[2], v[lA]); }
+#define WRITE2(i, v) if (mA == LANES && ACROSS2 == 1) STOREV2(x2 + ELEMENT_OFFSET(2, i), v); else { for (int lA = 0; lA < mA; lA++) STORE2(x2 + ELEMENT_OFFSET(2, i) + lA * geo.across[2], v[lA]); }
 #elif defined(SCHEDULE_GROUP)
-#define WRITE2(i, v) STORE2(x2 + PLACE(2, i), v)
+#define WRITE2(i, v) STORE2(x2 + ELEMENT_OFFSET(2, i), v)
 #elif defined(SCHEDULE_SHORT)
-#define WRITE2(i, v) WG_UNROLL for (int lA = 0; lA < LANES; lA++) if (lA < n) STORE2(x2 + PLACE(2, lA), v[lA])
+#define WRITE2(i, v) WG_UNROLL for (int lA = 0; lA < LANES; lA++) if (lA < n) STORE2(x2 + ELEMENT_OFFSET(2, lA), v[lA])
 #elif STREAM2
 #define WRITE2(i, v) WG_STREAM((global V *)(x2 + (i)), v)
 #elif CLASS2 == 1
 #define WRITE2(i, v) STOREV2(x2 + (i), v)
 #else
-#define WRITE2(i, v) WG_UNROLL for (int lA = 0; lA < LANES; lA++) STORE2(x2 + PLACE(2, (i) + lA), v[lA])
+#define WRITE2(i, v) WG_UNROLL for (int lA = 0; lA < LANES; lA++) STORE2(x2 + ELEMENT_OFFSET(2, (i) + lA), v[lA])
 #endif
 #if defined(SCHEDULE_COLUMNS)
 #if ACROSS0 == 1
-#define READ0(i) (mA == LANES ? LOADV0(x0 + PLACE(0, i)) : NAME(line0)(x0 + PLACE(0, i), 1, mA))
+#define READ0(i) (mA == LANES ? LOADV0(x0 + ELEMENT_OFFSET(0, i)) : NAME(line0)(x0 + ELEMENT_OFFSET(0, i), 1, mA))
 #elif ACROSS0 == 0
-#define READ0(i) (V)(LOAD0(x0 + PLACE(0, i)))
+#define READ0(i) (V)(LOAD0(x0 + ELEMENT_OFFSET(0, i)))
 #else
-#define READ0(i) NAME(line0)(x0 + PLACE(0, i), geo.across[0], mA)
+#define READ0(i) NAME(line0)(x0 + ELEMENT_OFFSET(0, i), geo.across[0], mA)
 #endif
 #elif defined(SCHEDULE_GROUP)
-#define READ0(i) LOAD0(x0 + PLACE(0, i))
+#define READ0(i) LOAD0(x0 + ELEMENT_OFFSET(0, i))
 #elif CLASS0 == 0
-#define READ0(i) same0A
+#define READ0(i) uniform0A
 #elif defined(SCHEDULE_SHORT)
 #define READ0(i) NAME(gather0)(x0, 0, geo.inner, geo.step[0], n)
 #elif CLASS0 == 1
@@ -178,16 +178,16 @@ static inline V NAME(line1)(global const S1 *x, long across, int mA) {
 #endif
 #if defined(SCHEDULE_COLUMNS)
 #if ACROSS1 == 1
-#define READ1(i) (mA == LANES ? LOADV1(x1 + PLACE(1, i)) : NAME(line1)(x1 + PLACE(1, i), 1, mA))
+#define READ1(i) (mA == LANES ? LOADV1(x1 + ELEMENT_OFFSET(1, i)) : NAME(line1)(x1 + ELEMENT_OFFSET(1, i), 1, mA))
 #elif ACROSS1 == 0
-#define READ1(i) (V)(LOAD1(x1 + PLACE(1, i)))
+#define READ1(i) (V)(LOAD1(x1 + ELEMENT_OFFSET(1, i)))
 #else
-#define READ1(i) NAME(line1)(x1 + PLACE(1, i), geo.across[1], mA)
+#define READ1(i) NAME(line1)(x1 + ELEMENT_OFFSET(1, i), geo.across[1], mA)
 #endif
 #elif defined(SCHEDULE_GROUP)
-#define READ1(i) LOAD1(x1 + PLACE(1, i))
+#define READ1(i) LOAD1(x1 + ELEMENT_OFFSET(1, i))
 #elif CLASS1 == 0
-#define READ1(i) same1A
+#define READ1(i) uniform1A
 #elif defined(SCHEDULE_SHORT)
 #define READ1(i) NAME(gather1)(x1, 0, geo.inner, geo.step[1], n)
 #elif CLASS1 == 1
@@ -202,7 +202,7 @@ static inline V NAME(line1)(global const S1 *x, long across, int mA) {
 #endif
 
 #ifdef SCHEDULE_LONG
-#define FETCHED 4096 // positions per row; for longer rows the hardware prefetcher is enough
+#define PREFETCH_LIMIT 4096 // positions per row; for longer rows the hardware prefetcher is enough
 #if CLASS0 == 1 && OUTER == 1
 #define AHEAD0(i) WG_PREFETCH(x0 + aheadA * geo.stride[0][0] + (i))
 #else
@@ -235,12 +235,12 @@ WG_ONE kernel void NAME(softmax_grad_input_short)(global const S0 *p0, global co
         global const S0 *x0 = base0A + NAME(start)(row, geo.size, geo.stride[0]);
         global const S1 *x1 = base1A + NAME(start)(row, geo.size, geo.stride[1]);
         global S2 *x2 = base2A + NAME(start)(row, geo.size, geo.stride[2]);
-        const long aheadA = row + 1 < end && n <= FETCHED ? 1 : 0;
+        const long aheadA = row + 1 < end && n <= PREFETCH_LIMIT ? 1 : 0;
 #if CLASS0 == 0 && !defined(SCHEDULE_GROUP)
-        const V same0A = (V)(LOAD0(x0));
+        const V uniform0A = (V)(LOAD0(x0));
 #endif
 #if CLASS1 == 0 && !defined(SCHEDULE_GROUP)
-        const V same1A = (V)(LOAD1(x1));
+        const V uniform1A = (V)(LOAD1(x1));
 #endif
         ROW_V r0;
         {
@@ -286,10 +286,10 @@ WG_ONE kernel void NAME(softmax_grad_input_short)(global const S0 *p0, global co
         global const S1 *x1 = base1A + NAME(start)(row, geo.size, geo.stride[1]);
         global S2 *x2 = base2A + NAME(start)(row, geo.size, geo.stride[2]);
 #if CLASS0 == 0 && !defined(SCHEDULE_GROUP)
-        const V same0A = (V)(LOAD0(x0));
+        const V uniform0A = (V)(LOAD0(x0));
 #endif
 #if CLASS1 == 0 && !defined(SCHEDULE_GROUP)
-        const V same1A = (V)(LOAD1(x1));
+        const V uniform1A = (V)(LOAD1(x1));
 #endif
         ROW_V r0;
         {
@@ -318,14 +318,14 @@ WG_ONE kernel void NAME(softmax_grad_input_columns)(global const S0 *p0, global 
     const long end = slabA + geo.chunk < geo.rows ? slabA + geo.chunk : geo.rows;
     const long begin = (long)get_global_id(1) * geo.block;
     const long stopA = begin + geo.block < geo.width ? begin + geo.block : geo.width;
-    for (; slabA < end; slabA++) for (long at = begin; at < stopA; at += LANES) {
+    for (; slabA < end; slabA++) for (long columnA = begin; columnA < stopA; columnA += LANES) {
         global const S0 *x0 = base0A + NAME(start)(slabA, geo.size, geo.stride[0]);
         global const S1 *x1 = base1A + NAME(start)(slabA, geo.size, geo.stride[1]);
         global S2 *x2 = base2A + NAME(start)(slabA, geo.size, geo.stride[2]);
-        x0 += at * geo.across[0];
-        x1 += at * geo.across[1];
-        x2 += at * geo.across[2];
-        if (at + LANES <= stopA) {
+        x0 += columnA * geo.across[0];
+        x1 += columnA * geo.across[1];
+        x2 += columnA * geo.across[2];
+        if (columnA + LANES <= stopA) {
             const int mA = LANES;
         ROW_V r0;
         {
@@ -348,7 +348,7 @@ WG_ONE kernel void NAME(softmax_grad_input_columns)(global const S0 *p0, global 
             }
         }
         } else {
-            const int mA = stopA - at;
+            const int mA = stopA - columnA;
         ROW_V r0;
         {
             V acc0A[1];
@@ -390,10 +390,10 @@ kernel void NAME(softmax_grad_input_group)(global const S0 *p0, global const S1 
         global const S1 *x1 = base1A + NAME(start)(row, geo.size, geo.stride[1]);
         global S2 *x2 = base2A + NAME(start)(row, geo.size, geo.stride[2]);
 #if CLASS0 == 0 && !defined(SCHEDULE_GROUP)
-        const V same0A = (V)(LOAD0(x0));
+        const V uniform0A = (V)(LOAD0(x0));
 #endif
 #if CLASS1 == 0 && !defined(SCHEDULE_GROUP)
-        const V same1A = (V)(LOAD1(x1));
+        const V uniform1A = (V)(LOAD1(x1));
 #endif
         ROW_V r0;
         {
@@ -434,7 +434,7 @@ kernel void NAME(softmax_grad_input_group)(global const S0 *p0, global const S1 
 #undef WRITE2
 #undef ADD2
 #undef AHEAD2
-#undef FETCHED
+#undef PREFETCH_LIMIT
 #undef INDEX
 #undef CACHED
 #undef CACHE_VALUE
@@ -442,9 +442,9 @@ kernel void NAME(softmax_grad_input_group)(global const S0 *p0, global const S1 
 #undef ROW_V
 #undef ROW_M
 #undef ROW_L
-#undef SPREAD_V
-#undef SPREAD_M
-#undef SPREAD_L
+#undef BROADCAST_V
+#undef BROADCAST_M
+#undef BROADCAST_L
 #undef LANE
-#undef PLACE
+#undef ELEMENT_OFFSET
 #undef CACHE_PARAMETER

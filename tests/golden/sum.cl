@@ -82,9 +82,9 @@ static inline WG_INLINE NAME(State) NAME(sum_fold)(NAME(States) states) {
     other.acc = states.acc.s10; 
     states = NAME(sum_combine_vector)(states, other);
 #endif
-    NAME(State) one;
-    one.acc = states.acc.s0;
-    return one;
+    NAME(State) scalar_state;
+    scalar_state.acc = states.acc.s0;
+    return scalar_state;
 }
 #endif
 
@@ -111,14 +111,14 @@ WG_ONE kernel void NAME(sum_rows)(global const S0 *p0,
     const long begin = (long)get_global_id(2) * geo.chunk[2];
     const long end = begin + geo.chunk[2] < n ? begin + geo.chunk[2] : n;
     const long split = get_global_id(1) * get_global_size(2) + get_global_id(2);
-    long at[KEPT], rest = out;
-    for (int d = KEPT - 1; d >= 0; d--) { at[d] = rest % geo.kept[d]; rest /= geo.kept[d]; }
+    long coordinates[KEPT], rest = out;
+    for (int d = KEPT - 1; d >= 0; d--) { coordinates[d] = rest % geo.kept[d]; rest /= geo.kept[d]; }
     for (; out < last; out++) {
         long o0 = 0; long o1 = 0; 
         WG_UNROLL for (int d = 0; d < KEPT; d++) {
-            o0 += at[d] * geo.kept_stride[0][d]; o1 += at[d] * geo.kept_stride[1][d]; 
+            o0 += coordinates[d] * geo.kept_stride[0][d]; o1 += coordinates[d] * geo.kept_stride[1][d]; 
         }
-        NAME(State) one = NAME(sum_identity_scalar)();
+        NAME(State) scalar_state = NAME(sum_identity_scalar)();
         NAME(States) total = NAME(sum_identity_vector)();
         for (long row = top; row < bottom; row++) {
             const long base = row * n;
@@ -200,7 +200,7 @@ WG_ONE kernel void NAME(sum_rows)(global const S0 *p0,
             }
             if (i < end && end - begin >= LANES) {
                 // The last vector overlaps the one before it: repeated lanes count as the identity.
-                const long done = i - (end - LANES);
+                const long repeated_lanes = i - (end - LANES);
                 i = end - LANES;
 #if CLASS0 == 0
                 const V v0 = (V)(LOAD0(r0));
@@ -212,24 +212,24 @@ WG_ONE kernel void NAME(sum_rows)(global const S0 *p0,
 #endif
                 NAME(States) tail = NAME(sum_map_vector)(v0, (L)(0));
                 const NAME(States) none = NAME(sum_identity_vector)();
-                const M fresh = ROW_IOTA >= (M)(done);
-                tail.acc = fresh ? tail.acc : none.acc;
+                const M is_new_lane = ROW_IOTA >= (M)(repeated_lanes);
+                tail.acc = is_new_lane ? tail.acc : none.acc;
                 total = NAME(sum_combine_vector)(total, tail);
                 i = end;
             }
-            for (; i < end; i++) one = NAME(sum_combine_scalar)(one, NAME(sum_map_scalar)(LOAD0(r0 + i * s0), base + i));
+            for (; i < end; i++) scalar_state = NAME(sum_combine_scalar)(scalar_state, NAME(sum_map_scalar)(LOAD0(r0 + i * s0), base + i));
         }
-        one = NAME(sum_combine_scalar)(NAME(sum_fold)(total), one);
+        scalar_state = NAME(sum_combine_scalar)(NAME(sum_fold)(total), scalar_state);
 #ifdef SPLIT
-        STORE1(x1 + split * geo.outputs + out, one.acc);
+        STORE1(x1 + split * geo.outputs + out, scalar_state.acc);
 #else
         {
             C y0;
-            NAME(sum_finish_scalar)(one, (C)geo.count, &y0);
+            NAME(sum_finish_scalar)(scalar_state, (C)geo.count, &y0);
             STORE1(x1 + o1, y0);
         }
 #endif
-        for (int d = KEPT - 1; d >= 0; d--) { if (++at[d] < geo.kept[d]) break; at[d] = 0; }
+        for (int d = KEPT - 1; d >= 0; d--) { if (++coordinates[d] < geo.kept[d]) break; coordinates[d] = 0; }
     }
 }
 #endif
@@ -254,7 +254,7 @@ WG_ONE kernel void NAME(sum_abreast)(global const S0 *p0,
     long out = (long)get_global_id(0) * geo.chunk[0];
     const long last = out + geo.chunk[0] < geo.outputs ? out + geo.chunk[0] : geo.outputs;
     const NAME(States) none = NAME(sum_identity_vector)();
-    const M fresh = ROW_IOTA >= (M)((int)(LANES - n % LANES));  // lanes of the last vector that are not repeated
+    const M is_new_lane = ROW_IOTA >= (M)((int)(LANES - n % LANES));  // lanes of the last vector that are not repeated
     for (; out + LANES <= last; out += LANES) {
         NAME(States) states[LANES];
         WG_UNROLL for (int j = 0; j < LANES; j++) states[j] = none;
@@ -287,7 +287,7 @@ WG_ONE kernel void NAME(sum_abreast)(global const S0 *p0,
                 WG_UNROLL for (int l = 0; l < LANES; l++) v0[l] = LOAD0(r0 + (i + l) * s0);
 #endif
             NAME(States) tail = NAME(sum_map_vector)(v0, (L)(0));
-            tail.acc = fresh ? tail.acc : none.acc;
+            tail.acc = is_new_lane ? tail.acc : none.acc;
             states[j] = NAME(sum_combine_vector)(states[j], tail);
         }
         V transposed0[LANES];
@@ -329,14 +329,14 @@ WG_ONE kernel void NAME(sum_abreast)(global const S0 *p0,
                 WG_UNROLL for (int l = 0; l < LANES; l++) v0[l] = LOAD0(r0 + (i + l) * s0);
 #endif
             NAME(States) tail = NAME(sum_map_vector)(v0, (L)(0));
-            tail.acc = fresh ? tail.acc : none.acc;
+            tail.acc = is_new_lane ? tail.acc : none.acc;
             total = NAME(sum_combine_vector)(total, tail);
         }
-        const NAME(State) one = NAME(sum_fold)(total);
+        const NAME(State) scalar_state = NAME(sum_fold)(total);
         const long o1 = out; 
         {
             C y0;
-            NAME(sum_finish_scalar)(one, (C)geo.count, &y0);
+            NAME(sum_finish_scalar)(scalar_state, (C)geo.count, &y0);
             STORE1(x1 + o1, y0);
         }
     }
@@ -362,13 +362,13 @@ WG_ONE kernel void NAME(sum_short)(global const S0 *p0,
     const long last = out + geo.chunk[0] < geo.outputs ? out + geo.chunk[0] : geo.outputs;
     global const S0 *restrict r0 = x0;
     for (; out < last; out++) {
-        NAME(State) one = NAME(sum_identity_scalar)();
+        NAME(State) scalar_state = NAME(sum_identity_scalar)();
         WG_UNROLL for (int i = 0; i < ROW; i++)
-            one = NAME(sum_combine_scalar)(one, NAME(sum_map_scalar)(LOAD0(r0 + out * ROW + i), i));
+            scalar_state = NAME(sum_combine_scalar)(scalar_state, NAME(sum_map_scalar)(LOAD0(r0 + out * ROW + i), i));
         const long o1 = out; 
         {
             C y0;
-            NAME(sum_finish_scalar)(one, (C)geo.count, &y0);
+            NAME(sum_finish_scalar)(scalar_state, (C)geo.count, &y0);
             STORE1(x1 + o1, y0);
         }
     }
@@ -398,14 +398,14 @@ WG_ONE kernel void NAME(sum_columns)(global const S0 *p0,
     const long begin = (long)get_global_id(2) * geo.chunk[2];
     const long end = begin + geo.chunk[2] < geo.count ? begin + geo.chunk[2] : geo.count;
     const long split = get_global_id(2);
-    long at[KEPT], rest = row;
-    for (int d = KEPT - 2; d >= 0; d--) { at[d] = rest % geo.kept[d]; rest /= geo.kept[d]; }
+    long coordinates[KEPT], rest = row;
+    for (int d = KEPT - 2; d >= 0; d--) { coordinates[d] = rest % geo.kept[d]; rest /= geo.kept[d]; }
     const long c0 = geo.kept_stride[0][KEPT - 1];
     const long c1 = geo.kept_stride[1][KEPT - 1];
     for (; row < last; row++) {
         long o0 = 0; long o1 = 0; 
         WG_UNROLL for (int d = 0; d < KEPT - 1; d++) {
-            o0 += at[d] * geo.kept_stride[0][d]; o1 += at[d] * geo.kept_stride[1][d]; 
+            o0 += coordinates[d] * geo.kept_stride[0][d]; o1 += coordinates[d] * geo.kept_stride[1][d]; 
         }
         long column = left;
         for (; column + 8 * LANES <= right; column += 8 * LANES)
@@ -684,7 +684,7 @@ WG_ONE kernel void NAME(sum_columns)(global const S0 *p0,
 #endif
         }
         }
-        for (int d = (KEPT - 1) - 1; d >= 0; d--) { if (++at[d] < geo.kept[d]) break; at[d] = 0; }
+        for (int d = (KEPT - 1) - 1; d >= 0; d--) { if (++coordinates[d] < geo.kept[d]) break; coordinates[d] = 0; }
     }
 }
 #endif
@@ -709,14 +709,14 @@ WG_ONE kernel void NAME(sum_general)(global const S0 *p0,
     const long begin = (long)get_global_id(2) * geo.chunk[2];
     const long end = begin + geo.chunk[2] < geo.count ? begin + geo.chunk[2] : geo.count;
     const long split = get_global_id(2);
-    long at[KEPT], rest = out;
-    for (int d = KEPT - 1; d >= 0; d--) { at[d] = rest % geo.kept[d]; rest /= geo.kept[d]; }
+    long coordinates[KEPT], rest = out;
+    for (int d = KEPT - 1; d >= 0; d--) { coordinates[d] = rest % geo.kept[d]; rest /= geo.kept[d]; }
     for (; out < last; out++) {
         long o0 = 0; long o1 = 0; 
         WG_UNROLL for (int d = 0; d < KEPT; d++) {
-            o0 += at[d] * geo.kept_stride[0][d]; o1 += at[d] * geo.kept_stride[1][d]; 
+            o0 += coordinates[d] * geo.kept_stride[0][d]; o1 += coordinates[d] * geo.kept_stride[1][d]; 
         }
-        NAME(State) one = NAME(sum_identity_scalar)();
+        NAME(State) scalar_state = NAME(sum_identity_scalar)();
         for (long r = begin; r < end;) {
             const long inner = r % geo.reduced[REDUCED - 1];
             long stop = r + geo.reduced[REDUCED - 1] - inner;
@@ -744,21 +744,21 @@ WG_ONE kernel void NAME(sum_general)(global const S0 *p0,
                 acc0 = NAME(sum_combine_scalar)(acc0, NAME(sum_map_scalar)(LOAD0(q0), r));
                 q0 += s0; 
             }
-            one = NAME(sum_combine_scalar)(one, acc0);
-            one = NAME(sum_combine_scalar)(one, acc1);
-            one = NAME(sum_combine_scalar)(one, acc2);
-            one = NAME(sum_combine_scalar)(one, acc3);
+            scalar_state = NAME(sum_combine_scalar)(scalar_state, acc0);
+            scalar_state = NAME(sum_combine_scalar)(scalar_state, acc1);
+            scalar_state = NAME(sum_combine_scalar)(scalar_state, acc2);
+            scalar_state = NAME(sum_combine_scalar)(scalar_state, acc3);
         }
 #ifdef SPLIT
-        STORE1(x1 + split * geo.outputs + out, one.acc);
+        STORE1(x1 + split * geo.outputs + out, scalar_state.acc);
 #else
         {
             C y0;
-            NAME(sum_finish_scalar)(one, (C)geo.count, &y0);
+            NAME(sum_finish_scalar)(scalar_state, (C)geo.count, &y0);
             STORE1(x1 + o1, y0);
         }
 #endif
-        for (int d = KEPT - 1; d >= 0; d--) { if (++at[d] < geo.kept[d]) break; at[d] = 0; }
+        for (int d = KEPT - 1; d >= 0; d--) { if (++coordinates[d] < geo.kept[d]) break; coordinates[d] = 0; }
     }
 }
 #endif
@@ -781,52 +781,52 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) kernel void NAME(sum_tree)(gl
     const int lid = get_local_id(0), across = (int)geo.across, deep = GROUP / across;
     const int y = lid / across;
     const long out = (long)get_group_id(0) * across + lid % across;
-    long at[KEPT], rest = out;
-    for (int d = KEPT - 1; d >= 0; d--) { at[d] = rest % geo.kept[d]; rest /= geo.kept[d]; }
+    long coordinates[KEPT], rest = out;
+    for (int d = KEPT - 1; d >= 0; d--) { coordinates[d] = rest % geo.kept[d]; rest /= geo.kept[d]; }
     long o0 = 0; long o1 = 0; 
     WG_UNROLL for (int d = 0; d < KEPT; d++) {
-        o0 += at[d] * geo.kept_stride[0][d]; o1 += at[d] * geo.kept_stride[1][d]; 
+        o0 += coordinates[d] * geo.kept_stride[0][d]; o1 += coordinates[d] * geo.kept_stride[1][d]; 
     }
     const long split = get_group_id(1);
     const long begin = split * geo.chunk[1];
     const long end = begin + geo.chunk[1] < geo.count ? begin + geo.chunk[1] : geo.count;
-    NAME(State) one = NAME(sum_identity_scalar)();
+    NAME(State) scalar_state = NAME(sum_identity_scalar)();
     if (out < geo.outputs) {
         for (long r = begin + y; r < end; r += deep) {
 #if REDUCED > 1
             long q0 = o0; 
-            long left = r;
+            long rest = r;
             WG_UNROLL for (int d = REDUCED - 1; d >= 0; d--) {
-                const long position = left % geo.reduced[d];
-                left /= geo.reduced[d];
+                const long position = rest % geo.reduced[d];
+                rest /= geo.reduced[d];
                 q0 += position * geo.stride[0][d]; 
             }
 #else
             const long q0 = o0 + r * geo.stride[0][0]; 
 #endif
-            one = NAME(sum_combine_scalar)(one, NAME(sum_map_scalar)(LOAD0(x0 + q0), r));
+            scalar_state = NAME(sum_combine_scalar)(scalar_state, NAME(sum_map_scalar)(LOAD0(x0 + q0), r));
         }
     }
     local C shared0[GROUP];
-    shared0[lid] = one.acc;
+    shared0[lid] = scalar_state.acc;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int reach = deep / 2; reach > 0; reach /= 2) {
         if (y < reach) {
             NAME(State) other;
-            const int from = lid + reach * (int)geo.across;
-            other.acc = shared0[from];
-            one = NAME(sum_combine_scalar)(one, other);
-            shared0[lid] = one.acc;
+            const int partner = lid + reach * (int)geo.across;
+            other.acc = shared0[partner];
+            scalar_state = NAME(sum_combine_scalar)(scalar_state, other);
+            shared0[lid] = scalar_state.acc;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     if (y == 0 && out < geo.outputs) {
 #ifdef SPLIT
-        STORE1(x1 + split * geo.outputs + out, one.acc);
+        STORE1(x1 + split * geo.outputs + out, scalar_state.acc);
 #else
         {
             C y0;
-            NAME(sum_finish_scalar)(one, (C)geo.count, &y0);
+            NAME(sum_finish_scalar)(scalar_state, (C)geo.count, &y0);
             STORE1(x1 + o1, y0);
         }
 #endif
@@ -854,25 +854,25 @@ WG_ONE kernel void NAME(sum_finish)(global const S0 *p0, global S1 *p1, const NA
         STOREV1(x1 + out, y0);
     }
 #endif
-    long at[KEPT], rest = out;
-    for (int d = KEPT - 1; d >= 0; d--) { at[d] = rest % geo.kept[d]; rest /= geo.kept[d]; }
+    long coordinates[KEPT], rest = out;
+    for (int d = KEPT - 1; d >= 0; d--) { coordinates[d] = rest % geo.kept[d]; rest /= geo.kept[d]; }
     for (; out < last; out++) {
         long o0 = 0; long o1 = 0; 
         WG_UNROLL for (int d = 0; d < KEPT; d++) {
-            o0 += at[d] * geo.kept_stride[0][d]; o1 += at[d] * geo.kept_stride[1][d]; 
+            o0 += coordinates[d] * geo.kept_stride[0][d]; o1 += coordinates[d] * geo.kept_stride[1][d]; 
         }
-        NAME(State) one = NAME(sum_identity_scalar)();
+        NAME(State) scalar_state = NAME(sum_identity_scalar)();
         for (long s = 0; s < geo.splits; s++) {
             NAME(State) part;
             part.acc = LOAD0(x0 + s * geo.outputs + out);
-            one = NAME(sum_combine_scalar)(one, part);
+            scalar_state = NAME(sum_combine_scalar)(scalar_state, part);
         }
         {
             C y0;
-            NAME(sum_finish_scalar)(one, (C)geo.count, &y0);
+            NAME(sum_finish_scalar)(scalar_state, (C)geo.count, &y0);
             STORE1(x1 + o1, y0);
         }
-        for (int d = KEPT - 1; d >= 0; d--) { if (++at[d] < geo.kept[d]) break; at[d] = 0; }
+        for (int d = KEPT - 1; d >= 0; d--) { if (++coordinates[d] < geo.kept[d]) break; coordinates[d] = 0; }
     }
 }
 #endif
@@ -884,37 +884,37 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) kernel void NAME(sum_tree_fin
     const int lid = get_local_id(0), across = (int)geo.across, deep = GROUP / across;
     const int y = lid / across;
     const long out = (long)get_group_id(0) * across + lid % across;
-    long at[KEPT], rest = out;
-    for (int d = KEPT - 1; d >= 0; d--) { at[d] = rest % geo.kept[d]; rest /= geo.kept[d]; }
+    long coordinates[KEPT], rest = out;
+    for (int d = KEPT - 1; d >= 0; d--) { coordinates[d] = rest % geo.kept[d]; rest /= geo.kept[d]; }
     long o0 = 0; long o1 = 0; 
     WG_UNROLL for (int d = 0; d < KEPT; d++) {
-        o0 += at[d] * geo.kept_stride[0][d]; o1 += at[d] * geo.kept_stride[1][d]; 
+        o0 += coordinates[d] * geo.kept_stride[0][d]; o1 += coordinates[d] * geo.kept_stride[1][d]; 
     }
-    NAME(State) one = NAME(sum_identity_scalar)();
+    NAME(State) scalar_state = NAME(sum_identity_scalar)();
     if (out < geo.outputs) {
         for (long s = y; s < geo.splits; s += deep) {
             NAME(State) part;
             part.acc = LOAD0(x0 + s * geo.outputs + out);
-            one = NAME(sum_combine_scalar)(one, part);
+            scalar_state = NAME(sum_combine_scalar)(scalar_state, part);
         }
     }
     local C shared0[GROUP];
-    shared0[lid] = one.acc;
+    shared0[lid] = scalar_state.acc;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int reach = deep / 2; reach > 0; reach /= 2) {
         if (y < reach) {
             NAME(State) other;
-            const int from = lid + reach * (int)geo.across;
-            other.acc = shared0[from];
-            one = NAME(sum_combine_scalar)(one, other);
-            shared0[lid] = one.acc;
+            const int partner = lid + reach * (int)geo.across;
+            other.acc = shared0[partner];
+            scalar_state = NAME(sum_combine_scalar)(scalar_state, other);
+            shared0[lid] = scalar_state.acc;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     if (y == 0 && out < geo.outputs) {
         {
             C y0;
-            NAME(sum_finish_scalar)(one, (C)geo.count, &y0);
+            NAME(sum_finish_scalar)(scalar_state, (C)geo.count, &y0);
             STORE1(x1 + o1, y0);
         }
     }

@@ -17,7 +17,7 @@ def sum_result(acc, n, C: tl.constexpr):
 @triton.jit
 def sum_tiles(
     x0, y0, results, count, run, kept, reduced,
-    at0, at1, along0, numbers,
+    kept_strides0, kept_strides1, along0, numbers,
     C: tl.constexpr, INDEX: tl.constexpr, RESULTS: tl.constexpr, BLOCK: tl.constexpr,
     KEPT: tl.constexpr, REDUCED: tl.constexpr,
     BESIDE0: tl.constexpr, ALONG0: tl.constexpr,
@@ -25,26 +25,26 @@ def sum_tiles(
     """RESULTS results per program, BLOCK elements of each at a time."""
     out = tl.program_id(0).to(INDEX) * RESULTS + tl.arange(0, RESULTS)
     in_bounds = out < results
-    o0 = wg_line_start(out, kept, at0, KEPT, BESIDE0)
+    o0 = wg_line_start(out, kept, kept_strides0, KEPT, BESIDE0)
     s0 = tl.full((RESULTS, BLOCK), 0, C)
     for first in range(0, count, BLOCK):
-        place = first + tl.arange(0, BLOCK)
-        inside = in_bounds[:, None] & (place < count)[None, :]
-        q0 = wg_line_start(place, reduced, along0, REDUCED, ALONG0)
+        position = first + tl.arange(0, BLOCK)
+        inside = in_bounds[:, None] & (position < count)[None, :]
+        q0 = wg_line_start(position, reduced, along0, REDUCED, ALONG0)
         v0 = tl.load(x0 + (o0[:, None] + q0[None, :]), mask=inside, other=0).to(C)
-        m0 = sum_map(v0, place[None, :].to(tl.int64), C)
+        m0 = sum_map(v0, position[None, :].to(tl.int64), C)
         m0 = tl.where(inside, m0, tl.full((RESULTS, BLOCK), 0, C))
         s0 = sum_combine(s0, m0)
     s0 = tl.reduce(s0, 1, sum_combine)
     r0 = sum_result(s0, count.to(C), C)
-    o1 = wg_line_start(out, kept, at1, KEPT, 0)
+    o1 = wg_line_start(out, kept, kept_strides1, KEPT, 0)
     wg_store(y0 + o1, r0, in_bounds)
 
 
 @triton.jit
 def sum_partial(
     x0, p0, results, count, run, kept, reduced,
-    at0, along0, numbers,
+    kept_strides0, along0, numbers,
     C: tl.constexpr, INDEX: tl.constexpr, RESULTS: tl.constexpr, BLOCK: tl.constexpr,
     KEPT: tl.constexpr, REDUCED: tl.constexpr,
     BESIDE0: tl.constexpr, ALONG0: tl.constexpr,
@@ -54,14 +54,14 @@ def sum_partial(
     in_bounds = out < results
     begin = tl.program_id(1).to(INDEX) * run
     end = tl.minimum(begin + run, count)
-    o0 = wg_line_start(out, kept, at0, KEPT, BESIDE0)
+    o0 = wg_line_start(out, kept, kept_strides0, KEPT, BESIDE0)
     s0 = tl.full((RESULTS, BLOCK), 0, C)
     for first in range(begin, end, BLOCK):
-        place = first + tl.arange(0, BLOCK)
-        inside = in_bounds[:, None] & (place < end)[None, :]
-        q0 = wg_line_start(place, reduced, along0, REDUCED, ALONG0)
+        position = first + tl.arange(0, BLOCK)
+        inside = in_bounds[:, None] & (position < end)[None, :]
+        q0 = wg_line_start(position, reduced, along0, REDUCED, ALONG0)
         v0 = tl.load(x0 + (o0[:, None] + q0[None, :]), mask=inside, other=0).to(C)
-        m0 = sum_map(v0, place[None, :].to(tl.int64), C)
+        m0 = sum_map(v0, position[None, :].to(tl.int64), C)
         m0 = tl.where(inside, m0, tl.full((RESULTS, BLOCK), 0, C))
         s0 = sum_combine(s0, m0)
     s0 = tl.reduce(s0, 1, sum_combine)
@@ -71,7 +71,7 @@ def sum_partial(
 @triton.jit
 def sum_finish(
     p0, y0, results, count, splits, kept,
-    at0, numbers,
+    kept_strides0, numbers,
     C: tl.constexpr, INDEX: tl.constexpr, RESULTS: tl.constexpr, BLOCK: tl.constexpr, KEPT: tl.constexpr,
 ):
     """Results from partial states, which are stored split by split."""
@@ -79,13 +79,13 @@ def sum_finish(
     in_bounds = out < results
     s0 = tl.full((RESULTS, BLOCK), 0, C)
     for first in range(0, splits, BLOCK):
-        place = first + tl.arange(0, BLOCK)
-        inside = in_bounds[:, None] & (place < splits)[None, :]
-        q = place[None, :] * results + out[:, None]
+        position = first + tl.arange(0, BLOCK)
+        inside = in_bounds[:, None] & (position < splits)[None, :]
+        q = position[None, :] * results + out[:, None]
         m0 = tl.load(p0 + q, mask=inside, other=0).to(C)
         m0 = tl.where(inside, m0, tl.full((RESULTS, BLOCK), 0, C))
         s0 = sum_combine(s0, m0)
     s0 = tl.reduce(s0, 1, sum_combine)
     r0 = sum_result(s0, count.to(C), C)
-    o0 = wg_line_start(out, kept, at0, KEPT, 0)
+    o0 = wg_line_start(out, kept, kept_strides0, KEPT, 0)
     wg_store(y0 + o0, r0, in_bounds)
