@@ -10,19 +10,22 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import weftgrad as wg
 
 from ..runtime.errors import ArgumentError
 from . import outputs
 
+if TYPE_CHECKING:
+    from .report_types import KernelRow, Machine, Report
+
 __all__ = ["register", "run"]
 
 SUITES = ("device", "core", "ops", "train", "models", "specs")
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `bench` to the command line."""
     options(subparsers.add_parser("bench", help="measure devices beside each other and their peers"))
 
@@ -172,7 +175,7 @@ def _resolve_options(options: argparse.Namespace) -> None:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
-def _measure_in_process(options: argparse.Namespace, resumed: dict[str, Any] | None) -> tuple[dict[str, Any], bool]:
+def _measure_in_process(options: argparse.Namespace, resumed: Report | None) -> tuple[Report, bool]:
     """Measure in this process and print each row. Return the report and whether the run was interrupted."""
     # lazy: start-up of the command line
     from . import report
@@ -190,37 +193,38 @@ def _measure_in_process(options: argparse.Namespace, resumed: dict[str, Any] | N
     if len(set(names)) < len(names):
         raise ArgumentError(f"bench: --device names a device twice: {options.device}")
     contenders = all_sites(names, options.scale, parse(options.peers), options.label)
-    results: dict[str, Any] = {"format": FORMAT, "suite": options.suite, "machine": describe(contenders)}
-    results |= {"host": [], "kernels": []}
+    results: Report = {
+        "format": FORMAT, "suite": options.suite, "machine": describe(contenders), "host": [], "kernels": [],
+    }  # fmt: skip
     if resumed is not None:
         _check_same_run(resumed, [site.name for site in contenders if site.ours], options.resume, results["machine"])
-        for part in ("host", "kernels"):
-            results[part] = [row for row in resumed[part] if "problem" not in row]
+        results["host"] = [host_row for host_row in resumed["host"] if "problem" not in host_row]
+        results["kernels"] = [row for row in resumed["kernels"] if "problem" not in row]
     turn = Turn(options.turns)
     prefix = "" if turn.is_alone else f"{options.label}: "
     print(prefix + report.title(results["machine"]))
     if resumed is not None:
         print(f"{prefix}{len(results['host']) + len(results['kernels'])} rows are there already")
-    parts = (
-        ("host", host_rows(options, contenders, turn, {row["name"] for row in results["host"]}), report.HOST_HEAD,
-         report.host_line),
-        ("kernels", kernel_rows(options, contenders, turn, list(results["kernels"])), report.KERNEL_HEAD,
-         report.kernel_line),
-    )  # fmt: skip
+
+    def print_row(index: int, head: str, line: str) -> None:
+        if index == 0:
+            print(f"\n{prefix}{head}" if turn.is_alone else f"{prefix}{head}")
+        print(prefix + line, flush=True)
+        _write(options, results)  # after every row, because the process may be killed
+
     interrupted = False
     options.begun = time.monotonic()
     try:
-        for part, rows, head, format_row in parts:
-            for index, row in enumerate(rows):
-                if index == 0:
-                    print(f"\n{prefix}{head}" if turn.is_alone else f"{prefix}{head}")
-                results[part].append(row)
-                if part == "kernels":
-                    _add_roof_shares(results, row)
-                print(prefix + format_row(row, paint), flush=True)
-                _write(options, results)  # after every row, because the process may be killed
+        done_names = {row["name"] for row in results["host"]}
+        for index, host_row in enumerate(host_rows(options, contenders, turn, done_names)):
+            results["host"].append(host_row)
+            print_row(index, report.HOST_HEAD, report.host_line(host_row, paint))
+        for index, row in enumerate(kernel_rows(options, contenders, turn, list(results["kernels"]))):
+            results["kernels"].append(row)
+            _add_roof_shares(results, row)
+            print_row(index, report.KERNEL_HEAD, report.kernel_line(row, paint))
         if options.suite == "train":
-            results |= record_steps(options, contenders)
+            results["curves"], results["timelines"] = record_steps(options, contenders)
     except KeyboardInterrupt:
         if turn.is_alone:
             print("\ninterrupted: what was measured so far is kept", file=sys.stderr)
@@ -229,7 +233,7 @@ def _measure_in_process(options: argparse.Namespace, resumed: dict[str, Any] | N
 
 
 def _check_same_run(
-    resumed: dict[str, Any], names: list[str], path: Path, machine: dict[str, Any] | None = None
+    resumed: Report, names: list[str], path: Path, machine: Machine | None = None
 ) -> None:
     """Raise ArgumentError unless the resumed run had the same devices, machine and versions.
 
@@ -268,7 +272,7 @@ def _check_same_run(
         )
 
 
-def _add_roof_shares(results: dict[str, Any], row: dict[str, Any] | None = None) -> None:
+def _add_roof_shares(results: Report, row: KernelRow | None = None) -> None:
     """Add each device's share of the measured roofline to one row, or to all rows."""
     # lazy: start-up of the command line
     from .roofline import roofs, share
@@ -286,7 +290,7 @@ def _add_roof_shares(results: dict[str, Any], row: dict[str, Any] | None = None)
 
 
 def _finish(
-    options: argparse.Namespace, results: dict[str, Any], interrupted: bool, baseline: dict[str, Any] | None
+    options: argparse.Namespace, results: Report, interrupted: bool, baseline: Report | None
 ) -> int:  # fmt: skip
     """Write and print the summary of all rows. Return the exit status."""
     # lazy: start-up of the command line
@@ -313,10 +317,10 @@ def _finish(
         return 130  # the shell's status for Ctrl-C
     if baseline is not None and outputs.print_comparison(baseline, results, options.threshold):
         return 1
-    return 1 if any(row.get("wrong") for part in ("host", "kernels") for row in results[part]) else 0
+    return 1 if any(row.get("wrong") for row in (*results["host"], *results["kernels"])) else 0
 
 
-def _write(options: argparse.Namespace, results: dict[str, Any]) -> None:
+def _write(options: argparse.Namespace, results: Report) -> None:
     """Write the requested files atomically: a reader never sees a partial file, even if this process is killed."""
     # lazy: start-up of the command line
     from .markdown import as_markdown

@@ -21,13 +21,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NotRequired, Protocol, TypedDict
 
 from ..runtime.backends import available
 from ..runtime.errors import ArgumentError, DeviceError
 from .alternation import rotate
 from .running import parse_seconds
 from .sites import is_gpu
+
+if TYPE_CHECKING:
+    from .report_types import DeviceFacts, Report
 
 __all__ = [
     "BenchDevice",
@@ -41,7 +44,6 @@ __all__ = [
     "select_devices",
 ]
 
-Report = dict[str, Any]
 _VENDORS = Path("/etc/OpenCL/vendors")
 # Install locations of NVIDIA's OpenCL library. Containers often mount the library without its .icd file.
 _NVIDIA_LIBRARIES = tuple(
@@ -49,6 +51,31 @@ _NVIDIA_LIBRARIES = tuple(
     for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib/wsl/lib",
                    "/usr/local/nvidia/lib64")
 )  # fmt: skip
+
+
+class OpenCLPlatform(Protocol):
+    """A platform as pyopencl describes it."""
+
+    name: str
+    version: str
+
+
+class OpenCLDevice(Protocol):
+    """A device as pyopencl describes it."""
+
+    platform: OpenCLPlatform
+    name: str
+    driver_version: str
+
+
+class ListedDevice(TypedDict):
+    """A device as a process lists it, or why it cannot be opened. identity: names and versions of an OpenCL driver."""
+
+    device: str
+    name: NotRequired[str]
+    identity: NotRequired[list[str] | None]
+    gpu: NotRequired[bool]
+    problem: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +97,7 @@ def needs_processes(text: str | None) -> bool:
     return text is not None and (text in ("all", "gpus") or "@" in text)
 
 
-def identity(handle: Any) -> list[str]:
+def identity(handle: OpenCLDevice) -> list[str]:
     """Return the names and versions that identify an OpenCL device together with its driver."""
     platform = handle.platform
     return [platform.name, platform.version, handle.name.strip(), handle.driver_version]
@@ -78,7 +105,7 @@ def identity(handle: Any) -> list[str]:
 
 def print_devices() -> None:
     """Print the devices of this process as JSON. `list_devices` reads them from another process."""
-    devices: list[dict[str, Any]] = []
+    devices: list[ListedDevice] = []
     for device in available():
         if device.type == "interpreter":
             continue
@@ -95,7 +122,7 @@ def print_devices() -> None:
     print(json.dumps(devices))
 
 
-def _query_devices(library: str = "") -> list[dict[str, Any]]:
+def _query_devices(library: str = "") -> list[ListedDevice]:
     """List the devices that a new process sees with this OpenCL driver; without one, with the current environment."""
     code = "from weftgrad.bench.device_processes import print_devices; print_devices()"
     with _environment(library) as environment:
@@ -140,7 +167,7 @@ def libraries(extra: Sequence[Path]) -> list[str]:
 
 
 def list_devices(
-    extra: Sequence[Path] = (), query: Callable[..., list[dict[str, Any]]] = _query_devices
+    extra: Sequence[Path] = (), query: Callable[..., list[ListedDevice]] = _query_devices
 ) -> list[BenchDevice]:
     """List every device of every backend: `cpu`, CUDA devices, then OpenCL devices by driver, without duplicates.
 
@@ -149,7 +176,7 @@ def list_devices(
         query: lists the devices of one driver library as dictionaries; tests replace it.
     """
     devices: list[BenchDevice] = []
-    identities: list[Any] = []
+    identities: list[list[str] | None] = []
     for entry in query():
         if "problem" in entry:
             print(f"{entry['device']}: left out: {entry['problem']}", file=sys.stderr)
@@ -338,20 +365,28 @@ def _add_process_row(reports: dict[str, Report], device: BenchDevice, status: in
 def merge_reports(parts: Sequence[Report]) -> Report:
     """Merge reports of one device each. Every row gets its `device`, every device the `places` of its peers."""
     first = parts[0]
-    machine = dict(first["machine"])
-    machine["devices"] = [device | {"places": part["machine"].get("places", {})}
-                          for part in parts for device in part["machine"]["devices"]]  # fmt: skip
+    versions = dict(first["machine"]["versions"])
     for part in parts[1:]:
-        machine["versions"] = machine["versions"] | {n: v for n, v in part["machine"]["versions"].items() if v}
-    merged = {key: value for key, value in first.items() if key not in ("machine", "host", "kernels")}
-    merged["machine"] = machine
-    for rows in ("host", "kernels"):
-        merged[rows] = [{"device": str(part["machine"]["devices"][0]["device"])} | row
-                       for part in parts for row in part[rows]]  # fmt: skip
-    for extra in ("curves", "timelines"):
-        if any(extra in part for part in parts):
-            merged[extra] = [item for part in parts for item in part.get(extra, ())]
+        versions |= {name: version for name, version in part["machine"]["versions"].items() if version}
+    devices: list[DeviceFacts] = [
+        {**device, "places": part["machine"].get("places", {})}
+        for part in parts for device in part["machine"]["devices"]
+    ]  # fmt: skip
+    merged: Report = {
+        **first,
+        "machine": {**first["machine"], "devices": devices, "versions": versions},
+        "host": [{"device": _first_device(part), **row} for part in parts for row in part["host"]],
+        "kernels": [{"device": _first_device(part), **row} for part in parts for row in part["kernels"]],
+    }
+    if any("curves" in part for part in parts):
+        merged["curves"] = [row for part in parts for row in part.get("curves", ())]
+    if any("timelines" in part for part in parts):
+        merged["timelines"] = [row for part in parts for row in part.get("timelines", ())]
     return merged
+
+
+def _first_device(report: Report) -> str:
+    return str(report["machine"]["devices"][0]["device"])
 
 
 def device_report(report: Report | None, name: str) -> Report | None:
@@ -362,11 +397,17 @@ def device_report(report: Report | None, name: str) -> Report | None:
     if not devices:
         return None
     (device,) = devices
-    machine = report["machine"] | {"devices": [{k: v for k, v in device.items() if k != "places"}]}
-    machine["places"] = device.get("places", machine.get("places", {}))
-    part = report | {"machine": machine}
-    for rows in ("host", "kernels"):
-        part[rows] = [row for row in report[rows] if row.get("device", name) == name and row.get("group") != "process"]
-    for extra in ("curves", "timelines"):
-        part.pop(extra, None)
+    places = device.get("places", report["machine"].get("places", {}))
+    device = {**device}
+    device.pop("places", None)
+    part: Report = {
+        **report,
+        "machine": {**report["machine"], "devices": [device], "places": places},
+        "host": [row for row in report["host"] if row.get("device", name) == name],
+        "kernels": [
+            row for row in report["kernels"] if row.get("device", name) == name and row["group"] != "process"
+        ],
+    }  # fmt: skip
+    part.pop("curves", None)
+    part.pop("timelines", None)
     return part

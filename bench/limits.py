@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,10 @@ import weftgrad as wg
 
 from ..runtime.dtypes import Array
 from .cases import Case, Pairs, Work, pieces, rotated
-from .sites import Site
+from .sites import OurSite, Site
+
+if TYPE_CHECKING:
+    from .library_types import Tensor
 
 __all__ = ["cases", "roofs"]
 
@@ -84,9 +87,9 @@ def _triad(n: int, site: Site) -> Work | None:
     return Work(call, pairs)
 
 
-def _polynomials(x: Any) -> Any:
+def _polynomials(x: Array) -> Array:
     """Return the reference of `_multiply_adds`, by Horner's rule."""
-    total = 0
+    total = np.zeros_like(x)
     for k in range(_CHAINS):
         value = x * _start_coefficient(k)
         for _ in range(_DEPTH):
@@ -104,7 +107,7 @@ def _step_coefficient(chain: int) -> float:
 
 
 @cache
-def _multiply_adds() -> Callable[[Any], Any]:
+def _multiply_adds() -> Callable[[Tensor], Tensor]:
     """Load an op that is a sum of polynomials of equal degree, one expression per chain."""
     chains = []
     for k in range(_CHAINS):
@@ -115,11 +118,12 @@ def _multiply_adds() -> Callable[[Any], Any]:
     entry = {"op": "bench_multiply_adds(input)", "kind": "pointwise", "doc": "The benchmark's multiply-adds.",
              "dtypes": "float", "grad": "none", "out": " + ".join(chains)}  # fmt: skip
     spec = "- " + "\n  ".join(f'{key}: "{value}"' for key, value in entry.items()) + "\n"
-    return wg.ops.load(spec).bench_multiply_adds
+    function: Callable[[Tensor], Tensor] = wg.ops.load(spec).bench_multiply_adds
+    return function
 
 
 def _multiply_add(n: int, dtype: str, site: Site) -> Work | None:
-    if not site.ours or (dtype == "float64" and not site.device.driver.capabilities.fp64):
+    if not isinstance(site, OurSite) or (dtype == "float64" and not site.device.driver.capabilities.fp64):
         return None
     run, x = _multiply_adds(), site.uniform(n).to(getattr(site.library, dtype))
 

@@ -7,8 +7,9 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import weftgrad as wg
 
@@ -19,6 +20,9 @@ from .colours import Paint, painter
 from .roofline import roofs
 from .rows import FORMAT, Entry, entries, number, sections
 from .terminal import lines, pad_to_width
+
+if TYPE_CHECKING:
+    from .report_types import Report
 
 __all__ = [
     "add_options",
@@ -31,8 +35,6 @@ __all__ = [
     "timeline",
     "write",
 ]
-
-Report = dict[str, Any]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -153,7 +155,9 @@ def timeline(options: argparse.Namespace) -> int:
     check(options)
     name = str(wg.device((options.device or str(wg.device())).partition(",")[0]))
     site = OurSite(name)
-    report: Report = {"format": FORMAT, "suite": "train", "machine": None, "host": [], "kernels": [], "curves": []}
+    report: Report = {
+        "format": FORMAT, "suite": "train", "machine": describe([site]), "host": [], "kernels": [], "curves": [],
+    }  # fmt: skip
     if options.program:
         run = steps.program_call(options.program[0], options.program[1:])
         with profile(profile_memory=True) as profiler:
@@ -164,10 +168,10 @@ def timeline(options: argparse.Namespace) -> int:
         case = next(steps.training_cases(options), None)
         if case is None:
             raise ArgumentError(f"bench: --timeline: no training step has {options.only!r} in its name")
-        step, curve = steps.record_memory(case.name, name, lambda: case.on(site).call)
+        step, curve = steps.record_memory(case.name, name, partial(steps.step_call, case, site))
         report["curves"].append(curve)
         row, profiler = steps.record(case.name, name, step)
-    report |= {"machine": describe([site]), "timelines": [row]}
+    report["timelines"] = [row]
     options.timeline.parent.mkdir(parents=True, exist_ok=True)
     profiler.export_chrome_trace(options.timeline)
     print(profiler.key_averages().table(sort_by="self_device_time_total", row_limit=16))

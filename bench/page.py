@@ -10,25 +10,27 @@ import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import weftgrad as wg
 
 from . import summary
 from .colours import printable
 from .roofline import Roof, rates, roofs, share
-from .rows import Entry, Section, number, sections, suite_of, throughput_text
+from .rows import Entry, NumberFact, Section, number, sections, suite_of, throughput_text
 from .step_tables import in_bytes, step_tables
 from .step_tables import number_cell as _number
 from .step_tables import text_cell as _text
 
+if TYPE_CHECKING:
+    from .report_types import Cell, Column, DeviceFacts, MachineFacts, Report, Table, TableRow
+
 __all__ = ["html", "machine_facts", "roof_text", "table"]
 
-Cell = dict[str, Any]
 _FOLDER = Path(__file__).parent / "html"
 
 
-def html(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry], plots: Mapping[str, str] | None) -> str:
+def html(reports: Sequence[Report], entries: Sequence[Entry], plots: Mapping[str, str] | None) -> str:
     """Return the page. plots: SVG text by title, or None if matplotlib is missing."""
     import jinja2  # lazy: start-up
 
@@ -63,7 +65,7 @@ def roof_text(roof: Roof) -> str:
     return "; ".join(f"{rate} by {row}" for rate, row in parts) or "nothing that has bytes or operations"
 
 
-def _hardware(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> list[str]:
+def _hardware(reports: Sequence[Report], entries: Sequence[Entry]) -> list[str]:
     """Return the names of all devices, also for a report that has steps but no entries."""
     names = [e.hardware for e in entries] or [printable(d["name"]) for r in reports for d in r["machine"]["devices"]]
     return list(dict.fromkeys(names))
@@ -73,15 +75,10 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def machine_facts(report: Mapping[str, Any]) -> dict[str, Any]:
+def machine_facts(report: Report) -> MachineFacts:
     """Return the caption and facts about one report's machine, for the head of the page."""
     machine = report["machine"]
-    facts = []
-    for device in machine["devices"]:
-        facts.append((str(device["device"]), ", ".join(filter(None, (
-            str(device["name"]), device.get("cores") and f"{device['cores']} cores or compute units",
-            device.get("memory") and f"{device['memory'] / 2**30:.1f} GiB", device.get("driver"), device.get("kind"),
-        )))))  # fmt: skip
+    facts: list[tuple[str, str | None]] = [(str(d["device"]), _device_text(d)) for d in machine["devices"]]
     versions = machine["versions"]
     facts += [
         ("torch on", machine.get("torch") or "not installed"), ("host", f"{machine.get('cores')} cores"),
@@ -90,23 +87,36 @@ def machine_facts(report: Mapping[str, Any]) -> dict[str, Any]:
         ("calls", machine.get("calls")),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items() if version)),
     ]  # fmt: skip
-    caption = f"{suite_of(dict(report))}, {str(machine['date'])[:16].replace('T', ' ')}"
+    caption = f"{suite_of(report)}, {str(machine['date'])[:16].replace('T', ' ')}"
     return {"caption": caption, "facts": [(name, value) for name, value in facts if value]}
 
 
-def table(section: Section, roof: Roof | None) -> dict[str, Any]:
+def _device_text(device: DeviceFacts) -> str:
+    """Return a device's name, size, driver and kind in words."""
+    words = [
+        str(device["name"]),
+        f"{device['cores']} cores or compute units" if device.get("cores") else "",
+        f"{device['memory'] / 2**30:.1f} GiB" if device.get("memory") else "",
+        device.get("driver") or "",
+        device.get("kind") or "",
+    ]
+    return ", ".join(filter(None, words))
+
+
+def table(section: Section, roof: Roof | None) -> Table:
     """Return a section for the template: its non-empty columns, and rows of cells."""
     columns, rows = (_host if section.part == "host" else _kernels)(section, roof)
     filled = [i for i in range(len(columns)) if any(row["cells"][i]["text"] for row in rows)]
     columns = [columns[i] for i in filled]
-    rows = [row | {"cells": [row["cells"][i] for i in filled]} for row in rows]
+    for row in rows:
+        row["cells"] = [row["cells"][i] for i in filled]
     details = {name for name, *_ in _DETAILS}
-    heads = [{"name": name, "help": help, "number": numeric, "detail": name in details}
+    heads: list[Column] = [{"name": name, "help": help, "number": numeric, "detail": name in details}
              for name, help, numeric in columns]  # fmt: skip
     return {"title": section.title, "device": section.device, "columns": heads, "rows": rows}
 
 
-def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, bool]], list[dict[str, Any]]]:
+def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, bool]], list[TableRow]]:
     peers = section.peers
     columns = [
         ("row", "what is computed", False), ("min µs", "least time of a call", True), ("median µs", "", True),
@@ -142,23 +152,23 @@ def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, 
 
 
 def _detail(cell: Cell) -> Cell:
-    return cell | {"role": f"{cell['role']} detail".strip()}
+    return {**cell, "role": f"{cell['role']} detail".strip()}
 
 
-def _fact(name: str, unit: Callable[[float], str] = number) -> Callable[[Entry], Cell]:
+def _fact(name: NumberFact, unit: Callable[[float], str] = number) -> Callable[[Entry], Cell]:
     """Return a function from an entry to the cell of one of its facts, empty if the report has none."""
 
     def cell(entry: Entry) -> Cell:
-        value = entry.facts.get(name)
-        return _number(None) if value is None else _number(float(value), unit(float(value)))
+        value = entry.number(name)
+        return _number(None) if value is None else _number(value, unit(value))
 
     return cell
 
 
-def _error(which: str) -> Callable[[Entry], Cell]:
+def _error(measure: Literal["abs", "rel", "ulp"]) -> Callable[[Entry], Cell]:
     def cell(entry: Entry) -> Cell:
-        value = (entry.facts.get("accuracy") or {}).get(which)
-        return _number(None) if value is None else _number(float(value), f"{value:.2g}")
+        value = entry.accuracy(measure)
+        return _number(None) if value is None else _number(value, f"{value:.2g}")
 
     return cell
 
@@ -183,7 +193,7 @@ _DETAILS: tuple[tuple[str, str, bool, Callable[[Entry], Cell]], ...] = (
 )  # fmt: skip
 
 
-def _host(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, bool]], list[dict[str, Any]]]:
+def _host(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, bool]], list[TableRow]]:
     peers = section.peers
     columns = [
         ("call", "pipelined, small shapes", False), ("min µs", "", True), ("median µs", "", True),
@@ -201,7 +211,7 @@ def _host(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, boo
     return columns, rows
 
 
-def _row(entry: Entry, cells: list[Cell]) -> dict[str, Any]:
+def _row(entry: Entry, cells: list[Cell]) -> TableRow:
     return {"group": entry.group, "missed": bool(entry.missed or entry.problem), "cells": cells}
 
 

@@ -10,19 +10,24 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TextIO
 
 from . import bar_plots, figure_plots, step_plots
-from .plot_axes import COLOURS, chunks, colours, in_short, round_ticks, ticks_up
+from .plot_axes import COLOURS, Plan, chunks, colours, in_short, round_ticks, ticks_up
 from .roofline import Roof, is_below_roof, rates, roofs
 from .rows import Entry, Section, number, sections
 
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.figure import Figure
+
+    from .report_types import Report
+
 __all__ = ["available", "file_stem", "svg", "write"]
 
-Drawing = Callable[[Any], None]
 _SIZE = re.compile(r"(.+)\s(\d+(?:x\d+)*)([KMG]?)((?:, .*)?)")  # op, extents, unit, suffix such as `, gradient`
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _LABEL_LETTERS = 52  # characters that fit below a plot of sizes
@@ -38,7 +43,7 @@ def available() -> bool:
     return True
 
 
-def svg(entries: Sequence[Entry], reports: Sequence[Mapping[str, Any]] = ()) -> dict[str, str]:
+def svg(entries: Sequence[Entry], reports: Sequence[Report] = ()) -> dict[str, str]:
     """Return all plots by title, as SVG elements without a prologue. Curves and timelines of `reports` are included."""
     svg_by_title = {}
     for title, _, figure in _figures(entries, reports):
@@ -48,7 +53,7 @@ def svg(entries: Sequence[Entry], reports: Sequence[Mapping[str, Any]] = ()) -> 
     return svg_by_title
 
 
-def write(entries: Sequence[Entry], folder: Path, reports: Sequence[Mapping[str, Any]] = ()) -> list[Path]:
+def write(entries: Sequence[Entry], folder: Path, reports: Sequence[Report] = ()) -> list[Path]:
     """Write all plots into `folder` as PNG and SVG, and return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
@@ -64,7 +69,7 @@ def file_stem(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "plot"
 
 
-def _save(figure: Any, target: Any, kind: str) -> None:
+def _save(figure: Figure, target: Path | TextIO, kind: str) -> None:
     import matplotlib
 
     # Without dates and random identifiers, the same rows give the same file. Text as <text> is much shorter than paths.
@@ -75,7 +80,7 @@ def _save(figure: Any, target: Any, kind: str) -> None:
         figure.savefig(target, format=kind, dpi=110, metadata=metadata)
 
 
-def _figures(entries: Sequence[Entry], reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, Any]]:
+def _figures(entries: Sequence[Entry], reports: Sequence[Report]) -> Iterator[tuple[str, str, Figure]]:
     """Yield the title, file name and figure of each plot."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -92,8 +97,8 @@ def _figures(entries: Sequence[Entry], reports: Sequence[Mapping[str, Any]]) -> 
         yield title, name, figure
 
 
-def _plans(entries: Sequence[Entry]) -> Iterator[tuple[str, tuple[float, float], Drawing]]:
-    """Yield each figure's title, size in inches, and a function that draws it."""
+def _plans(entries: Sequence[Entry]) -> Iterator[Plan]:
+    """Yield the plans of all figures."""
     kernels = [e for e in entries if e.part == "kernel" and e.time is not None]
     for hardware, roof in roofs(kernels).items():
         device_entries = [e for e in kernels if e.hardware == hardware and is_below_roof(e)]
@@ -142,7 +147,7 @@ _PANELS = (
 )
 
 
-def _roofline(figure: Any, entries: list[Entry], roof: Roof, panels: Sequence[_Panel]) -> None:
+def _roofline(figure: Figure, entries: list[Entry], roof: Roof, panels: Sequence[_Panel]) -> None:
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         points_by_entry = [(e, point) for e in entries if (point := panel.point(e, roof))]
         groups = list(dict.fromkeys((e.device, e.group) for e, _ in points_by_entry))
@@ -201,10 +206,10 @@ def _sweeps(section: Section) -> dict[str, list[tuple[int, str, Entry]]]:
     return {op: sorted(rows, key=lambda row: row[0]) for op, rows in sweeps.items()}
 
 
-def _sizes(figure: Any, sweeps: list[tuple[str, list[tuple[int, str, Entry]]]], grid: tuple[int, int]) -> None:
+def _sizes(figure: Figure, sweeps: list[tuple[str, list[tuple[int, str, Entry]]]], grid: tuple[int, int]) -> None:
     names = list(dict.fromkeys(n for _, rows in sweeps for _, _, e in rows for n in (e.device, *e.peers)))
     colour_of = colours(names)
-    drawn: dict[str, Any] = {}
+    drawn: dict[str, Artist] = {}
     all_axes = figure.subplots(*grid, squeeze=False).flat
     for axes, (op, rows) in zip(all_axes, sweeps, strict=False):
         first = rows[0][2]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .colours import Paint, by_share, plain
 from .rows import throughput, throughput_text
 
+if TYPE_CHECKING:
+    from .report_types import DeviceFacts, HostRow, KernelRow, Machine
+
 __all__ = ["HOST_HEAD", "KERNEL_HEAD", "host_line", "kernel_line", "title"]
 
-Row = dict[str, Any]
 HOST_HEAD = f"{'host cost, pipelined':28s} {'min us':>8s} {'median':>8s} {'target':>12s}   others, min us"
 KERNEL_HEAD = (
     f"{'kernel':48s} {'us':>10s} {'GB/s':>7s} {'of copy':>7s} {'GFLOP/s':>9s} {'of roof':>7s}   others' time by "
@@ -17,7 +19,7 @@ KERNEL_HEAD = (
 )
 
 
-def title(machine: Row) -> str:
+def title(machine: Machine) -> str:
     """Return the headline of a run: `NVIDIA H200 (cuda:0), torch 2.11.0 on cuda:0`."""
     devices = " beside ".join(f"{d['name']} ({_device_text(d)})" for d in machine["devices"])
     versions = machine["versions"]
@@ -27,14 +29,14 @@ def title(machine: Row) -> str:
     return devices + torch + "".join(other_peers)
 
 
-def _device_text(device: Row) -> str:
+def _device_text(device: DeviceFacts) -> str:
     """Return the device's name; for a CPU also its OpenCL platform: `cpu; CPU by Portable Computing Language`."""
     if device.get("kind") != "CPU":
         return str(device["device"])
     return f"{device['device']}; CPU" + (f" by {device['platform']}" if "platform" in device else "")
 
 
-def host_line(row: Row, paint: Paint = plain) -> str:
+def host_line(row: HostRow, paint: Paint = plain) -> str:
     """Format a row of host costs."""
     if "problem" in row:
         return f"{row['name']:28s} {paint(row['problem'], 'bad')}"
@@ -46,7 +48,7 @@ def host_line(row: Row, paint: Paint = plain) -> str:
     ).rstrip()
 
 
-def _rates(row: Row) -> tuple[str, str, str]:
+def _rates(row: KernelRow) -> tuple[str, str, str]:
     """Return GB/s, the share of a copy's bandwidth, and GFLOP/s as text; empty if the row has none."""
     copy = row["ratios"].get("copy")
     return (
@@ -56,18 +58,19 @@ def _rates(row: Row) -> tuple[str, str, str]:
     )
 
 
-def _throughputs(row: Row) -> list[str]:
+def _throughputs(row: KernelRow) -> list[str]:
     """Return each contender's throughput as text; nothing for rows without one."""
     rates = {name: throughput(row.get("items", 0), time) for name, time in row.get("times", {}).items()}
     return [f"{name} {throughput_text(rate, row['unit'])}" for name, rate in rates.items() if rate]
 
 
-def kernel_line(row: Row, paint: Paint = plain) -> str:
+def kernel_line(row: KernelRow, paint: Paint = plain) -> str:
     """Format a row of kernels. Ratios are coloured by whether they reach their aim."""
     if "problem" in row:
         return f"{row['name']:48s} {paint(row['problem'], 'bad')}"
     rate, copy, flops = _rates(row)
-    roles = dict.fromkeys(row["target"] or {}, "good") | dict.fromkeys(row["missed"], "bad")
+    target = row["target"] or {}
+    roles = dict.fromkeys(target, "good") | dict.fromkeys(row["missed"], "bad")
     shown = "  ".join(
         paint(f"{name} {a:.2f} ({b:.2f})", roles.get(name, ""))
         for name, (a, b) in row["ratios"].items() if name != "copy"
@@ -75,7 +78,7 @@ def kernel_line(row: Row, paint: Paint = plain) -> str:
     copy = paint(f"{copy:>7s}", by_share(row["ratios"]["copy"][0])) if copy else copy
     share = max(row.get("share", {}).values(), default=None)
     roof = paint(f"{share:7.0%}" if share is not None else " " * 7, by_share(share))
-    missed = "   x " + ", ".join(f"{n} {row['target'][n]}" for n in row["missed"]) if row["missed"] else ""
+    missed = "   x " + ", ".join(f"{n} {target[n]}" for n in row["missed"]) if row["missed"] else ""
     notes = "".join(f"   {note}" for note in [*_throughputs(row), *row["notes"]])
     return (
         f"{row['name']:48s} {row['least'] * 1e6:10.1f} {rate:>7s} {copy:>7s} {flops:>9s} {roof}   "

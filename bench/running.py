@@ -10,20 +10,21 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from functools import partial
 from itertools import zip_longest
 from subprocess import CalledProcessError
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
 from ..runtime.errors import ArgumentError
 from .alternation import Turn
 from .cases import Case, error_of
-from .sites import NotOffered, Site, is_gpu
+from .sites import NotOffered, OurSite, Site, is_gpu
+
+if TYPE_CHECKING:
+    from .report_types import HostRow, KernelRow
 
 __all__ = ["Allowance", "Progress", "error_line", "host_rows", "kernel_rows", "parse_seconds", "select_cases"]
 
-Row = dict[str, Any]
 _HOST_PART, _KERNEL_PART = 0, 1  # the parts of a run
 _SUITES_WITH_ROOFS = ("core", "ops", "specs")  # suites whose rows get a share of the roofline
 
@@ -106,7 +107,7 @@ def select_cases(options: argparse.Namespace, contenders: Sequence[Site]) -> lis
     from . import core, gpu, library, limits, sweep, train
     from .models import suite as models
 
-    our_sites = [site for site in contenders if site.ours]
+    our_sites = [site for site in contenders if isinstance(site, OurSite)]
     has_gpu = any(site.device.type == "interpreter" or is_gpu(site.device) for site in our_sites)
     on_gpu = options.cases == "gpu" or (has_gpu and not options.cases)
     dtypes = sweep.dtypes_of(options.dtypes) if options.dtypes else None
@@ -144,7 +145,7 @@ def _interleave_groups(cases: Sequence[Case]) -> list[Case]:
 
 def host_rows(
     options: argparse.Namespace, contenders: Sequence[Site], turn: Turn, done_names: Iterable[str] = ()
-) -> Iterator[Row]:
+) -> Iterator[HostRow]:
     """Yield host-cost rows of the first device and the peers with PyTorch's API."""
     # lazy: start-up of the command line
     from . import core
@@ -160,7 +161,7 @@ def host_rows(
             continue
         turn.wait_at(_HOST_PART, i)
         try:
-            times = {
+            timings = {
                 site.name: host_cost(case.make(site), site.wait, calls=case.calls, rounds=rounds)
                 for site in contenders
                 if site.modules
@@ -168,10 +169,10 @@ def host_rows(
         except Exception as failure:  # the other rows are still worth having
             yield {"name": case.name, "wrong": True, "problem": error_line(failure)}
             continue
-        timing = times.pop(first.name)
+        timing = timings.pop(first.name)
         met = all(t * 1e6 <= goal for t, goal in zip((timing.least, timing.median), case.target, strict=True))
-        peers = {name: asdict(t) for name, t in times.items()}
-        yield {"name": case.name, **asdict(timing), "target_us": case.target, "met": met, "peers": peers}
+        peers = {name: peer_timing.as_times() for name, peer_timing in timings.items()}
+        yield {"name": case.name, **timing.as_times(), "target_us": case.target, "met": met, "peers": peers}
     name = "first result, warm process"
     if options.only in "host first result" and options.scale == 1 and name not in done_names:
         turn.wait_at(_HOST_PART, len(cases))
@@ -185,9 +186,9 @@ def host_rows(
 
 
 def kernel_rows(
-    options: argparse.Namespace, contenders: Sequence[Site], turn: Turn, old_rows: Sequence[Row] = (),
+    options: argparse.Namespace, contenders: Sequence[Site], turn: Turn, old_rows: Sequence[KernelRow] = (),
     now: Callable[[], float] = time.monotonic,
-) -> Iterator[Row]:  # fmt: skip
+) -> Iterator[KernelRow]:  # fmt: skip
     """Yield rows of kernels.
 
     Args:
@@ -242,7 +243,7 @@ def kernel_rows(
             site.release()
 
 
-def _record_copy(row: Row, contenders: Sequence[Site], copies: list[tuple[int, float]]) -> None:
+def _record_copy(row: KernelRow, contenders: Sequence[Site], copies: list[tuple[int, float]]) -> None:
     """Record a copy's (bytes, bandwidth), which later rows are compared with."""
     if row["group"] == "roofline" and "problem" not in row:
         times = row["times"]
@@ -262,7 +263,7 @@ def _is_on_same_hardware(contenders: Sequence[Site], name: str) -> bool:
 def measure_case(
     case: Case, sites: Sequence[Site], rounds: int, copies: Sequence[tuple[int, float]],
     pause: Callable[[], None] = lambda: None,
-) -> Row | None:  # fmt: skip
+) -> KernelRow | None:  # fmt: skip
     """Check and time one case on all sites.
 
     Args:
@@ -279,7 +280,7 @@ def measure_case(
     from .facts import accuracy, facts, poison
     from .measure import compare
 
-    row: Row = {
+    row: KernelRow = {
         "group": case.group, "name": case.name, "bytes": case.bytes, "flops": case.flops, "target": case.target,
         "precision": case.precision, "clock": case.clock, "dtype": case.element, "against": case.against, "errors": {},
         "facts": {}, "notes": [], "items": case.items, "unit": case.unit,
@@ -290,7 +291,7 @@ def measure_case(
         for site in sites:
             if site.memory and 2 * len(sites) * case.bytes > site.memory:
                 if site is first:
-                    return row | {"problem": "skipped: too large for this device"}
+                    return {**row, "problem": "skipped: too large for this device"}
                 continue
             try:
                 stack.enter_context(site.precision(case.precision))
@@ -306,7 +307,7 @@ def measure_case(
                     error = row["errors"][site.name] = error_of(pairs)
                     if not error <= case.tolerance:
                         raise ArithmeticError(f"WRONG: relative error {error:.1e}, more than {case.tolerance:.1e}")
-                if site.ours:
+                if isinstance(site, OurSite):
                     row["facts"][site.name] = facts(site, work.call, case.measures_compiling)
                     if case.values:
                         row["facts"][site.name]["accuracy"] = accuracy(pairs, case.element)
@@ -319,23 +320,25 @@ def measure_case(
             except Exception as failure:  # the other rows are still worth having
                 row["wrong"] = row.get("wrong", False) or site.ours
                 if site is first:
-                    return row | {"problem": error_line(failure)}
+                    return {**row, "problem": error_line(failure)}
                 row["notes"].append(f"{site.name}: {error_line(failure)}")
                 continue
             calls[site.name] = (work.call, site.clock(case.clock))
         try:
             times = compare(calls, rounds=rounds, pause=pause)
         except Exception as failure:
-            return row | {"problem": error_line(failure), "wrong": True}
+            return {**row, "problem": error_line(failure), "wrong": True}
     timing = times[first.name]
-    ratios = {n: (t.least / timing.least, t.median / timing.median) for n, t in times.items() if n != first.name}
+    ratios: dict[str, Sequence[float]] = {
+        n: (t.least / timing.least, t.median / timing.median) for n, t in times.items() if n != first.name
+    }
     if copies and "copy" in (case.target or {}):
         # Compare with the smallest copy of at least this size: launch latency lowers a short copy's bandwidth, too.
         bandwidth = min([c for c in copies if c[0] >= case.bytes] or [max(copies)])[1]
         ratios["copy"] = (case.bytes / timing.least / bandwidth, case.bytes / timing.median / bandwidth)
     row["missed"] = [n for n, goal in (case.target or {}).items() if n in ratios and ratios[n][0] < goal]
     row["notes"] += [f"{n}: host late in {t.late} of {t.samples}" for n, t in times.items() if t.late]
-    return row | {"least": timing.least, "times": {n: asdict(t) for n, t in times.items()}, "ratios": ratios}
+    return {**row, "least": timing.least, "times": {n: t.as_times() for n, t in times.items()}, "ratios": ratios}
 
 
 def error_line(failure: Exception) -> str:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,7 +29,10 @@ from ..codegen.model import MISSING, Op, SpecErrors
 from ..runtime.dtypes import Array
 from ..runtime.errors import ArgumentError, SpecError
 from .cases import Case, Pairs, Work, rotated
-from .sites import NotOffered, Site
+from .sites import NotOffered, OurSite, Site
+
+if TYPE_CHECKING:
+    from .library_types import Operation, Tensor
 
 __all__ = ["DTYPES", "cases", "dtypes_of", "shapes_of"]
 
@@ -71,7 +75,7 @@ class _Subject:
     """An op to measure. path: its name in the package, `nn.functional.silu`; empty for an op of a user's file."""
 
     op: Op
-    function: Callable[..., Any]
+    function: Operation
     path: str = ""
 
 
@@ -130,10 +134,13 @@ def _own_file(path: Path) -> dict[str, Op]:
     return {op.name: op for op in load_file(path, trust=True)}
 
 
-def _by_path(library: Any, path: str) -> Callable[..., Any] | None:
-    for part in path.split("."):
-        library = getattr(library, part, None)
-    return library
+def _by_path(library: ModuleType, path: str) -> Operation | None:
+    """Return `library.nn.functional.silu` for `nn.functional.silu`, or None if the library has no such function."""
+    folder, _, name = path.rpartition(".")
+    owner: object = library
+    for part in filter(None, folder.split(".")):
+        owner = getattr(owner, part, None)
+    return getattr(owner, name, None)
 
 
 def _supports_dtype(op: Op, dtype: str) -> bool:
@@ -184,31 +191,31 @@ def _valid_shapes(op: Op, shapes: Sequence[Shape]) -> list[Shape]:
 def _arrays(op: Op, shape: Shape, dtype: str) -> list[Array]:
     """Return random operands: normal, or uniform in the range of the spec's `sample`; integers in -50 to 50."""
     rng = np.random.default_rng(0)
-    ranges: Mapping[str, Any] = op.spec.get("sample") or {}
+    ranges = op.spec.get("sample") or {}
     arrays: list[Array] = []
     for param, size in zip([p for p in op.params if p.role == "tensor"], _tensor_shapes(op, shape), strict=True):
-        low, high = ranges.get(param.name, (None, None)) if isinstance(ranges, Mapping) else (None, None)
+        bounds = ranges.get(param.name) if isinstance(ranges, Mapping) else None
         if param.type == "mask":
             arrays.append(rng.random(size) < 0.5)
         elif param.type == "index" or dtype.startswith("int"):
-            bounds = (-50, 51) if low is None else (math.ceil(low), math.floor(high) + 1)
-            values = rng.integers(bounds[0], bounds[1], size)
+            low, high = (-50, 50) if bounds is None else (math.ceil(bounds[0]), math.floor(bounds[1]))
+            values = rng.integers(low, high + 1, size)
             arrays.append(values.astype(dtype) if dtype.startswith("int") else values)
-        elif low is None:
+        elif bounds is None:
             arrays.append(rng.standard_normal(size, dtype=np.float32))
         else:
-            arrays.append(rng.uniform(low, high, size).astype(np.float32))
+            arrays.append(rng.uniform(bounds[0], bounds[1], size).astype(np.float32))
     return arrays
 
 
-def _call(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
+def _call(op: Op, function: Operation) -> Operation:
     """Return the op as a function of its tensors alone.
 
     Required numbers are 0.5, a required `dim` is the last one, and other parameters keep their defaults. A default
     `dim` is passed explicitly, because PyTorch's softmax requires it.
     """
-    keywords: dict[str, Any] = {}
-    defaults: list[Any] = []
+    keywords: dict[str, object] = {}
+    defaults: list[tuple[float] | None] = []  # of a parameter in order: a number, or None for a tensor
     for param in op.params:
         if param.role == "tensor":
             defaults.append(None)
@@ -222,7 +229,7 @@ def _call(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
         else:
             raise ArgumentError(f"bench: {op.name} needs {param.name}, for which no rule here has a value")
 
-    def call(*tensors: Any) -> Any:
+    def call(*tensors: Tensor) -> Tensor:
         remaining = iter(tensors)
         result = function(*[next(remaining) if default is None else default[0] for default in defaults], **keywords)
         return result[0] if isinstance(result, tuple) else result
@@ -233,7 +240,7 @@ def _call(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
 # References
 
 
-def _reference(op: Op, function: Callable[..., Any]) -> tuple[Callable[..., Array], str]:
+def _reference(op: Op, function: Operation) -> tuple[Callable[..., Array], str]:
     """Return the reference, a function of a site and float64 arrays, and its name for the report."""
     axis = next((p for p in op.params if p.name == "dim"), None)
     if op.reference and len(op.params) == len([p for p in op.params if p.role == "tensor"]) + (axis is not None):
@@ -250,7 +257,7 @@ def _reference(op: Op, function: Callable[..., Any]) -> tuple[Callable[..., Arra
 
     def same(site: Site, *arrays: Array) -> Array:
         """Compute on the measured device if it supports float64, else on `cpu`."""
-        device = site.device if site.ours and site.device.driver.capabilities.fp64 else "cpu"
+        device = site.device if isinstance(site, OurSite) and site.device.driver.capabilities.fp64 else "cpu"
         with wg.no_grad():
             result = op_call(*[wg.tensor(a, device=device) for a in arrays])
         values = np.asarray(result.cpu().numpy())
@@ -275,11 +282,10 @@ def _cases(subject: _Subject, dtype: str, shape: Shape) -> Iterator[Case]:
     elif op.kind == "reduction":
         results = 0
     width = _WIDTH[dtype]
-    facts: dict[str, Any] = {"dtype": dtype, "against": against}
     has_byte_count = op.kind != "composite"  # a composite's memory traffic depends on its parts
     yield Case(op.kind, name, partial(_forward, subject, shape, dtype, reference), flops=flops,
                bytes=width * (sum(numbers) + results) * has_byte_count, tolerance=0 if integral else _TOLERANCE[dtype],
-               **facts)  # fmt: skip
+               dtype=dtype, against=against)  # fmt: skip
     grad_indices = [] if integral or op.grad == "none" else _differentiable(op)
     if grad_indices:
         # Read: the result's gradient and the operands. Written: the operands' gradients.
@@ -288,7 +294,7 @@ def _cases(subject: _Subject, dtype: str, shape: Shape) -> Iterator[Case]:
         )
         yield Case(op.kind, f"{name}, gradient", partial(_backward, subject, shape, dtype, reference, grad_indices),
                    flops=flops * len(grad_indices), bytes=width * elements, tolerance=_GRAD_TOLERANCE[dtype],
-                   values=False, **facts)  # fmt: skip
+                   values=False, dtype=dtype, against=against)  # fmt: skip
 
 
 def _product_counts(op: Op, sizes: Sequence[Shape]) -> tuple[int, int]:
@@ -305,7 +311,7 @@ def _differentiable(op: Op) -> list[int]:
             if p.type == "value" and (rules is None or rules.get(p.name, "none") != "none")]  # fmt: skip
 
 
-def _site_function(subject: _Subject, site: Site) -> Callable[..., Any] | None:
+def _site_function(subject: _Subject, site: Site) -> Operation | None:
     """Return `function(library, *tensors)` for a site, or None if it has no such op."""
     if site.ours:
         op_call = _call(subject.op, subject.function)
@@ -318,7 +324,7 @@ def _site_function(subject: _Subject, site: Site) -> Callable[..., Any] | None:
     if not path or (site.arrays and subject.op.kind not in ("pointwise", "contraction")):
         return None
 
-    def call(library: Any, *tensors: Any) -> Any:
+    def call(library: ModuleType, *tensors: Tensor) -> Tensor:
         peer_function = _by_path(library, path)
         if peer_function is None:
             raise NotOffered(f"{site.name}: no {path}")
@@ -327,7 +333,9 @@ def _site_function(subject: _Subject, site: Site) -> Callable[..., Any] | None:
     return call
 
 
-def _operands(subject: _Subject, shape: Shape, dtype: str, site: Site, grad_indices: Sequence[int] = ()) -> list[Any]:
+def _operands(
+    subject: _Subject, shape: Shape, dtype: str, site: Site, grad_indices: Sequence[int] = ()
+) -> list[Tensor]:
     return [site.tensor(a, grad=i in grad_indices, dtype=dtype if a.dtype.kind == "f" else "")
             for i, a in enumerate(_arrays(subject.op, shape, dtype))]  # fmt: skip
 
@@ -353,7 +361,7 @@ def _backward(
     if function is None:
         return None
     operands = _operands(subject, shape, dtype, site, grad_indices)
-    seeds: list[Any] = []
+    seeds: list[Array] = []
 
     def seeded(size: Shape) -> Array:
         seeds.append(np.random.default_rng(1).standard_normal(size, dtype=np.float32))
@@ -367,7 +375,7 @@ def _backward(
         derivatives = []
         for i, grad in zip(grad_indices, call(), strict=True):
             direction, grad_values = rng.standard_normal(arrays64[i].shape), site.host(grad)
-            ends: list[Any] = [
+            ends = [
                 np.sum(seed * reference(site, *(a + h * direction if k == i else a for k, a in enumerate(arrays64))))
                 for h in (_STEP, -_STEP)
             ]

@@ -5,11 +5,13 @@ Neither is tracked.
 The text of a page and its kernels come from the functions behind `weftgrad show`, so that site and command agree.
 """
 
+from __future__ import annotations
+
 import inspect
 import shutil
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from docstring_markdown import to_markdown
 
@@ -25,6 +27,9 @@ from weftgrad.codegen import reference
 from weftgrad.runtime import dtypes
 from weftgrad.runtime.errors import WeftgradError
 from weftgrad.runtime.records import OpRecord, registry
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 PUBLIC = (wg, wg.Tensor, wg.nn.functional, wg.special)  # ops that none of these has are parts of others
 LABEL_WIDTH = 12  # of the fields of `weftgrad show`
@@ -133,7 +138,7 @@ def measured_times(results: Path) -> dict[str, list[str]]:
     return rows
 
 
-def write_pages(app: Any) -> None:
+def write_pages(app: Sphinx) -> None:
     """Write docs/ops: a page for every op, and an index by kind."""
     folder = Path(app.srcdir) / "ops"
     shutil.rmtree(folder, ignore_errors=True)
@@ -157,7 +162,7 @@ def write_pages(app: Any) -> None:
     (folder / "index.md").write_text("\n".join(index), encoding="utf-8")
 
 
-def setup(app: Any) -> dict[str, bool]:
+def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
     wg.set_default_device("cpu")
     app.connect("builder-inited", write_pages)
