@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 
 from ..runtime.dtypes import Array
+from .roofline import ROTATED_BYTES
 from .sites import Site
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["Case", "CaseOptions", "Pairs", "Work", "error_of", "pieces", "rotated", "sampled"]
 
 Pairs = Sequence[tuple[Array, Array]]
-_LARGE = 8 << 20  # bytes
 _WORDS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64", "float16": "float16",
           "bfloat16": "bfloat16", "float64": "float64", "int64": "int64", "int32": "int32"}  # fmt: skip
 
@@ -146,7 +146,7 @@ def rotated(
     """
     operands = prepare()
     size = sum(math.prod(t.shape) * t.dtype.itemsize for t in operands if hasattr(t, "shape"))
-    cache_size = site.cache or (site.host_cache if size >= _LARGE and not site.gpu else 0)
+    cache_size = site.cache or (site.host_cache if size >= ROTATED_BYTES and not site.gpu else 0)
     set_count = min(16, 1 - (-cache_size // max(size, 1)))
     operand_sets = [operands, *(prepare() for _ in range(set_count - 1))]
     operand_cycle = itertools.cycle(operand_sets)

@@ -23,7 +23,7 @@ from .rows import Entry, entries
 if TYPE_CHECKING:
     from .report_types import Report
 
-__all__ = ["THRESHOLD", "Change", "Comparison", "compare"]
+__all__ = ["THRESHOLD", "Change", "Comparison", "check_threshold", "compare"]
 
 # Two runs of the same kernels, six minutes apart on a shared machine, had 5 minima in 46 that differed by 29 to 40 %.
 THRESHOLD = 0.5
@@ -71,6 +71,12 @@ class Comparison:
         return [change for change in self.changes if change.verdict in ("slower", "broken")]
 
 
+def check_threshold(threshold: float) -> None:
+    """Raise ArgumentError unless `--threshold` is positive and finite."""
+    if not 0 < threshold < math.inf:
+        raise ArgumentError(f"bench: --threshold must be above 0, as 0.5 for a half, not {threshold}")
+
+
 def compare(old: Report, new: Report, threshold: float = THRESHOLD) -> Comparison:
     """Compare two reports, matching rows by suite, part, name and device.
 
@@ -82,8 +88,7 @@ def compare(old: Report, new: Report, threshold: float = THRESHOLD) -> Compariso
     Raises:
         ArgumentError: the reports have no row in common, or `threshold` is not positive and finite.
     """
-    if not 0 < threshold < math.inf:
-        raise ArgumentError(f"bench: --threshold must be above 0, as 0.5 for a half, not {threshold}")
+    check_threshold(threshold)
     old_entries, new_entries = ({entry.key: entry for entry in entries([report])} for report in (old, new))
     common_keys = [key for key in new_entries if key in old_entries]
     if not common_keys:

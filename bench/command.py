@@ -88,9 +88,12 @@ def run(options: argparse.Namespace) -> int:
     """Measure, print and write reports. `--report`, and `--compare` with two files, only read reports.
 
     Returns:
-        The exit status: 1 if a result is wrong, a row failed, or a row is worse than in the report of `--compare`; 130
-        if the run was interrupted; else 0. A row that misses its target time is only marked.
+        The exit status: 1 if a result is wrong, a row failed, a row is worse than in the report of `--compare`, or
+        there was no row to measure or no time for one; 130 if the run was interrupted; else 0. A row that misses its
+        target time is only marked.
     """
+    from .running import NothingMeasured  # lazy: start-up of the command line
+
     if options.report and options.compare:
         raise ArgumentError("bench: --report and --compare are two commands: give one of them")
     if options.report:
@@ -104,7 +107,11 @@ def run(options: argparse.Namespace) -> int:
         return outputs.timeline(options)
     if options.compare and len(options.compare) > 1:
         return outputs.compare_files(options)
-    return _measure(options)
+    try:
+        return _measure(options)
+    except NothingMeasured as error:
+        print(f"weftgrad: {error}", file=sys.stderr)
+        return 1
 
 
 def _measure(options: argparse.Namespace) -> int:
@@ -113,6 +120,7 @@ def _measure(options: argparse.Namespace) -> int:
     from . import device_processes
     from .report_files import load
     from .rows import suite_of
+    from .running import NothingMeasured
 
     _resolve_options(options)
     # Load reports first: a wrong file must not be refused only after an hour of measuring.
@@ -122,13 +130,14 @@ def _measure(options: argparse.Namespace) -> int:
             f"bench: {options.compare[0]} has the suite {suite_of(baseline)}, and {options.suite} would be measured: "
             f"give --suite {suite_of(baseline)}"
         )
-    outputs.check(options)
     resumed = load(options.resume) if options.resume else None
     if resumed is not None and suite_of(resumed) != options.suite:
         raise ArgumentError(
             f"bench: --resume: {options.resume} has the suite {suite_of(resumed)}, not {options.suite}: give --suite "
             f"{suite_of(resumed)}, or another --output and no --resume"
         )
+    outputs.check(options)
+    load_before = None if options.part else _measure_load()
     if device_processes.needs_processes(options.device):
         devices = device_processes.select_devices(options.device, options.icd)
         print("by turns, each in a process of its own: " + ", ".join(device.name for device in devices))
@@ -139,15 +148,37 @@ def _measure(options: argparse.Namespace) -> int:
         )
     else:
         results, interrupted = _measure_in_process(options, resumed)
+    if not interrupted and not options.part and not results["host"] and not results["kernels"]:
+        raise NothingMeasured(
+            f"bench: no row was measured in --time {options.time}: give more time, for example --time 5m, or name "
+            "fewer rows by --only"
+            if options.time
+            else f"bench: no device has a row of the suite {options.suite} with {options.only!r} in its group or name"
+        )
+    results["machine"]["load_before"] = load_before
     return _finish(options, results, interrupted, baseline)
+
+
+def _measure_load() -> float | None:
+    """Return the load before the run, with a warning on stderr if there is any."""
+    # lazy: start-up of the command line
+    from .machine_load import load_now
+    from .rows import load_doubts
+
+    load = load_now()
+    if load_doubts(load):
+        print(f"other programs use {load} cores of this machine: times and the roofline will vary; rows measured under "
+              "load are marked by ~", file=sys.stderr)  # fmt: skip
+    return load
 
 
 def _resolve_options(options: argparse.Namespace) -> None:
     """Fill in defaults that depend on other options. Raise ArgumentError if options contradict each other."""
     # lazy: start-up of the command line
-    from .peers import parse
+    from . import device_processes, sweep
+    from .changes import check_threshold
+    from .peers import check_installed, parse
     from .running import parse_seconds
-    from .sweep import dtypes_of
 
     specs_only_options = [f"--{name}" for name in ("ops", "shapes") if getattr(options, name)]
     specs_only_options += ["a spec file"] * (options.spec is not None)
@@ -161,9 +192,20 @@ def _resolve_options(options: argparse.Namespace) -> None:
         raise ArgumentError(f"bench: --rounds is 1 or more, not {options.rounds}")
     if options.time:
         parse_seconds(options.time)
-    parse(options.peers)
+    check_installed(parse(options.peers))
+    check_threshold(options.threshold)
+    if options.scale < 1:
+        raise ArgumentError(f"bench: --scale is 1 or more, not {options.scale}")
+    if options.program:
+        raise ArgumentError("bench: --program is for --timeline: name its file, as in --timeline trace.json")
+    if options.icd and not device_processes.needs_processes(options.device):
+        raise ArgumentError("bench: --icd is for --device all, gpus or opencl:0@DRIVER: name one of them")
     if options.dtypes:
-        dtypes_of(options.dtypes)
+        sweep.dtypes_of(options.dtypes)
+    if options.shapes:
+        sweep.shapes_of(options.shapes)
+    if options.suite == "specs" and (options.spec is None or device_processes.needs_processes(options.device)):
+        list(sweep.cases(options))  # raises an error for an unknown op
     if options.resume and not options.output and not options.part:
         options.output = options.resume
     if options.label:
@@ -185,7 +227,7 @@ def _measure_in_process(options: argparse.Namespace, resumed: Report | None) -> 
     from .machine import describe
     from .peers import parse
     from .rows import FORMAT
-    from .running import host_rows, kernel_rows
+    from .running import host_rows, kernel_rows, select_cases
     from .steps import record_steps
 
     paint = painter(sys.stdout)
@@ -193,6 +235,7 @@ def _measure_in_process(options: argparse.Namespace, resumed: Report | None) -> 
     if len(set(names)) < len(names):
         raise ArgumentError(f"bench: --device names a device twice: {options.device}")
     contenders = all_sites(names, options.scale, parse(options.peers), options.label)
+    cases = select_cases(options, contenders)
     results: Report = {
         "format": FORMAT, "suite": options.suite, "machine": describe(contenders), "host": [], "kernels": [],
     }  # fmt: skip
@@ -219,7 +262,7 @@ def _measure_in_process(options: argparse.Namespace, resumed: Report | None) -> 
         for index, host_row in enumerate(host_rows(options, contenders, turn, done_names)):
             results["host"].append(host_row)
             print_row(index, report.HOST_HEAD, report.host_line(host_row, paint))
-        for index, row in enumerate(kernel_rows(options, contenders, turn, list(results["kernels"]))):
+        for index, row in enumerate(kernel_rows(options, contenders, turn, list(results["kernels"]), cases=cases)):
             results["kernels"].append(row)
             _add_roof_shares(results, row)
             print_row(index, report.KERNEL_HEAD, report.kernel_line(row, paint))
@@ -286,7 +329,8 @@ def _add_roof_shares(results: Report, row: KernelRow | None = None) -> None:
             entry = entries_by_name.get((kernel_row["group"], kernel_row["name"], device))
             roof_share = share(entry, roofs_by_hardware.get(entry.hardware)) if entry is not None else None
             if roof_share is not None:
-                kernel_row.setdefault("share", {})[device] = roof_share
+                kernel_row.setdefault("share", {})[device] = roof_share.value
+                kernel_row.setdefault("limit", {})[device] = roof_share.limit
 
 
 def _finish(
@@ -307,7 +351,8 @@ def _finish(
         # The rows above show one device each, or compare the first with the others: print tables of all.
         outputs.show(entries([results]))
     elif results["kernels"]:
-        print(*outputs.roof_lines(entries([results])), *summary.lines(entries([results])), sep="\n")
+        all_entries = entries([results])
+        print(*outputs.roof_lines(all_entries), *summary.legend(all_entries), *summary.lines(all_entries), sep="\n")
     if results["host"] or results["kernels"]:
         written += outputs.write(options, [results])
     print(*(f"written to {path}" for path in written), sep="\n")

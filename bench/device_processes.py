@@ -332,7 +332,7 @@ def _start(
     command = [sys.executable, "-m", "weftgrad.bench", *_forwarded_options(options), "--device", device.device,
                "--label", device.name, "--part", str(file), "--turns", "{},{}".format(*ends)]  # fmt: skip
     command += ["--resume", str(file)] if file.exists() else []
-    command += ["--time", f"{share:.3f}"] if share is not None else []
+    command += ["--time", f"{max(share, 1e-3):.3f}"] if share is not None else []
     command += [str(options.spec)] if options.spec else []
     # In its own process group: a terminal's Ctrl-C reaches this process only, which passes the signal on.
     return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, process_group=0, pass_fds=ends)

@@ -1,7 +1,8 @@
 """The suite `device`: measure a device's limits, which give the roofline for all other rows without a data sheet.
 
-Rows: copy and triad (BabelStream; McCalpin 1995) larger than the caches, multiply-adds in registers, matrix products
-(for tensor cores and the like), transfers between host and device, and the latency of a launch of one element.
+Rows: copy and triad (BabelStream; McCalpin 1995) larger than the caches, and of sizes that fit one, multiply-adds in
+registers, matrix products (for tensor cores and the like), transfers between host and device, and the latency of a
+launch of one element.
 """
 
 from __future__ import annotations
@@ -46,6 +47,12 @@ def roofs(gpu: bool, scale: int = 1) -> Iterator[Case]:
         yield Case("roofline", f"copy fp32 {label}", partial(_copy, n), bytes=8 * n, tolerance=0, dtype="float32")
         yield Case("roofline", f"triad fp32 {label}", partial(_triad, n), bytes=12 * n, tolerance=1e-6,
                    dtype="float32")  # fmt: skip
+    for label, thousand in (("1M", 1024), ("4M", 4096)) if gpu else (("32K", 32), ("256K", 256), ("1M", 1024)):
+        n = max(8, thousand * 1024 // scale**2)
+        yield Case("cache", f"copy fp32 {label} in a cache", partial(_copy, n, rotates=False), bytes=8 * n, tolerance=0,
+                   dtype="float32")  # fmt: skip
+        yield Case("cache", f"triad fp32 {label} in a cache", partial(_triad, n, rotates=False), bytes=12 * n,
+                   tolerance=1e-6, dtype="float32")  # fmt: skip
     n = max(8, (64 if gpu else 1) * _MILLION // scale**2)
     for dtype in ("float32", "float64"):
         yield Case("peak", f"multiply-add {_SHORT[dtype]}", partial(_multiply_add, n, dtype), dtype=dtype,
@@ -60,11 +67,15 @@ def roofs(gpu: bool, scale: int = 1) -> Iterator[Case]:
                    tolerance=tolerance, precision=precision, dtype=dtype)  # fmt: skip
 
 
-def _copy(n: int, site: Site) -> Work | None:
+def _copy(n: int, site: Site, rotates: bool = True) -> Work | None:
+    """Return the work of a copy. rotates: its operands rotate, so that no cache has them."""
     if not site.modules:
         return None
-    first, call = rotated(site, lambda: [site.normal(n), site.normal(n)], lambda x, y: y.copy_(x))
-    source, target = first
+    if rotates:
+        (source, target), call = rotated(site, lambda: [site.normal(n), site.normal(n)], lambda x, y: y.copy_(x))
+    else:
+        source, target = site.normal(n), site.normal(n)
+        call = partial(target.copy_, source)
 
     def pairs() -> Pairs:
         target.copy_(source)
@@ -73,12 +84,16 @@ def _copy(n: int, site: Site) -> Work | None:
     return Work(call, pairs)
 
 
-def _triad(n: int, site: Site) -> Work | None:
-    """Return the work of x + 3 y."""
+def _triad(n: int, site: Site, rotates: bool = True) -> Work | None:
+    """Return the work of x + 3 y. rotates: as in `_copy`."""
     if site.arrays:
         return None
     run = site.ready(lambda f, x, y: f.add(x, y, alpha=3.0)) if site.modules else site.ready(lambda _, x, y: x + 3 * y)
-    (x, y), call = rotated(site, lambda: [site.normal(n), site.normal(n)], run)
+    if rotates:
+        (x, y), call = rotated(site, lambda: [site.normal(n), site.normal(n)], run)
+    else:
+        x, y = site.normal(n), site.normal(n)
+        call = partial(run, x, y)
 
     def pairs() -> Pairs:
         out = run(x, y)

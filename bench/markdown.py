@@ -32,6 +32,8 @@ def as_markdown(reports: Sequence[Report], entries: Sequence[Entry]) -> str:
     for section in sections(entries):
         blocks += [[f"### {_safe(section.title)}"], _table(section, measured.get(section.hardware))]
     blocks += [[f"{_safe(name)}, measured: {_safe(roof_text(roof))}"] for name, roof in measured.items()]
+    if marks := summary.legend(entries):
+        blocks.append([f"- {_safe(line)}" for line in marks])
     if means := summary.lines(entries):
         blocks.append([_safe(means[0].strip()), "", *(f"- {_safe(line.strip())}" for line in means[1:])])
     blocks += [_steps(report) for report in reports if report.get("curves") or report.get("timelines")]
@@ -67,13 +69,13 @@ def _table(section: Section, roof: Roof | None) -> list[str]:
     def bold(text: str, marked: bool) -> str:
         return f"**{text}**" if marked else text
 
-    column("min µs", lambda e: microseconds(e, e.time["least"]) if e.time else None)
+    column("min µs", lambda e: "~" * bool(e.doubts) + microseconds(e, e.time["least"]) if e.time else None)
     column("median µs", lambda e: microseconds(e, e.time["median"]) if e.time else None)
     column("GB/s", lambda e: number(rate * 1e-9) if (rate := rates(e)[0]) else None)
     column("GFLOP/s", lambda e: number(rate * 1e-9) if (rate := rates(e)[1]) else None)
     for name in ("", *section.peers):
         throughputs(name)
-    column("of roofline", lambda e: None if (part := share(e, roof)) is None else f"{part:.0%}")
+    column("of roofline", lambda e: None if (part := share(e, roof)) is None else str(part))
     column("of a copy", lambda e: bold(number(e.copy[0]), "copy" in e.missed) if e.copy else None)
     for peer in section.peers:
         ratios_to(peer)
@@ -88,7 +90,7 @@ def _table(section: Section, roof: Roof | None) -> list[str]:
     fact("peak", "peak_bytes", in_bytes)
     fact("driver allocs", "driver_allocations", "{:.0f}".format)
     column("kernels", lambda e: ", ".join(map(printable, e.facts.get("schedule") or ())))
-    column("notes", lambda e: e.problem or "; ".join(e.notes))
+    column("notes", lambda e: e.remarks)
     heads, cells = zip(*columns, strict=True)
     numbers = {"row", "aim", "kernels", "notes"}
     rule = ["---" if head in numbers else "---:" for head in heads]

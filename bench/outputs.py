@@ -193,7 +193,7 @@ def show(all_entries: Sequence[Entry]) -> None:
     for section in sections(all_entries):
         print(f"\n{paint(section.title, 'head')}")
         print(*lines(section, roof_by_hardware.get(section.hardware), paint, width), sep="\n")
-    print(*roof_lines(all_entries), *summary.lines(all_entries), sep="\n")
+    print(*roof_lines(all_entries), *summary.legend(all_entries), *summary.lines(all_entries), sep="\n")
 
 
 def roof_lines(all_entries: Sequence[Entry]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,7 +18,7 @@ import weftgrad as wg
 from . import summary
 from .colours import printable
 from .roofline import Roof, rates, roofs, share
-from .rows import Entry, NumberFact, Section, number, sections, suite_of, throughput_text
+from .rows import Entry, NumberFact, Section, device_labels, number, sections, suite_of, throughput_text
 from .step_tables import in_bytes, step_tables
 from .step_tables import number_cell as _number
 from .step_tables import text_cell as _text
@@ -40,17 +41,22 @@ def html(reports: Sequence[Report], entries: Sequence[Entry], plots: Mapping[str
     )  # fmt: skip
     style, script = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("report.css", "report.js.j2"))
     roof_by_hardware = roofs(entries)
-    all_sections = sections(entries)
+    labels = device_labels(entries)
+    tables: list[Table] = []
+    for section in sections(entries):
+        # Devices of several machines may have the same name.
+        tables.append({**table(section, roof_by_hardware.get(section.hardware)),
+                       "device": labels[section.hardware, section.device]})  # fmt: skip
+    tables += step_tables(reports)
     return environment.get_template("report.html.j2").render(
         title="weftgrad bench: " + ", ".join(_hardware(reports, entries)),
         style=style, script=script, style_hash=_hash(style), script_hash=_hash(script), version=wg.__version__,
         summary=[line.strip() for line in summary.lines(entries)],
         machines=[machine_facts(report) for report in reports],
         roofs=[{"hardware": name, "text": roof_text(roof)} for name, roof in roof_by_hardware.items()],
-        devices=list(dict.fromkeys(e.device for e in entries)),
+        devices=list(dict.fromkeys(table["device"] for table in tables)),
         groups=sorted({entry.group for entry in entries} | ({"steps"} if any(step_tables(reports)) else set())),
-        tables=[table(section, roof_by_hardware.get(section.hardware)) for section in all_sections]
-        + list(step_tables(reports)),
+        tables=tables,
         plots=None if plots is None else [
             {"title": title, "data": base64.b64encode(svg.encode()).decode()} for title, svg in plots.items()
         ],
@@ -58,11 +64,15 @@ def html(reports: Sequence[Report], entries: Sequence[Entry], plots: Mapping[str
 
 
 def roof_text(roof: Roof) -> str:
-    """`54.2 GB/s (4096x1024 + row), fp32 358 GFLOP/s (NN 2048)`."""
-    parts = [(f"{number(best.rate * 1e-9)} {unit}", best.row)
-             for best, unit in ((roof.bandwidth, "GB/s"), *((b, f"GFLOP/s {k}") for k, b in roof.peaks.items()))
-             if best]  # fmt: skip
-    return "; ".join(f"{rate} by {row}" for rate, row in parts) or "nothing that has bytes or operations"
+    """`54.2 GB/s by 4096x1024 + row (cpu); fp32 358 GFLOP/s by NN 2048 (cpu), uncertain (under load: …)`."""
+    limits = [(roof.bandwidth, "GB/s"), (roof.cache(), "GB/s in caches")]
+    limits += [(best, f"GFLOP/s {kind}") for kind, best in roof.peaks.items()]
+    texts = [
+        f"{number(best.rate * 1e-9)} {unit} by {best.row}"
+        + (f", uncertain ({'; '.join(best.doubts)})" if best.doubts else "")
+        for best, unit in limits if best
+    ]  # fmt: skip
+    return "; ".join(texts) or "nothing that has bytes or operations"
 
 
 def _hardware(reports: Sequence[Report], entries: Sequence[Entry]) -> list[str]:
@@ -84,11 +94,24 @@ def machine_facts(report: Report) -> MachineFacts:
         ("torch on", machine.get("torch") or "not installed"), ("host", f"{machine.get('cores')} cores"),
         ("commit", machine.get("commit")), ("specs", machine.get("specs")),
         ("system", machine.get("system")), ("driver", machine.get("driver")), ("Python", machine.get("python")),
-        ("calls", machine.get("calls")),
+        ("calls", machine.get("calls")), ("load before", _load_text(machine.get("load_before"))),
+        ("load during rows", _loads_text(report)),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items() if version)),
     ]  # fmt: skip
     caption = f"{suite_of(report)}, {str(machine['date'])[:16].replace('T', ' ')}"
     return {"caption": caption, "facts": [(name, value) for name, value in facts if value]}
+
+
+def _load_text(load: float | None) -> str:
+    return "" if load is None else f"{number(load)} cores used by other programs"
+
+
+def _loads_text(report: Report) -> str:
+    """Return median and maximum of the load during rows; empty if no row has one."""
+    loads = [row["load"] for row in (*report["host"], *report["kernels"]) if "load" in row]
+    if not loads:
+        return ""
+    return f"{number(statistics.median(loads))} cores used by other programs (median), at most {number(max(loads))}"
 
 
 def _device_text(device: DeviceFacts) -> str:
@@ -121,7 +144,7 @@ def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, 
     columns = [
         ("row", "what is computed", False), ("min µs", "least time of a call", True), ("median µs", "", True),
         ("GB/s", "bytes by the least time", True), ("GFLOP/s", "operations by the least time", True),
-        ("of roofline", "share of the most that was measured; what stays in caches may have more", True),
+        ("of roofline", "share of the most that was measured; c: of a cache's bandwidth; >: faster than memory", True),
         *(pair for n in peers for pair in ((f"{n} / ours", f"{n}'s least time by ours", True),
                                            (f"{n}, medians", f"{n}'s median by ours", True))),
         *((f"{n} throughput".strip(), "mean and standard deviation", False) for n in ("", *peers)),
@@ -135,7 +158,8 @@ def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, 
         roof_share = share(entry, roof)
         cells = [_text(entry.name), *_times(entry, ""), _number(bytes_rate and bytes_rate * 1e-9),
                  _number(flops_rate and flops_rate * 1e-9),
-                 _number(roof_share, "" if roof_share is None else f"{roof_share:.0%}", bar=roof_share)]  # fmt: skip
+                 _number(None) if roof_share is None else
+                 _number(roof_share.value, str(roof_share), bar=roof_share.value)]  # fmt: skip
         for peer in peers:
             ratios = entry.ratio(peer) or (None, None)
             role = "missed" if peer in entry.missed else "met" if peer in entry.aims else ""
@@ -146,7 +170,7 @@ def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, 
         cells += [_text(", ".join(f"{n} {aim:g}" for n, aim in entry.aims.items()), "missed" * bool(entry.missed)),
                   _number(entry.error, f"{entry.error:.1g}" if entry.error is not None else ""),
                   *(_detail(cell(entry)) for *_, cell in _DETAILS),
-                  _text(entry.problem or "; ".join(entry.notes), "wide" + " missed" * bool(entry.problem))]  # fmt: skip
+                  _text(entry.remarks, "wide" + " missed" * bool(entry.problem))]  # fmt: skip
         rows.append(_row(entry, cells))
     return columns, rows
 
@@ -206,7 +230,7 @@ def _host(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, boo
         role = "" if entry.limits is None else "missed" if entry.missed else "met"
         cells = [_text(entry.name), *_times(entry, role), *(_number(limit and limit * 1e6) for limit in limits),
                  *(_number(entry.peers[n]["least"] * 1e6) if n in entry.peers else _number(None) for n in peers),
-                 _text(entry.problem or "", "missed")]  # fmt: skip
+                 _text(entry.remarks, "missed" * bool(entry.problem))]  # fmt: skip
         rows.append(_row(entry, cells))
     return columns, rows
 
@@ -218,4 +242,7 @@ def _row(entry: Entry, cells: list[Cell]) -> TableRow:
 def _times(entry: Entry, role: str) -> list[Cell]:
     if entry.time is None:
         return [_number(None), _number(None)]
-    return [_number(entry.time[n] * 1e6, role=role) for n in ("least", "median")]
+    least, median = entry.time["least"] * 1e6, entry.time["median"] * 1e6
+    if not entry.doubts:
+        return [_number(least, role=role), _number(median, role=role)]
+    return [_number(least, f"~{number(least)}", role=f"{role} doubtful".strip()), _number(median, role=role)]

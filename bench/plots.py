@@ -73,8 +73,10 @@ def _save(figure: Figure, target: Path | TextIO, kind: str) -> None:
     import matplotlib
 
     # Without dates and random identifiers, the same rows give the same file. Text as <text> is much shorter than paths.
-    settings = {"svg.hashsalt": "weftgrad", "svg.fonttype": "none"}
-    with matplotlib.rc_context(settings), warnings.catch_warnings():
+    with (
+        matplotlib.rc_context({"svg.hashsalt": "weftgrad", "svg.fonttype": "none"}),
+        warnings.catch_warnings(),
+    ):
         warnings.filterwarnings("ignore", "Glyph .* missing")  # the font lacks some scripts
         metadata = {"Date": None, "Creator": None, "Format": None, "Type": None} if kind == "svg" else None
         figure.savefig(target, format=kind, dpi=110, metadata=metadata)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .colours import Paint, by_share, plain
-from .rows import throughput, throughput_text
+from .roofline import LIMITS, Limit, Share
+from .rows import load_doubts, sample_doubts, throughput, throughput_text
 
 if TYPE_CHECKING:
     from .report_types import DeviceFacts, HostRow, KernelRow, Machine
 
-__all__ = ["HOST_HEAD", "KERNEL_HEAD", "host_line", "kernel_line", "title"]
+__all__ = ["HOST_HEAD", "KERNEL_HEAD", "host_line", "kernel_line", "row_doubts", "title"]
 
 HOST_HEAD = f"{'host cost, pipelined':28s} {'min us':>8s} {'median':>8s} {'target':>12s}   others, min us"
 KERNEL_HEAD = (
@@ -42,9 +43,12 @@ def host_line(row: HostRow, paint: Paint = plain) -> str:
         return f"{row['name']:28s} {paint(row['problem'], 'bad')}"
     least, middle = row["target_us"]
     peer_times = "  ".join(f"{name} {t['least'] * 1e6:.2f}" for name, t in row["peers"].items())
-    times = paint(f"{row['least'] * 1e6:8.2f} {row['median'] * 1e6:8.2f}", "good" if row["met"] else "bad")
+    doubts = [*load_doubts(row.get("load")), *sample_doubts(row)]
+    least_text = "~" * bool(doubts) + format(row["least"] * 1e6, ".2f")
+    times = paint(f"{least_text:>8s} {row['median'] * 1e6:8.2f}", "good" if row["met"] else "bad")
+    notes = "".join(f"   {note}" for note in doubts)
     return (
-        f"{row['name']:28s} {times} {least:5.0f} / {middle:<4.0f} {' ' if row['met'] else 'x'}  {peer_times}"
+        f"{row['name']:28s} {times} {least:5.0f} / {middle:<4.0f} {' ' if row['met'] else 'x'}  {peer_times}{notes}"
     ).rstrip()
 
 
@@ -64,6 +68,23 @@ def _throughputs(row: KernelRow) -> list[str]:
     return [f"{name} {throughput_text(rate, row['unit'])}" for name, rate in rates.items() if rate]
 
 
+def row_doubts(row: KernelRow) -> list[str]:
+    """Return why a row's time on its first device is uncertain; nothing if it is not."""
+    first_time = next(iter(row.get("times", {}).values()), None)
+    return [*load_doubts(row.get("load")), *(sample_doubts(first_time) if first_time else ())]
+
+
+def _roof_text(row: KernelRow, paint: Paint) -> str:
+    """Return the largest share of the roofline among the row's devices, in 7 cells."""
+    shares = row.get("share", {})
+    if not shares:
+        return " " * 7
+    device = max(shares, key=lambda name: shares[name])
+    limit = row.get("limit", {}).get(device)
+    known_limits: list[Limit] = [name for name in LIMITS if name == limit] or ["memory"]
+    return paint(f"{Share(shares[device], known_limits[0])!s:>7s}", by_share(shares[device]))
+
+
 def kernel_line(row: KernelRow, paint: Paint = plain) -> str:
     """Format a row of kernels. Ratios are coloured by whether they reach their aim."""
     if "problem" in row:
@@ -76,11 +97,12 @@ def kernel_line(row: KernelRow, paint: Paint = plain) -> str:
         for name, (a, b) in row["ratios"].items() if name != "copy"
     )  # fmt: skip
     copy = paint(f"{copy:>7s}", by_share(row["ratios"]["copy"][0])) if copy else copy
-    share = max(row.get("share", {}).values(), default=None)
-    roof = paint(f"{share:7.0%}" if share is not None else " " * 7, by_share(share))
+    roof = _roof_text(row, paint)
     missed = "   x " + ", ".join(f"{n} {target[n]}" for n in row["missed"]) if row["missed"] else ""
-    notes = "".join(f"   {note}" for note in [*_throughputs(row), *row["notes"]])
+    doubts = row_doubts(row)
+    least = "~" * bool(doubts) + format(row["least"] * 1e6, ".1f")
+    notes = "".join(f"   {note}" for note in [*_throughputs(row), *row["notes"], *doubts])
     return (
-        f"{row['name']:48s} {row['least'] * 1e6:10.1f} {rate:>7s} {copy:>7s} {flops:>9s} {roof}   "
+        f"{row['name']:48s} {least:>10s} {rate:>7s} {copy:>7s} {flops:>9s} {roof}   "
         f"{shown}{missed}{notes}"
     ).rstrip()

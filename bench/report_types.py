@@ -88,6 +88,7 @@ class HostRow(TypedDict):
     problem: NotRequired[str]
     wrong: NotRequired[bool]
     device: NotRequired[str]
+    load: NotRequired[float]
 
 
 class KernelRow(TypedDict):
@@ -112,9 +113,11 @@ class KernelRow(TypedDict):
     ratios: NotRequired[dict[str, Sequence[float]]]
     missed: NotRequired[list[str]]
     share: NotRequired[dict[str, float]]
+    limit: NotRequired[dict[str, str]]
     problem: NotRequired[str]
     wrong: NotRequired[bool]
     device: NotRequired[str]
+    load: NotRequired[float]
 
 
 class DeviceFacts(TypedDict):
@@ -149,6 +152,7 @@ class Machine(TypedDict):
     commit: NotRequired[str | None]
     specs: NotRequired[str]
     calls: NotRequired[str]
+    load_before: NotRequired[float | None]
 
 
 class MemoryStep(TypedDict):

@@ -11,28 +11,33 @@ throughput. By device or peer it has:
              call), `mean`, `deviation` (standard deviation); counts: `samples`, `late`
     ratios   to our first device's times
     share    of the measured roofline
+    limit    what the share is of: `memory`, `cache`, `above memory` or `compute`, as in `roofline`
     facts    see `Entry`
 
-A row with a `problem` has no times. In a report merged from several processes every row names its `device`, and each of
-`machine.devices` has the `places` (devices) of its own peers.
+`load` is the number of cores that other programs used while the row was measured (`machine_load`), and the machine's
+`load_before` the same before the run. A row with a `problem` has no times. In a report merged from several processes
+every row names its `device`, and each of `machine.devices` has the `places` (devices) of its own peers.
 """
 
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from .colours import printable as _text
+from .machine_load import MIN_LOAD
 
 if TYPE_CHECKING:
     from .report_types import Facts, HostRow, KernelRow, Machine, Report, Times
 
-__all__ = ["FORMAT", "Entry", "NumberFact", "Section", "entries", "number", "sections", "suite_of", "throughput",
-           "throughput_text"]  # fmt: skip
+__all__ = ["FORMAT", "Entry", "NumberFact", "Section", "device_labels", "entries", "load_doubts", "number",
+           "sample_doubts", "sections", "suite_of", "throughput", "throughput_text"]  # fmt: skip
 
 NumberFact = Literal["launches", "cold_ms", "warm_ms", "peak_bytes", "driver_allocations", "host_us"]
+MAX_SPREAD = 0.2  # of a row's rounds above its minimum; more means that the samples disagree
 FORMAT = 1  # version of report files; increased when an older reader would misread a report
 _KIND_OF_WORD = {"fp32": "fp32", "float32": "fp32", "bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16",
                  "float16": "fp16", "fp64": "fp64", "float64": "fp64"}  # fmt: skip
@@ -59,6 +64,9 @@ class Entry:
         times), `peak_bytes`, `driver_allocations`, `accuracy` (`abs`, `rel`, `ulp`), `host_us` (minimum to queue a
         call).
     items, unit: what a call processes, for example 64 and `images`.
+    load: the cores that other programs used while the row was measured; None if unknown.
+    cache: bytes of the last cache before the device's memory; 0 if unknown.
+    host: system and cores of the machine, by which reports of several machines are told apart.
     """
 
     suite: str
@@ -87,6 +95,21 @@ class Entry:
     facts: Facts = field(default_factory=_no_facts)
     items: int = 0
     unit: str = ""
+    load: float | None = None
+    cache: int = 0
+    host: str = ""
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why the times are uncertain: load on the machine, samples that disagree; empty if they are not."""
+        if self.time is None:
+            return ()
+        return (*load_doubts(self.load), *sample_doubts(self.time))
+
+    @property
+    def remarks(self) -> str:
+        """The row's problem, or its notes and doubts."""
+        return self.problem or "; ".join((*self.notes, *self.doubts))
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
@@ -178,6 +201,33 @@ def number(value: float) -> str:
     return f"{value:.3g}" if abs(value) >= 1e-4 or not value else f"{value:.1e}"
 
 
+def load_doubts(load: float | None) -> tuple[str, ...]:
+    """Return a remark if other programs kept the machine's cores busy."""
+    if load is None or load < MIN_LOAD:
+        return ()
+    return (f"under load: others used {number(load)} cores",)
+
+
+def sample_doubts(time: Times | HostRow) -> tuple[str, ...]:
+    """Return a remark if the minimum is far below other samples.
+
+    In half of the rounds even the best sample has to be slower than the minimum by `MAX_SPREAD`; of times without
+    rounds, four fifths of the samples.
+    """
+    rounds = time.get("rounds", ())
+    usual = statistics.median(rounds) if len(rounds) > 2 else time.get("p20", time["least"])
+    spread = usual / time["least"] - 1
+    return (f"samples disagree: usually {spread:.0%} slower",) if spread > MAX_SPREAD else ()
+
+
+def device_labels(all_entries: Iterable[Entry]) -> dict[tuple[str, str], str]:
+    """Return a name for each device, by hardware and device: `cpu`, or `AMD EPYC (cpu)` among several machines."""
+    devices = {(entry.hardware, entry.device): entry.host for entry in all_entries}
+    if len(set(devices.values())) == 1 and len({device for _, device in devices}) == len(devices):
+        return {key: key[1] for key in devices}
+    return {(hardware, device): f"{hardware} ({device})" for hardware, device in devices}
+
+
 def throughput(items: int, time: Times) -> tuple[float, float] | None:
     """Return mean and standard deviation of items per second, from those of a call's seconds; None if unknown.
 
@@ -200,7 +250,7 @@ def _entries(report: Report) -> Iterator[Entry]:
     first = next(iter(hardware_names))
     for row in report["host"]:
         device = _text(row.get("device", first))
-        yield _host_entry(row, suite, _text(machine["date"]), device, hardware_names[device])
+        yield _host_entry(row, suite, machine, device, hardware_names[device])
     for kernel_row in report["kernels"]:
         # A row of a merged report names its only device.
         main = _text(kernel_row.get("device", first))
@@ -210,7 +260,7 @@ def _entries(report: Report) -> Iterator[Entry]:
                 yield _kernel_entry(kernel_row, suite, machine, device, hardware_names[device], device == main)
 
 
-def _host_entry(row: HostRow, suite: str, date: str, device: str, hardware: str) -> Entry:
+def _host_entry(row: HostRow, suite: str, machine: Machine, device: str, hardware: str) -> Entry:
     """Return the entry of a row of host costs."""
     time: Times | None = None
     peers: dict[str, Times] = {}
@@ -223,10 +273,10 @@ def _host_entry(row: HostRow, suite: str, date: str, device: str, hardware: str)
         min_limit, median_limit = (float(limit) * 1e-6 for limit in row["target_us"])
         limits = min_limit, median_limit
     return Entry(
-        suite=suite, part="host", group="host", name=_text(row["name"]), device=device, hardware=hardware, date=date,
-        bytes=0, flops=0, kind="", time=time, peers=peers, same_hardware=frozenset(), aims={}, missed=missed, copy=None,
-        limits=limits, error=None, clock="wall", notes=(),
-        problem=_text(row["problem"]) if "problem" in row else None,
+        suite=suite, part="host", group="host", name=_text(row["name"]), device=device, hardware=hardware,
+        date=_text(machine["date"]), bytes=0, flops=0, kind="", time=time, peers=peers, same_hardware=frozenset(),
+        aims={}, missed=missed, copy=None, limits=limits, error=None, clock="wall", notes=(),
+        problem=_text(row["problem"]) if "problem" in row else None, load=_load(row), host=_host_name(machine),
     )  # fmt: skip
 
 
@@ -248,8 +298,24 @@ def _kernel_entry(row: KernelRow, suite: str, machine: Machine, device: str, har
         notes=tuple(map(_text, row.get("notes", ()))),
         problem=_text(row.get("problem", "not measured")) if time is None else None, dtype=_text(row.get("dtype", "")),
         against=_text(row.get("against", "")), facts=_facts(row, device, time), items=int(row.get("items", 0)),
-        unit=_text(row.get("unit", "")),
+        unit=_text(row.get("unit", "")), load=_load(row), cache=_cache_bytes(machine, device),
+        host=_host_name(machine),
     )  # fmt: skip
+
+
+def _load(row: HostRow | KernelRow) -> float | None:
+    load = row.get("load")
+    return None if load is None else float(load)
+
+
+def _cache_bytes(machine: Machine, device: str) -> int:
+    """Return the bytes of the host's last-level cache if the device is a CPU."""
+    kinds = {_text(d["device"]): d.get("kind", "CPU" if d["device"] == "cpu" else "") for d in machine["devices"]}
+    return int(machine.get("cache", 0)) if kinds.get(device) == "CPU" else 0
+
+
+def _host_name(machine: Machine) -> str:
+    return f"{_text(machine.get('system', ''))}, {machine.get('cores')} cores"
 
 
 def _facts(row: KernelRow, device: str, timing: Times | None) -> Facts:

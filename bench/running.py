@@ -15,18 +15,26 @@ from itertools import zip_longest
 from subprocess import CalledProcessError
 from typing import IO, TYPE_CHECKING
 
-from ..runtime.errors import ArgumentError
+from ..runtime.errors import ArgumentError, WeftgradError
 from .alternation import Turn
 from .cases import Case, error_of
+from .machine_load import LoadMeter
 from .sites import NotOffered, OurSite, Site, is_gpu
 
 if TYPE_CHECKING:
+    from . import core
     from .report_types import HostRow, KernelRow
 
-__all__ = ["Allowance", "Progress", "error_line", "host_rows", "kernel_rows", "parse_seconds", "select_cases"]
+__all__ = ["Allowance", "NothingMeasured", "Progress", "error_line", "host_rows", "kernel_rows", "parse_seconds",
+           "select_cases", "select_host_cases"]  # fmt: skip
 
 _HOST_PART, _KERNEL_PART = 0, 1  # the parts of a run
 _SUITES_WITH_ROOFS = ("core", "ops", "specs")  # suites whose rows get a share of the roofline
+_MAX_LISTED_GROUPS = 12  # in an error
+
+
+class NothingMeasured(WeftgradError):
+    """The options leave no row to measure, or no time for one."""
 
 
 def parse_seconds(text: str) -> float:
@@ -102,7 +110,11 @@ def _duration(seconds: float) -> str:
 
 
 def select_cases(options: argparse.Namespace, contenders: Sequence[Site]) -> list[Case]:
-    """Return the cases that the options select, in the order in which they are measured."""
+    """Return the cases that the options select, in the order in which they are measured.
+
+    Raises:
+        NothingMeasured: `--only` or `--dtypes` leave no row, and there are no other processes that may have one.
+    """
     # lazy: start-up of the command line
     from . import core, gpu, library, limits, sweep, train
     from .models import suite as models
@@ -123,6 +135,8 @@ def select_cases(options: argparse.Namespace, contenders: Sequence[Site]) -> lis
     else:
         all_cases = list((library if options.suite == "ops" else train).cases())
     cases = [c for c in all_cases if c.matches(options.only) and (dtypes is None or c.element in dtypes)]
+    if not cases and not options.part and not _selects_host_rows(options, contenders):
+        raise NothingMeasured(_no_rows_text(options, all_cases))
     if options.time:
         cases = _interleave_groups(cases)
     # Reference rows: copies, if a target is a share of a copy; roofline rows, unless --only selects single rows.
@@ -133,6 +147,36 @@ def select_cases(options: argparse.Namespace, contenders: Sequence[Site]) -> lis
     # On a GPU last: profiling events slow OpenCL launches from then on, and some rows depend on launch latency.
     ordered = [*copies, *cases, *roofs] if on_gpu else [*copies, *roofs, *cases]
     return list({(case.group, case.name): case for case in reversed(ordered)}.values())[::-1]
+
+
+def _no_rows_text(options: argparse.Namespace, all_cases: Sequence[Case]) -> str:
+    """Return why no row is selected, and what can be."""
+    reasons = [f"has {options.only!r} in its group or name (--only)"] if options.only else []
+    reasons += [f"is of dtype {options.dtypes} (--dtypes)"] if options.dtypes else []
+    groups = list(dict.fromkeys(case.group for case in all_cases))
+    listed = ", ".join(groups[:_MAX_LISTED_GROUPS]) + (", …" if len(groups) > _MAX_LISTED_GROUPS else "")
+    example = f', a row "{all_cases[0].name}"' if all_cases else ""
+    return (
+        f"bench: no row of the suite {options.suite} {' and '.join(reasons) or 'runs on this device'}: its groups are "
+        f"{listed or 'none'}{example}; name one of them, or another suite by --suite"
+    )
+
+
+def select_host_cases(options: argparse.Namespace, contenders: Sequence[Site]) -> list[core.HostCase]:
+    """Return the cases of host costs that the options select. The first result of a process is none of them."""
+    from . import core  # lazy: start-up of the command line
+
+    if options.suite != "core":
+        return []
+    return [case for case in core.host_cases(contenders[0].gpu) if options.only in f"host {case.name}"]
+
+
+def _selects_first_result(options: argparse.Namespace) -> bool:
+    return options.suite == "core" and options.only in "host first result" and options.scale == 1
+
+
+def _selects_host_rows(options: argparse.Namespace, contenders: Sequence[Site]) -> bool:
+    return bool(select_host_cases(options, contenders)) or _selects_first_result(options)
 
 
 def _interleave_groups(cases: Sequence[Case]) -> list[Case]:
@@ -155,11 +199,13 @@ def host_rows(
         return
     first = contenders[0]
     rounds = max(1, 30 // options.scale)
-    cases = list(core.host_cases(first.gpu))
+    cases = select_host_cases(options, contenders)
     for i, case in enumerate(cases):
-        if options.only not in f"host {case.name}" or case.name in done_names:
+        if case.name in done_names:
             continue
         turn.wait_at(_HOST_PART, i)
+        meter = LoadMeter()
+        meter.start()
         try:
             timings = {
                 site.name: host_cost(case.make(site), site.wait, calls=case.calls, rounds=rounds)
@@ -169,12 +215,18 @@ def host_rows(
         except Exception as failure:  # the other rows are still worth having
             yield {"name": case.name, "wrong": True, "problem": error_line(failure)}
             continue
+        meter.stop()
         timing = timings.pop(first.name)
         met = all(t * 1e6 <= goal for t, goal in zip((timing.least, timing.median), case.target, strict=True))
         peers = {name: peer_timing.as_times() for name, peer_timing in timings.items()}
-        yield {"name": case.name, **timing.as_times(), "target_us": case.target, "met": met, "peers": peers}
+        row: HostRow = {
+            "name": case.name, **timing.as_times(), "target_us": case.target, "met": met, "peers": peers,
+        }  # fmt: skip
+        if meter.load is not None:
+            row["load"] = meter.load
+        yield row
     name = "first result, warm process"
-    if options.only in "host first result" and options.scale == 1 and name not in done_names:
+    if _selects_first_result(options) and name not in done_names:
         turn.wait_at(_HOST_PART, len(cases))
         try:
             seconds = core.first_result(str(first.device))
@@ -187,7 +239,7 @@ def host_rows(
 
 def kernel_rows(
     options: argparse.Namespace, contenders: Sequence[Site], turn: Turn, old_rows: Sequence[KernelRow] = (),
-    now: Callable[[], float] = time.monotonic,
+    now: Callable[[], float] = time.monotonic, cases: Sequence[Case] | None = None,
 ) -> Iterator[KernelRow]:  # fmt: skip
     """Yield rows of kernels.
 
@@ -197,6 +249,7 @@ def kernel_rows(
         turn: lets other processes take samples between rounds.
         old_rows: rows of a resumed run, which are not measured again.
         now: the clock of the time budget in seconds; tests replace it.
+        cases: the cases; None for those that the options select.
 
     Stops with a message on stderr when the time budget is used up.
     """
@@ -204,21 +257,21 @@ def kernel_rows(
     copies: list[tuple[int, float]] = []
     for old_row in old_rows:
         _record_copy(old_row, contenders, copies)
-    positions = list(enumerate(select_cases(options, contenders)))
-    cases = [(position, case) for position, case in positions if (case.group, case.name) not in done_keys]
+    positions = list(enumerate(select_cases(options, contenders) if cases is None else cases))
+    remaining = [(position, case) for position, case in positions if (case.group, case.name) not in done_keys]
     begun = getattr(options, "begun", None)  # rows of host costs were measured before, in the same time
     spent = 0.0 if begun is None else now() - begun
     allowance = Allowance(options.time and parse_seconds(options.time) - spent, now)
-    progress = Progress(len(cases), sys.stderr)
-    for i, (position, case) in enumerate(cases):
+    progress = Progress(len(remaining), sys.stderr)
+    for i, (position, case) in enumerate(remaining):
         begin = now()
         turn.wait_at(_KERNEL_PART, position)
-        rounds = allowance.rounds(options.rounds, len(cases) - i)
+        rounds = allowance.rounds(options.rounds, len(remaining) - i)
         if not rounds:
             progress.clear()
-            print(f"time is up: {len(cases) - i} of {len(cases)} rows are not measured", file=sys.stderr)
+            print(f"time is up: {len(remaining) - i} of {len(remaining)} rows are not measured", file=sys.stderr)
             return
-        show = partial(progress.show, f"{case.group}: {case.name}", allowance.left(len(cases) - i))
+        show = partial(progress.show, f"{case.group}: {case.name}", allowance.left(len(remaining) - i))
 
         def pause(show: Callable[[], None] = show) -> None:
             """Let other processes take their samples."""
@@ -324,8 +377,17 @@ def measure_case(
                 row["notes"].append(f"{site.name}: {error_line(failure)}")
                 continue
             calls[site.name] = (work.call, site.clock(case.clock))
+        meter = LoadMeter()
+
+        def unmeasured_pause() -> None:
+            meter.stop()
+            pause()
+            meter.start()
+
         try:
-            times = compare(calls, rounds=rounds, pause=pause)
+            meter.start()
+            times = compare(calls, rounds=rounds, pause=unmeasured_pause)
+            meter.stop()
         except Exception as failure:
             return {**row, "problem": error_line(failure), "wrong": True}
     timing = times[first.name]
@@ -338,6 +400,8 @@ def measure_case(
         ratios["copy"] = (case.bytes / timing.least / bandwidth, case.bytes / timing.median / bandwidth)
     row["missed"] = [n for n, goal in (case.target or {}).items() if n in ratios and ratios[n][0] < goal]
     row["notes"] += [f"{n}: host late in {t.late} of {t.samples}" for n, t in times.items() if t.late]
+    if meter.load is not None:
+        row["load"] = meter.load
     return {**row, "least": timing.least, "times": {n: t.as_times() for n, t in times.items()}, "ratios": ratios}
 
 

@@ -25,13 +25,14 @@ FIELDS = (
     "p80_s", "samples", "late", "ratio_least", "ratio_median", "aim", "missed", "bytes", "flops", "gb_per_s",
     "gflop_per_s", "roofline", "kind", "dtype", "clock", "error", "error_abs", "error_rel", "error_ulp", "against",
     "host_s", "schedule", "launches", "cold_ms", "warm_ms", "peak_bytes", "driver_allocations", "problem", "notes",
-    "date", "items", "unit", "items_per_s", "items_per_s_deviation",
+    "date", "items", "unit", "items_per_s", "items_per_s_deviation", "limit", "load", "doubts",
 )  # fmt: skip
 """Columns. contender: the site that ran; ratio: its time / the device's time; roofline: share of the measured roofline.
 error: relative to the largest value; error_abs, error_rel (to the value itself), error_ulp: maximum over all values;
 against: the reference of the check. host_s: seconds that the host took to queue a call. cold_ms, warm_ms: compile times
 without and with the cache. peak_bytes: maximum in use during a call. items, unit: what a call processes, 64 images for
-example; items_per_s: mean, and standard deviation."""
+example; items_per_s: mean, and standard deviation. limit: what `roofline` is a share of. load: cores that other
+programs used while the row was measured. doubts: why the times are uncertain."""
 
 
 def records(entries: Sequence[Entry]) -> Iterator[Record]:
@@ -39,6 +40,7 @@ def records(entries: Sequence[Entry]) -> Iterator[Record]:
     measured = roofs(entries)
     for entry in entries:
         bytes_rate, flops_rate = rates(entry)
+        part = share(entry, measured.get(entry.hardware))
         fixed: Record = {
             **dict.fromkeys(FIELDS),
             "suite": entry.suite, "part": entry.part, "group": entry.group, "name": entry.name, "device": entry.device,
@@ -51,7 +53,8 @@ def records(entries: Sequence[Entry]) -> Iterator[Record]:
             "contender": entry.device, "ours": True, "missed": bool(entry.missed),
             "aim": entry.limits[0] if entry.limits else None,
             "gb_per_s": bytes_rate and bytes_rate * 1e-9, "gflop_per_s": flops_rate and flops_rate * 1e-9,
-            "roofline": share(entry, measured.get(entry.hardware)), "error": entry.error, "problem": entry.problem,
+            "roofline": part.value if part else None, "limit": part.limit if part else None, "load": entry.load,
+            "doubts": "; ".join(entry.doubts) or None, "error": entry.error, "problem": entry.problem,
             "notes": "; ".join(entry.notes) or None,
         }  # fmt: skip
         for peer, time in entry.peers.items():

@@ -69,11 +69,12 @@ def _columns(entries: Sequence[Entry], peers: Sequence[str], roof: Roof | None) 
     statistics: tuple[tuple[str, Literal["least", "median"], int], ...]
     statistics = ("min us", "least", 0), ("median", "median", 3)
     for title, statistic, rank in statistics:
-        add_column(title, rank, [(number(e.time[statistic] * 1e6) if e.time else "", role)
-                                 for e, role in zip(entries, time_roles, strict=True)])  # fmt: skip
+        marks = ["~" if e.doubts and statistic == "least" else "" for e in entries]
+        add_column(title, rank, [(mark + number(e.time[statistic] * 1e6) if e.time else "", role)
+                                 for e, role, mark in zip(entries, time_roles, marks, strict=True)])  # fmt: skip
     for rate_index, title in enumerate(("GB/s", "GFLOP/s")):
         add_column(title, 4, [(number(rate * 1e-9) if (rate := rates(e)[rate_index]) else "", "") for e in entries])
-    add_column("of roof", 1, [("" if value is None else f"{value:.0%}", by_share(value)) for value in roof_shares])
+    add_column("of roof", 1, [("", "") if s is None else (str(s), by_share(s.value)) for s in roof_shares])
     for i, peer in enumerate(peers):
         roles = ["" if peer not in e.aims else "bad" if peer in e.missed else "good" for e in entries]
         ratios = [entry.ratio(peer) for entry in entries]

@@ -608,7 +608,7 @@ def test_limits_are_checked_like_any_row() -> None:
         work.call()
         assert error_of(work.pairs()) <= case.tolerance
         cases_by_group[case.group] = case
-    assert set(cases_by_group) == {"roofline", "peak", "transfer", "launch"}
+    assert set(cases_by_group) == {"roofline", "cache", "peak", "transfer", "launch"}
     # Each of 8 chains has one product and 16 multiply-adds (2 operations each); then the chains are added.
     (case,) = (case for case in limits.cases(gpu=False, scale=1024) if case.name == "multiply-add fp32")
     assert case.flops == 8 * (8 * 33 + 7)
