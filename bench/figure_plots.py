@@ -71,7 +71,7 @@ def _step(figure: Figure, trace: StepTrace) -> None:
     whole.set_title(_summary(trace), loc="left", fontsize=8)
     _rows(whole, trace, trace.device_end * scale, f"{unit} since the step began")
     _first_operators(begin, trace)
-    from matplotlib.patches import Patch
+    from matplotlib.patches import Patch  # lazy: optional dependency
 
     handles = [Patch(color=_PHASE_COLOURS[phase], label=phase) for phase in trace.phase_spans()]
     handles.append(Patch(color=_PYTHON, label="host: Python between calls"))
@@ -187,7 +187,7 @@ def _caching(figure: Figure, run: CachingRun) -> None:
     upper.set_title(f"duration of each iteration, the shortest of {tries} tries; kernels were compiled before\n"
                     "hatched: in the driver's calls for memory, with the wait for the device before memory is freed",
                     loc="left", fontsize=8)  # fmt: skip
-    from matplotlib.patches import Patch
+    from matplotlib.patches import Patch  # lazy: optional dependency
 
     handles = [Patch(color=_MODE_COLOURS[mode], label=_MODE_LABELS[mode]) for mode in (CACHED, UNCACHED)]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize=8)

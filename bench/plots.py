@@ -1,7 +1,8 @@
-"""Plots of reports by matplotlib: a roofline for each device, and speed over size for each op.
+"""Plots of reports by matplotlib: speed over size for each op, and the plots of other modules.
 
-`bar_plots` and `step_plots` draw bars and steps, `figure_plots` the figures of `--figures`. Names are drawn verbatim:
-TeX markup in them is not interpreted.
+`roofline_plots`, `bar_plots` and `step_plots` draw rooflines, bars and steps, `figure_plots` the figures of
+`--figures`. Names are drawn verbatim: TeX markup in them is not interpreted. matplotlib is optional and slow to import,
+so only functions import it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from . import bar_plots, figure_plots, step_plots
-from .plot_axes import COLOURS, Plan, chunks, colours, in_short, round_ticks, ticks_up
-from .roofline import Roof, is_below_roof, rates, roofs
-from .rows import Entry, Section, number, sections
+from . import bar_plots, figure_plots, roofline_plots, step_plots
+from .plot_axes import Plan, chunks, colours, ticks_up
+from .rows import Entry, Section, sections
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -102,13 +102,7 @@ def _figures(entries: Sequence[Entry], reports: Sequence[Report]) -> Iterator[tu
 def _plans(entries: Sequence[Entry]) -> Iterator[Plan]:
     """Yield the plans of all figures."""
     kernels = [e for e in entries if e.part == "kernel" and e.time is not None]
-    for hardware, roof in roofs(kernels).items():
-        device_entries = [e for e in kernels if e.hardware == hardware and is_below_roof(e)]
-        panels = [p for p in _PANELS if any(p.point(e, roof) for e in device_entries)]
-        if panels:
-            devices = ", ".join(dict.fromkeys(e.device for e in device_entries))
-            yield (f"Roofline, {hardware} ({devices})", (1 + 5.5 * len(panels), 4.6),
-                   partial(_roofline, entries=device_entries, roof=roof, panels=panels))  # fmt: skip
+    yield from roofline_plots.plans(kernels)
     for section in sections(kernels):
         sweeps = [(op, points) for op, points in _sweeps(section).items() if len(points) > 2]
         for part, chunk in enumerate(chunks(sweeps, _MAX_SWEEPS)):
@@ -118,79 +112,6 @@ def _plans(entries: Sequence[Entry]) -> Iterator[Plan]:
             yield (f"Sizes, {section.title}{suffix}", (0.6 + 3.9 * columns, 0.9 + 2.9 * rows),
                    partial(_sizes, sweeps=chunk, grid=(rows, columns)))  # fmt: skip
     yield from bar_plots.plans(kernels)
-
-
-# --- Roofline ---------------------------------------------------------------------------------------------------------
-
-
-class _Panel:
-    """One kind of roofline plot.
-
-    The axis is arithmetic intensity or, for rows with only bytes or only operations, their number.
-    """
-
-    def __init__(self, title: str, across: str, up: str, unit: float):
-        self.title, self.across, self.up, self.unit = title, across, up, unit
-
-    def point(self, entry: Entry, roof: Roof) -> tuple[float, float] | None:
-        """Return the row's (x, y) in bytes, operations and seconds, or None if it belongs to another panel."""
-        bytes_rate, flops_rate = rates(entry)
-        if bytes_rate and flops_rate:
-            return (entry.flops / entry.bytes, flops_rate) if self.across.startswith("op") else None
-        if bytes_rate:
-            return (entry.bytes, bytes_rate) if self.across.startswith("by") else None
-        return (entry.flops, flops_rate) if flops_rate and self.across.startswith("wo") else None
-
-
-_PANELS = (
-    _Panel("rows with bytes and operations", "operations a byte", "GFLOP/s", 1e-9),
-    _Panel("rows with bytes", "bytes a call", "GB/s", 1e-9),
-    _Panel("rows with operations", "work of a call, operations", "GFLOP/s", 1e-9),
-)
-
-
-def _roofline(figure: Figure, entries: list[Entry], roof: Roof, panels: Sequence[_Panel]) -> None:
-    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        points_by_entry = [(e, point) for e in entries if (point := panel.point(e, roof))]
-        groups = list(dict.fromkeys((e.device, e.group) for e, _ in points_by_entry))
-        has_several_devices = len({device for device, _ in groups}) > 1
-        for i, (device, group) in enumerate(groups):
-            points = [point for e, point in points_by_entry if (e.device, e.group) == (device, group)]
-            axes.scatter([x for x, _ in points], [y * panel.unit for _, y in points], s=26, alpha=0.85, linewidths=0.5,
-                         edgecolors="white", color=COLOURS[i % len(COLOURS)], marker="os^Dv"[i // len(COLOURS) % 5],
-                         label=f"{group} ({device})" if has_several_devices else group, zorder=3)  # fmt: skip
-        xs = [x for _, (x, _) in points_by_entry]
-        low, high = min(xs) / 2, max(xs) * 2
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        row_kinds = {e.kind for e, _ in points_by_entry}
-        if panel is _PANELS[1]:
-            lines = [("", roof.bandwidth)] if roof.bandwidth else []
-        else:
-            lines = [(f"{kind}: ", peak) for kind, peak in roof.peaks.items() if kind in row_kinds]
-        bandwidth = roof.bandwidth if panel is _PANELS[0] else None
-        if bandwidth and lines:  # extend the x axis so that the bandwidth slope is visible
-            low = min(low, min(best.rate for _, best in lines) / bandwidth.rate / 6)
-        for style, (kind, best) in enumerate(lines):
-            ends = [low, high]
-            if bandwidth:  # rises up to the ridge point, then flat
-                ridge = best.rate / bandwidth.rate
-                ends = sorted({low, high, min(max(ridge, low), high)})
-                levels = [min(best.rate, x * bandwidth.rate) for x in ends]
-            else:
-                levels = [best.rate for _ in ends]
-            label = f"{kind}{number(best.rate * panel.unit)} {panel.up} by {best.row}"
-            dashes = ("-", "--", ":", "-.")[style % 4]
-            axes.plot(ends, [y * panel.unit for y in levels], dashes, color="black", linewidth=1.2, label=label)
-        bottom = min(y for _, (_, y) in points_by_entry) * panel.unit
-        ticks_up(axes, bottom / 2, axes.get_ylim()[1] * 1.2)
-        ticks = round_ticks(low, high)
-        axes.set_xticks(ticks, [in_short(tick) for tick in ticks])
-        axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
-        axes.set_xlim(low, high)
-        axes.set(xlabel=panel.across, ylabel=panel.up, title=panel.title)
-        axes.grid(True, which="major", alpha=0.3)
-        axes.legend(fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False)
 
 
 # --- Sizes ------------------------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def _timeline(figure: Figure, line: Timeline) -> None:
     axes.set_xlim(0, line.span * scale)
     axes.set(xlabel=f"{unit} since the step began; the step took {line.span * scale:.4g} {unit}")
     axes.grid(True, axis="x", alpha=0.3)
-    from matplotlib.patches import Patch
+    from matplotlib.patches import Patch  # lazy: optional dependency
 
     handles = [
         Patch(color=colour, label=f"{name} {kernel_time[name] / line.span:.0%}") for name, colour in colour_of.items()

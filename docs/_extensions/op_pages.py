@@ -19,6 +19,7 @@ import weftgrad as wg
 import weftgrad.nn
 import weftgrad.special
 from weftgrad._generated import ops as generated
+from weftgrad.bench.report_files import load
 from weftgrad.cli.described_devices import find_device
 from weftgrad.cli.kernel_text import SHAPE, distinct, kernel_text, planned_steps
 from weftgrad.cli.op_page import op_page
@@ -121,8 +122,6 @@ def measured_times(results: Path) -> dict[str, list[str]]:
 
     A row belongs to an op if all kernels that it launched are the op's.
     """
-    from weftgrad.bench.report_files import load
-
     names = sorted((record.name for record in registry), key=len, reverse=True)
     rows = defaultdict(list)
     for path in sorted(results.glob("zen[0-9]-2-cores-*.json.gz")):
