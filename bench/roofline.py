@@ -1,7 +1,8 @@
 """The measured roofline of each device (Williams et al., Roofline, CACM 52, 2009), without data sheets.
 
 A device has two bandwidths. That of its memory is the best rate of its `roofline` rows, which are copies larger than
-the caches. Without such rows it is the best rate of the rows that move 32 MiB and more, and without those, of any row.
+the caches. Without such rows it is the best rate of the rows that move 32 MiB and more, and without those, of any row
+whose operands fit no cache.
 That of its caches falls with the size of the data: for a row it is the best rate of the rows with at least as many
 bytes whose operands fit a cache (`cache` rows are copies that do), or that were faster than memory. The peak is the
 best rate of any row with flops. Peers on the same hardware count too: if torch reaches a rate there, it is possible.
@@ -99,40 +100,44 @@ def share(entry: Entry, roof: Roof | None) -> Share | None:
         return None
     peak = roof.peaks.get(entry.kind)
     shares = []
-    if bytes_per_second and roof.bandwidth:
-        shares.append(_bandwidth_share(entry, bytes_per_second, roof.bandwidth, roof.cache(entry.bytes)))
+    if bytes_per_second and (bandwidth_share := _bandwidth_share(entry, bytes_per_second, roof)):
+        shares.append(bandwidth_share)
     if flops_per_second and peak:
         shares.append(Share(flops_per_second / peak.rate, "compute"))
     return max(shares, key=lambda s: s.value, default=None)
 
 
-def _bandwidth_share(entry: Entry, rate: float, memory: Best, cache: Best | None) -> Share:
-    if cache is not None and cache.rate > memory.rate and entry.group != "roofline" and _fits_cache(entry):
+def _bandwidth_share(entry: Entry, rate: float, roof: Roof) -> Share | None:
+    memory_rate = roof.bandwidth.rate if roof.bandwidth else 0.0
+    cache = roof.cache(entry.bytes)
+    if cache is not None and cache.rate > memory_rate and _fits_cache(entry):
         return Share(rate / cache.rate, "cache")
-    if cache is not None and rate > memory.rate:
+    if cache is not None and rate > memory_rate:
         return Share(rate / cache.rate, "above memory")
-    return Share(rate / memory.rate, "memory")
+    return Share(rate / memory_rate, "memory") if memory_rate else None
 
 
 def _fits_cache(entry: Entry) -> bool:
     """Return True if all that a row reads and writes stays in a cache from one call to the next."""
-    return entry.group == "cache" or 0 < entry.bytes <= min(entry.cache, ROTATED_BYTES)
+    if entry.group in ("roofline", "cache"):
+        return entry.group == "cache"
+    return 0 < entry.bytes <= min(entry.cache, ROTATED_BYTES)
 
 
 def _roof(entries: list[Entry]) -> Roof:
     roof = Roof()
     copies = [entry for entry in entries if entry.group == "roofline"]
-    for candidates in (copies, [entry for entry in entries if entry.bytes >= _LARGE_BYTES], entries):
+    large = [entry for entry in entries if entry.bytes >= _LARGE_BYTES]
+    for candidates in (copies, large, [entry for entry in entries if not _fits_cache(entry)]):
         if roof.bandwidth is None:
             roof.bandwidth = max(_bandwidths(candidates), key=lambda b: b.rate, default=None)
-    if roof.bandwidth is not None:
-        memory_rate = roof.bandwidth.rate
-        roof.cached = [
-            (entry.bytes, best)
-            for entry in entries
-            for best in _contenders(entry, entry.bytes)
-            if _fits_cache(entry) or best.rate > memory_rate
-        ]
+    memory_rate = roof.bandwidth.rate if roof.bandwidth else 0.0
+    roof.cached = [
+        (entry.bytes, best)
+        for entry in entries
+        for best in _contenders(entry, entry.bytes)
+        if _fits_cache(entry) or best.rate > memory_rate
+    ]
     for kind in sorted({entry.kind for entry in entries}):
         peak = max(_peaks(e for e in entries if e.kind == kind), key=lambda b: b.rate, default=None)
         if peak:

@@ -194,6 +194,14 @@ def test_operands_that_rotate_are_in_no_cache() -> None:
         assert [share(e, roof).limit for e in all_entries[:2]] == expected  # type: ignore[union-attr]
 
 
+def test_rows_in_a_cache_say_nothing_about_memory() -> None:
+    """If only single rows were measured, as with `--only`, memory's bandwidth may be unknown."""
+    (entry,) = all_entries = entries([report(kernel("add 64K", bytes=768 << 10))])
+    roof = roofs(all_entries)["Cores"]
+    assert roof.bandwidth is None
+    assert str(share(entry, roof)) == "100% c"
+
+
 def test_limits_have_rows_in_a_cache() -> None:
     site = OurSite("cpu", scale=1)
     cases = [case for case in limits.roofs(False) if case.group == "cache"]

@@ -44,7 +44,7 @@ class JaxSite(Site):
         self.jax, self.device, self.gpu = jax, device, False  # False: timed by the host's clock on every device
         self.library = Names(_pytorch_names(jax), "jax")
         self._pending: deque[object] = deque(maxlen=_MAX_PENDING)
-        self._key: JaxArray = None
+        self._key: JaxArray | None = None
 
     @property
     def device_name(self) -> str:
@@ -90,8 +90,8 @@ class JaxSite(Site):
         return lambda: back(vjp_function, grads)
 
     def like(self, array: Array, tensor: Tensor) -> Tensor:
-        values: JaxArray = self.tensor(array)
-        return values.astype(tensor.dtype)
+        values: Tensor = self.jax.numpy.asarray(self.tensor(array), tensor.dtype)
+        return values
 
     def seed(self) -> None:
         self._key = self.jax.random.key(0, impl="rbg")

@@ -50,18 +50,15 @@ class TinygradSite(Site):
         self.tiny.Device[self.device].synchronize()
 
     def ready(self, function: Operation) -> Operation:
-        def call(*operands: Tensor) -> tinygrad.Tensor | tuple[tinygrad.Tensor, ...]:
+        def call(*operands: Tensor) -> Tensor | tuple[Tensor, ...]:
             return self._realize(function(self.library, *operands))
 
         compiled: Operation = self.tiny.TinyJit(call)
         return compiled
 
-    def _realize(
-        self, result: tinygrad.Tensor | tuple[tinygrad.Tensor, ...]
-    ) -> tinygrad.Tensor | tuple[tinygrad.Tensor, ...]:
-        if isinstance(result, tuple | list):
-            return tuple(tensor.realize() for tensor in result)
-        return result.realize()
+    def _realize(self, result: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
+        realize: Callable[[Tensor], Tensor] = self.tiny.Tensor.realize
+        return tuple(map(realize, result)) if isinstance(result, tuple | list) else realize(result)
 
     def backward_call(self, function: Operation, operands: Sequence[Tensor], grad_indices: Sequence[int],
                seed: Callable[[tuple[int, ...]], Array]) -> Grads:  # fmt: skip
@@ -69,16 +66,17 @@ class TinygradSite(Site):
         shape = tuple(function(self.library, *operands).shape)
         grads = self.tensor(seed(shape))
 
-        def gradients(g: tinygrad.Tensor, *inputs: tinygrad.Tensor) -> tinygrad.Tensor | tuple[tinygrad.Tensor, ...]:
-            result: tinygrad.Tensor = function(self.library, *inputs)
-            return self._realize(tuple(result.gradient(*[inputs[i] for i in grad_indices], gradient=g)))
+        def gradients(g: Tensor, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
+            result = function(self.library, *inputs)
+            differentiated = [inputs[i] for i in grad_indices]
+            return self._realize(tuple(self.tiny.Tensor.gradient(result, *differentiated, gradient=g)))
 
         compiled = self.tiny.TinyJit(gradients)
         return lambda: compiled(grads, *operands)
 
     def like(self, array: Array, tensor: Tensor) -> Tensor:
-        values: tinygrad.Tensor = self.tensor(array)
-        return values.cast(tensor.dtype).realize()
+        values: Tensor = self.tiny.Tensor.cast(self.tensor(array), tensor.dtype).realize()
+        return values
 
     def seed(self) -> None:
         self.tiny.Tensor.manual_seed(0)
@@ -97,10 +95,9 @@ class TinygradSite(Site):
         return self.tiny.Tensor.randint(*shape, high=high, device=self.device).realize()
 
     def host(self, tensor: Tensor) -> Array:
-        values: tinygrad.Tensor = tensor
-        if values.dtype in (self.tiny.dtypes.bfloat16, self.tiny.dtypes.half):
-            values = values.float()
-        array = np.asarray(values.numpy())
+        if tensor.dtype in (self.tiny.dtypes.bfloat16, self.tiny.dtypes.half):
+            tensor = self.tiny.Tensor.float(tensor)
+        array = np.asarray(tensor.numpy())
         return array.astype(np.float64) if array.dtype.kind == "f" else array
 
     @contextmanager
