@@ -92,8 +92,6 @@ def run(options: argparse.Namespace) -> int:
         there was no row to measure or no time for one; 130 if the run was interrupted; else 0. A row that misses its
         target time is only marked.
     """
-    from .running import NothingMeasured  # lazy: start-up of the command line
-
     if options.report and options.compare:
         raise ArgumentError("bench: --report and --compare are two commands: give one of them")
     if options.report:
@@ -107,6 +105,8 @@ def run(options: argparse.Namespace) -> int:
         return outputs.timeline(options)
     if options.compare and len(options.compare) > 1:
         return outputs.compare_files(options)
+    from .selection import NothingMeasured  # lazy: start-up of the command line
+
     try:
         return _measure(options)
     except NothingMeasured as error:
@@ -120,7 +120,7 @@ def _measure(options: argparse.Namespace) -> int:
     from . import device_processes
     from .report_files import load
     from .rows import suite_of
-    from .running import NothingMeasured
+    from .selection import NothingMeasured
 
     _resolve_options(options)
     # Load reports first: a wrong file must not be refused only after an hour of measuring.
@@ -178,7 +178,7 @@ def _resolve_options(options: argparse.Namespace) -> None:
     from . import device_processes, sweep
     from .changes import check_threshold
     from .peers import check_installed, parse
-    from .running import parse_seconds
+    from .time_budget import parse_seconds
 
     specs_only_options = [f"--{name}" for name in ("ops", "shapes") if getattr(options, name)]
     specs_only_options += ["a spec file"] * (options.spec is not None)
@@ -227,7 +227,8 @@ def _measure_in_process(options: argparse.Namespace, resumed: Report | None) -> 
     from .machine import describe
     from .peers import parse
     from .rows import FORMAT
-    from .running import host_rows, kernel_rows, select_cases
+    from .running import host_rows, kernel_rows
+    from .selection import select_cases
     from .steps import record_steps
 
     paint = painter(sys.stdout)
@@ -262,7 +263,7 @@ def _measure_in_process(options: argparse.Namespace, resumed: Report | None) -> 
         for index, host_row in enumerate(host_rows(options, contenders, turn, done_names)):
             results["host"].append(host_row)
             print_row(index, report.HOST_HEAD, report.host_line(host_row, paint))
-        for index, row in enumerate(kernel_rows(options, contenders, turn, list(results["kernels"]), cases=cases)):
+        for index, row in enumerate(kernel_rows(options, contenders, cases, turn, list(results["kernels"]))):
             results["kernels"].append(row)
             _add_roof_shares(results, row)
             print_row(index, report.KERNEL_HEAD, report.kernel_line(row, paint))

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, NotRequired, Protocol, TypedDict
 from ..runtime.backends import available
 from ..runtime.errors import ArgumentError, DeviceError
 from .alternation import rotate
-from .running import parse_seconds
 from .sites import is_gpu
+from .time_budget import parse_seconds
 
 if TYPE_CHECKING:
     from .report_types import DeviceFacts, Report

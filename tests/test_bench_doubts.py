@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from weftgrad.bench import command, limits, machine_load, markdown, page, running, summary, tables, terminal
+from weftgrad.bench import command, limits, machine_load, markdown, page, running, selection, summary, tables, terminal
 from weftgrad.bench.alternation import Turn
 from weftgrad.bench.cases import Case, Work, error_of
 from weftgrad.bench.colours import plain
@@ -257,7 +257,7 @@ def test_processes_without_rows_are_an_error(capfd: pytest.CaptureFixture[str]) 
 
 def test_a_first_result_is_a_row() -> None:
     args = command.options(argparse.ArgumentParser()).parse_args(["--suite", "core", "--only", "first result"])
-    assert running.select_cases(args, [OurSite("cpu")]) == []
+    assert selection.select_cases(args, [OurSite("cpu")]) == []
 
 
 def test_too_little_time_for_a_row_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -292,7 +292,7 @@ def test_the_load_before_the_run_is_recorded(
     monkeypatch.setattr(machine_load, "read_counters", _counters_of_load(1.25))
     path = tmp_path / "report.json"
     case = Case("g", "x", lambda site: Work(lambda: None, list))
-    monkeypatch.setattr(running, "select_cases", lambda *_: [case])
+    monkeypatch.setattr(selection, "select_cases", lambda *_: [case])
     words = ("--suite", "device", "--peers", "none", "--device", "cpu", "--rounds", "1", "--output", str(path))
     assert run(*words) == 0
     stored = json.loads(path.read_text())

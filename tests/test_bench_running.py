@@ -30,6 +30,7 @@ from weftgrad.bench import (
     limits,
     peers,
     running,
+    selection,
     summary,
     sweep,
 )
@@ -37,8 +38,8 @@ from weftgrad.bench.cases import Case, Work, error_of
 from weftgrad.bench.peers.tables import Names
 from weftgrad.bench.report import title
 from weftgrad.bench.rows import entries
-from weftgrad.bench.running import Allowance, Progress, parse_seconds
 from weftgrad.bench.sites import NotOffered, OurSite, Site
+from weftgrad.bench.time_budget import Allowance, Progress, parse_seconds
 from weftgrad.runtime.errors import ArgumentError
 
 SPEC = textwrap.dedent("""
@@ -105,22 +106,20 @@ def test_rows_get_as_many_rounds_as_there_is_time_for() -> None:
     assert Allowance(None).rounds(7, 1000) == 7
 
 
-def test_rows_without_time_are_reported(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(running, "select_cases", lambda *_: [row(f"{i}") for i in range(5)])
+def test_rows_without_time_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    cases = [row(f"{i}") for i in range(5)]
     clock = iter(range(0, 1000, 20))
     args = options("--time", "1m", "--rounds", "1")
-    measured = list(running.kernel_rows(args, [OurSite("cpu")], alternation.Turn(), (), lambda: next(clock)))
+    measured = list(running.kernel_rows(args, [OurSite("cpu")], cases, alternation.Turn(), (), lambda: next(clock)))
     assert [entry["name"] for entry in measured] == ["0"]
     assert "4 of 5 rows are not measured" in capsys.readouterr().err
 
 
 def test_groups_take_turns_where_time_is_short() -> None:
     args = options("--suite", "core", "--time", "1m", "--only", "64K")
-    assert {case.group for case in running.select_cases(args, [OurSite("cpu")])[:2]} == {"elementwise"}
+    assert {case.group for case in selection.select_cases(args, [OurSite("cpu")])[:2]} == {"elementwise"}
     args = options("--suite", "core", "--time", "1m", "--only", "1")
-    groups = [case.group for case in running.select_cases(args, [OurSite("cpu")])[:4]]
+    groups = [case.group for case in selection.select_cases(args, [OurSite("cpu")])[:4]]
     assert len(set(groups)) == 4
 
 
