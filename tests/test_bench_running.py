@@ -33,6 +33,7 @@ from weftgrad.bench import (
     selection,
     summary,
     sweep,
+    time_budget,
 )
 from weftgrad.bench.cases import Case, Work, error_of
 from weftgrad.bench.peers.tables import Names
@@ -137,7 +138,7 @@ def test_progress_is_for_terminals() -> None:
         text = stream.getvalue()
         assert ("[1/3] exp" in text) == ("[2/3, 3 min left] add" in text) == text.endswith("\x1b[K") == is_terminal
         assert is_terminal or not text
-    assert [running._duration(s) for s in (3, 89.5, 91, 3900)] == ["3 s", "90 s", "2 min", "1 h 05 min"]
+    assert [time_budget._duration(s) for s in (3, 89.5, 91, 3900)] == ["3 s", "90 s", "2 min", "1 h 05 min"]
 
 
 # Options
