@@ -117,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
 def _measure(options: argparse.Namespace) -> int:
     """Run a suite and write its reports. Return the exit status."""
     # lazy: start-up of the command line
-    from . import device_processes
+    from . import device_listing, device_processes
     from .report_files import load
     from .rows import suite_of
     from .selection import NothingMeasured
@@ -138,8 +138,8 @@ def _measure(options: argparse.Namespace) -> int:
         )
     outputs.check(options)
     load_before = None if options.part else _measure_load()
-    if device_processes.needs_processes(options.device):
-        devices = device_processes.select_devices(options.device, options.icd)
+    if device_listing.needs_processes(options.device):
+        devices = device_listing.select_devices(options.device, options.icd)
         print("by turns, each in a process of its own: " + ", ".join(device.name for device in devices))
         if resumed is not None:
             _check_same_run(resumed, [device.name for device in devices], options.resume)
@@ -175,7 +175,7 @@ def _measure_load() -> float | None:
 def _resolve_options(options: argparse.Namespace) -> None:
     """Fill in defaults that depend on other options. Raise ArgumentError if options contradict each other."""
     # lazy: start-up of the command line
-    from . import device_processes, sweep
+    from . import device_listing, sweep
     from .changes import check_threshold
     from .peers import check_installed, parse
     from .time_budget import parse_seconds
@@ -198,13 +198,13 @@ def _resolve_options(options: argparse.Namespace) -> None:
         raise ArgumentError(f"bench: --scale is 1 or more, not {options.scale}")
     if options.program:
         raise ArgumentError("bench: --program is for --timeline: name its file, as in --timeline trace.json")
-    if options.icd and not device_processes.needs_processes(options.device):
+    if options.icd and not device_listing.needs_processes(options.device):
         raise ArgumentError("bench: --icd is for --device all, gpus or opencl:0@DRIVER: name one of them")
     if options.dtypes:
         sweep.dtypes_of(options.dtypes)
     if options.shapes:
         sweep.shapes_of(options.shapes)
-    if options.suite == "specs" and (options.spec is None or device_processes.needs_processes(options.device)):
+    if options.suite == "specs" and (options.spec is None or device_listing.needs_processes(options.device)):
         list(sweep.cases(options))  # raises an error for an unknown op
     if options.resume and not options.output and not options.part:
         options.output = options.resume

@@ -51,7 +51,7 @@ def html(reports: Sequence[Report], entries: Sequence[Entry], plots: Mapping[str
     return environment.get_template("report.html.j2").render(
         title="weftgrad bench: " + ", ".join(_hardware(reports, entries)),
         style=style, script=script, style_hash=_hash(style), script_hash=_hash(script), version=wg.__version__,
-        summary=[line.strip() for line in summary.lines(entries)],
+        summary=[*summary.legend(entries), *(line.strip() for line in summary.lines(entries))],
         machines=[machine_facts(report) for report in reports],
         roofs=[{"hardware": name, "text": roof_text(roof)} for name, roof in roof_by_hardware.items()],
         devices=list(dict.fromkeys(table["device"] for table in tables)),
