@@ -16,6 +16,7 @@ import weftgrad as wg
 
 from ..runtime.errors import ArgumentError
 from . import outputs
+from .machine_load import is_loaded, load_now
 
 if TYPE_CHECKING:
     from .report_types import KernelRow, Machine, Report
@@ -161,12 +162,8 @@ def _measure(options: argparse.Namespace) -> int:
 
 def _measure_load() -> float | None:
     """Return the load before the run, with a warning on stderr if there is any."""
-    # lazy: start-up of the command line
-    from .machine_load import load_now
-    from .rows import load_doubts
-
     load = load_now()
-    if load_doubts(load):
+    if is_loaded(load):
         print(f"other programs use {load} cores of this machine: times and the roofline will vary; rows measured under "
               "load are marked by ~", file=sys.stderr)  # fmt: skip
     return load

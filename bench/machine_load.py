@@ -13,9 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["MIN_LOAD", "LoadMeter", "load_now", "read_counters"]
+__all__ = ["LoadMeter", "is_loaded", "load_now", "read_counters"]
 
-MIN_LOAD = 0.25  # cores; from this load on, a row counts as measured under load
 _PROC = Path("/proc")
 _BUSY_COLUMNS = (1, 2, 3, 6, 7, 8)  # of a line of /proc/stat: user, nice, system, irq, softirq, steal
 Counters = tuple[float, float, float]
@@ -51,6 +50,16 @@ class LoadMeter:
     def load(self) -> float | None:
         """The cores that other programs used, on average; None if it is unknown."""
         return max(0.0, round(self._others_seconds / self._wall_seconds, 2)) if self._wall_seconds else None
+
+
+def is_loaded(load: float | None, cores: int | None = None) -> bool:
+    """Return True if times are uncertain under a load: from a quarter of a core on, or 1/32 of many cores.
+
+    Args:
+        load: the cores that other programs use; None if unknown.
+        cores: the machine's cores; None for this machine's.
+    """
+    return load is not None and load >= max(0.25, (cores or os.cpu_count() or 1) / 32)
 
 
 def load_now(seconds: float = 0.5) -> float | None:

@@ -160,5 +160,5 @@ def _contenders(entry: Entry, count: int) -> Iterator[Best]:
     contenders = {entry.device: entry.time} | {name: entry.peers[name] for name in entry.same_hardware}
     for name, time in contenders.items():
         if count and time:
-            doubts = (*load_doubts(entry.load), *sample_doubts(time))
+            doubts = (*load_doubts(entry.load, entry.cores), *sample_doubts(time))
             yield Best(count / time["least"], f"{entry.name} ({name})", doubts)

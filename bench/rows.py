@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from .colours import printable as _text
-from .machine_load import MIN_LOAD
+from .machine_load import is_loaded
 
 if TYPE_CHECKING:
     from .report_types import Facts, HostRow, KernelRow, Machine, Report, Times
@@ -67,6 +67,7 @@ class Entry:
     load: the cores that other programs used while the row was measured; None if unknown.
     cache: bytes of the last cache before the device's memory; 0 if unknown.
     host: system and cores of the machine, by which reports of several machines are told apart.
+    cores: cores of the machine; None if unknown.
     """
 
     suite: str
@@ -98,13 +99,14 @@ class Entry:
     load: float | None = None
     cache: int = 0
     host: str = ""
+    cores: int | None = None
 
     @property
     def doubts(self) -> tuple[str, ...]:
         """Why the times are uncertain: load on the machine, samples that disagree; empty if they are not."""
         if self.time is None:
             return ()
-        return (*load_doubts(self.load), *sample_doubts(self.time))
+        return (*load_doubts(self.load, self.cores), *sample_doubts(self.time))
 
     @property
     def remarks(self) -> str:
@@ -201,9 +203,9 @@ def number(value: float) -> str:
     return f"{value:.3g}" if abs(value) >= 1e-4 or not value else f"{value:.1e}"
 
 
-def load_doubts(load: float | None) -> tuple[str, ...]:
-    """Return a remark if other programs kept the machine's cores busy."""
-    if load is None or load < MIN_LOAD:
+def load_doubts(load: float | None, cores: int | None = None) -> tuple[str, ...]:
+    """Return a remark if other programs kept the machine's cores busy. cores: None for this machine's."""
+    if load is None or not is_loaded(load, cores):
         return ()
     return (f"under load: others used {number(load)} cores",)
 
@@ -277,6 +279,7 @@ def _host_entry(row: HostRow, suite: str, machine: Machine, device: str, hardwar
         date=_text(machine["date"]), bytes=0, flops=0, kind="", time=time, peers=peers, same_hardware=frozenset(),
         aims={}, missed=missed, copy=None, limits=limits, error=None, clock="wall", notes=(),
         problem=_text(row["problem"]) if "problem" in row else None, load=_load(row), host=_host_name(machine),
+        cores=machine.get("cores"),
     )  # fmt: skip
 
 
@@ -299,7 +302,7 @@ def _kernel_entry(row: KernelRow, suite: str, machine: Machine, device: str, har
         problem=_text(row.get("problem", "not measured")) if time is None else None, dtype=_text(row.get("dtype", "")),
         against=_text(row.get("against", "")), facts=_facts(row, device, time), items=int(row.get("items", 0)),
         unit=_text(row.get("unit", "")), load=_load(row), cache=_cache_bytes(machine, device),
-        host=_host_name(machine),
+        host=_host_name(machine), cores=machine.get("cores"),
     )  # fmt: skip
 
 

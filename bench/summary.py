@@ -76,7 +76,7 @@ def legend(entries: Sequence[Entry]) -> list[str]:
     if "above memory" in limits:
         text.append(">: faster than the copies in memory, by a cache's help, so the share is of a cache's bandwidth")
     timed = [entry for entry in entries if entry.time]
-    loaded = sum(bool(load_doubts(entry.load)) for entry in timed)
+    loaded = sum(bool(load_doubts(entry.load, entry.cores)) for entry in timed)
     disagreeing = sum(bool(entry.time and sample_doubts(entry.time)) for entry in timed)
     if loaded or disagreeing:
         text.append(f"~: uncertain; of {len(timed)} rows {loaded} were measured under load, of {disagreeing} the "

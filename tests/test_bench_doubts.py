@@ -89,6 +89,16 @@ def test_own_processes_are_no_load() -> None:
     assert after_end[1] - begin[1] >= 0.45
 
 
+def test_large_machines_bear_more_load() -> None:
+    assert machine_load.is_loaded(0.25, 2)
+    assert not machine_load.is_loaded(0.24, 2)
+    assert not machine_load.is_loaded(1.9, 64)
+    assert machine_load.is_loaded(2.0, 64)
+    assert not machine_load.is_loaded(None, 2)
+    (entry,) = entries([report(kernel("add", load=1.9), cores=64)])
+    assert not entry.doubts
+
+
 def test_rows_record_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_load, "read_counters", _counters_of_load(0.5))
     case = Case("g", "x", lambda site: Work(lambda: None, list))
@@ -109,7 +119,7 @@ def _counters_of_load(load: float) -> Any:
 
 
 def test_uncertain_rows_are_marked_in_every_format() -> None:
-    loaded = kernel("loaded", load=1.5)
+    loaded = kernel("loaded", load=150.0)
     wide = kernel("wide", rounds=(1.0, 1.3, 1.4))
     quiet = kernel("quiet", load=0.1)
     stored = report(loaded, wide, quiet, load_before=0.75)
@@ -122,22 +132,22 @@ def test_uncertain_rows_are_marked_in_every_format() -> None:
     html = page.html([stored], all_entries, None)
     assert printed.count("~") == console.count("~") == 2
     for text in (console, in_markdown, html, tables.as_csv(all_entries)):
-        assert "under load: others used 1.50 cores" in text
+        assert "under load: others used 150 cores" in text
         assert "samples disagree: usually 30% slower" in text
     assert in_markdown.count("~1") == 2
     assert "of 3 rows 1 were measured under load, of 1 the samples disagree" in in_markdown
     assert html.count('class="number doubtful"') == 2
     for text in (in_markdown, html):
         assert "0.750 cores used by other programs" in text
-        assert "at most 1.50" in text
+        assert "at most 150" in text
 
 
 def test_host_costs_under_load_are_marked() -> None:
-    row = {"name": "add", "target_us": [8, 12], "met": True, "peers": {}, "load": 2.0} | timing(1e-6)
+    row = {"name": "add", "target_us": [8, 12], "met": True, "peers": {}, "load": 200.0} | timing(1e-6)
     assert "~1.00" in host_line(row)
     stored = report() | {"host": [row]}
     (entry,) = entries([stored])
-    assert "others used 2.00 cores" in page.html([stored], [entry], None)
+    assert "others used 200 cores" in page.html([stored], [entry], None)
 
 
 def test_roofs_that_were_measured_under_load_are_marked() -> None:
@@ -289,16 +299,16 @@ def test_options_are_checked_before_anything_is_measured(
 def test_the_load_before_the_run_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(machine_load, "read_counters", _counters_of_load(1.25))
+    monkeypatch.setattr(machine_load, "read_counters", _counters_of_load(99.5))
     path = tmp_path / "report.json"
     case = Case("g", "x", lambda site: Work(lambda: None, list))
     monkeypatch.setattr(selection, "select_cases", lambda *_: [case])
     words = ("--suite", "device", "--peers", "none", "--device", "cpu", "--rounds", "1", "--output", str(path))
     assert run(*words) == 0
     stored = json.loads(path.read_text())
-    assert stored["machine"]["load_before"] == 1.25
-    assert [row["load"] for row in stored["kernels"]] == [1.25]
+    assert stored["machine"]["load_before"] == 99.5
+    assert [row["load"] for row in stored["kernels"]] == [99.5]
     captured = capsys.readouterr()
-    assert "other programs use 1.25 cores" in captured.err
-    assert "under load: others used 1.25 cores" in captured.out
+    assert "other programs use 99.5 cores" in captured.err
+    assert "under load: others used 99.5 cores" in captured.out
     assert Turn().is_alone
