@@ -51,6 +51,11 @@ class Change:
     open_median: float
     verdict: str
 
+    @property
+    def is_uncertain(self) -> bool:
+        """True if either time is: it was measured under load, or its samples disagree."""
+        return bool(self.old.doubts or self.new.doubts)
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:

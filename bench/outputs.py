@@ -236,10 +236,11 @@ def _change_line(change: Change, paint: Paint, name_width: int) -> str:
     role = {"slower": "bad", "faster": "good"}.get(change.verdict, "")
     control = f"{change.control - 1:+.0%}" if abs(change.control - 1) >= 0.005 else ""
     verdict = change.verdict if change.verdict != "same" else ""
+    mark = "~" if change.is_uncertain else ""
     return (
         f"{name} {number(change.new.time['least'] * 1e6):>10s} {number(change.old.time['least'] * 1e6):>10s} "
         f"{paint(f'{change.least - 1:>+8.0%}', role)} {_median_text(change)} {control:>7s} {change.threshold:>7.0%} "
-        f"{paint(verdict, role)}"
+        f"{paint(verdict, role)} {mark}"
     ).rstrip()
 
 
@@ -257,6 +258,9 @@ def _summary(comparison: Comparison, paint: Paint) -> str:
         if v in verdicts
     ]
     lines = [", ".join(counts) + f"; peers of all rows changed by {comparison.drift - 1:+.0%} (middle)"]
+    uncertain = sum(change.is_uncertain for change in comparison.changes)
+    if uncertain:
+        lines.append(f"~: {uncertain} of {len(verdicts)} rows uncertain: measured under load, or samples disagree")
     lines += [paint(f"another device: {counts}", "fair") for counts in comparison.moved]
     for row_names, label in ((comparison.missing, "no longer measured"), (comparison.added, "new")):
         if row_names:

@@ -158,6 +158,16 @@ def test_roofs_that_were_measured_under_load_are_marked() -> None:
     assert text in markdown.as_markdown([], all_entries)
 
 
+def test_comparisons_mark_uncertain_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    old.write_text(json.dumps(report(kernel("quiet"), kernel("loaded", load=1.0))))
+    new.write_text(json.dumps(report(kernel("quiet"), kernel("loaded"))))
+    assert run("--compare", str(old), str(new)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.endswith("~") for line in lines if "(cpu)" in line] == [False, True]
+    assert "~: 1 of 2 rows uncertain: measured under load, or samples disagree" in lines
+
+
 # Caches
 
 
