@@ -1,4 +1,4 @@
-"""Generate operands for the suite `specs` from an op's signature: shapes, random values, numbers where it needs them."""
+"""Generate operands for the suite `specs` from an op's signature: shapes, random values, and numbers that it needs."""
 
 from __future__ import annotations
 
