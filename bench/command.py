@@ -28,7 +28,7 @@ SUITES = ("device", "core", "ops", "train", "models", "specs")
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `bench` to the command line."""
-    options(subparsers.add_parser("bench", help="measure devices beside each other and their peers"))
+    options(subparsers.add_parser("bench", help="measure devices beside each other and other libraries"))
 
 
 def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -48,7 +48,7 @@ def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         help="the device to measure (default: the one that `weftgrad devices` marks); several with commas between, "
         "interleaved in one process, the first compared with the others; or all: every device of every backend, each "
         "in a process of its own that takes turns with the others, among them OpenCL drivers that are installed but "
-        "not loaded (opencl:0@intelocl), or gpus: those of these that are",
+        "not loaded (opencl:0@intelocl); or gpus: all of these devices that are GPUs",
     )  # fmt: skip
     parser.add_argument(
         "--icd", type=Path, action="append", default=[], metavar="LIBRARY",

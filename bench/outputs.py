@@ -67,8 +67,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--threshold", type=float, default=changes.THRESHOLD, metavar="PART",
-        help="the least slowing that counts, where samples do not spread more: 0.1 for a tenth, on a quiet machine "
-        "(default: %(default)s)",
+        help="the smallest relative slowdown that counts, if samples do not spread more: 0.1 for 10 %%, on a quiet "
+        "machine (default: %(default)s)",
     )  # fmt: skip
 
 

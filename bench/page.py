@@ -142,13 +142,13 @@ def table(section: Section, roof: Roof | None) -> Table:
 def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, bool]], list[TableRow]]:
     peers = section.peers
     columns = [
-        ("row", "what is computed", False), ("min µs", "least time of a call", True), ("median µs", "", True),
-        ("GB/s", "bytes by the least time", True), ("GFLOP/s", "operations by the least time", True),
-        ("of roofline", "share of the most that was measured; c: of a cache's bandwidth; >: faster than memory", True),
-        *(pair for n in peers for pair in ((f"{n} / ours", f"{n}'s least time by ours", True),
-                                           (f"{n}, medians", f"{n}'s median by ours", True))),
+        ("row", "what is computed", False), ("min µs", "minimum time of a call", True), ("median µs", "", True),
+        ("GB/s", "bytes / minimum time", True), ("GFLOP/s", "operations / minimum time", True),
+        ("of roofline", "share of the best measured rate; c: of a cache's bandwidth; >: faster than memory", True),
+        *(pair for n in peers for pair in ((f"{n} / ours", f"{n}'s minimum time / our minimum time", True),
+                                           (f"{n}, medians", f"{n}'s median / our median", True))),
         *((f"{n} throughput".strip(), "mean and standard deviation", False) for n in ("", *peers)),
-        ("of a copy", "bandwidth by that of a copy", True), ("aim", "least ratios that the project set itself", False),
+        ("of a copy", "bandwidth / that of a copy", True), ("aim", "minimum ratios that the project aims at", False),
         ("error", "largest, relative to the largest value", True),
         *((name, help, numeric) for name, help, numeric, _ in _DETAILS), ("notes", "", False),
     ]  # fmt: skip
@@ -205,7 +205,7 @@ _DETAILS: tuple[tuple[str, str, bool, Callable[[Entry], Cell]], ...] = (
     ("cold ms", "compiling the kernels from nothing", True, _fact("cold_ms")),
     ("warm ms", "loading the kernels from the cache", True, _fact("warm_ms")),
     ("peak", "most memory in use during a call", True, _fact("peak_bytes", in_bytes)),
-    ("driver allocs", "segments taken from the driver, by a call that is not the first", True,
+    ("driver allocs", "segments that a later call allocates from the driver", True,
      _fact("driver_allocations", "{:.0f}".format)),
     ("p20 µs", "20th percentile", True, lambda e: _number(e.time["p20"] * 1e6) if e.time else _number(None)),
     ("p80 µs", "80th percentile", True, lambda e: _number(e.time["p80"] * 1e6) if e.time else _number(None)),
