@@ -8,20 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from statistics import geometric_mean
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
-from .plot_axes import chunks, colours, round_ticks
+from .plot_axes import Plan, chunks, colours, round_ticks
 from .rows import Entry
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["plans"]
 
-Ratios = dict[str, dict[str, tuple[tuple[float, float], bool]]]
+T = TypeVar("T")
+Ratio = tuple[tuple[float, float], bool]
+"""A peer's time / our time of (minima, medians), and whether an aim was missed."""
+Ratios = dict[str, dict[str, Ratio]]
+"""By row and peer."""
 _MAX_ROWS = 34  # per figure
 _WIDTH_INCHES = 9.0
 
 
-def plans(kernels: Sequence[Entry]) -> Iterator[tuple[str, tuple[float, float], Callable[[Any], None]]]:
-    """Yield each figure's title, size in inches, and a function that draws it."""
+def plans(kernels: Sequence[Entry]) -> Iterator[Plan]:
+    """Yield the plans of all figures."""
     our_devices = {e.device for e in kernels}
     for site in dict.fromkeys((e.hardware, e.device) for e in kernels):
         means = _group_means([e for e in kernels if (e.hardware, e.device) == site], our_devices)
@@ -39,8 +47,8 @@ def plans(kernels: Sequence[Entry]) -> Iterator[tuple[str, tuple[float, float], 
 
 
 def _figures(
-    title: str, rows: list[tuple[str, dict[str, Any]]], draw: Callable[..., None]
-) -> Iterator[tuple[str, tuple[float, float], Callable[[Any], None]]]:
+    title: str, rows: list[tuple[str, dict[str, T]]], draw: Callable[..., None]
+) -> Iterator[Plan]:
     """Split rows into figures of readable height. A series has the same colour in all of them."""
     colour_of = colours(sorted({name for _, values in rows for name in values}))
     figure_count = -(-len(rows) // _MAX_ROWS)
@@ -97,7 +105,7 @@ def _side_by_side(entries: Sequence[Entry]) -> dict[str, dict[str, tuple[float, 
     return {name: row for name, row in times_by_row.items() if len(row) > 1}
 
 
-def _bars(rows: Sequence[tuple[str, dict[str, Any]]], name: str, thickness: float) -> Iterator[tuple[float, Any]]:
+def _bars(rows: Sequence[tuple[str, dict[str, T]]], name: str, thickness: float) -> Iterator[tuple[float, T]]:
     """Yield each bar's y position and value for one series. A row's bars are centred on the row."""
     for y, (_, values) in enumerate(rows):
         if name in values:
@@ -105,7 +113,7 @@ def _bars(rows: Sequence[tuple[str, dict[str, Any]]], name: str, thickness: floa
             yield y + (names.index(name) - (len(names) - 1) / 2) * thickness, values[name]
 
 
-def _draw_ratios(figure: Any, rows: list[tuple[str, dict[str, Any]]], colours: Mapping[str, str]) -> None:
+def _draw_ratios(figure: Figure, rows: list[tuple[str, dict[str, Ratio]]], colours: Mapping[str, str]) -> None:
     axes = figure.subplots()
     series = sorted({name for _, ratios in rows for name in ratios})
     thickness = 0.8 / len(series)
@@ -125,7 +133,9 @@ def _draw_ratios(figure: Any, rows: list[tuple[str, dict[str, Any]]], colours: M
     _legend(figure, series)
 
 
-def _draw_devices(figure: Any, rows: list[tuple[str, dict[str, Any]]], colours: Mapping[str, str]) -> None:
+def _draw_devices(
+    figure: Figure, rows: list[tuple[str, dict[str, tuple[float, float]]]], colours: Mapping[str, str]
+) -> None:
     axes = figure.subplots()
     series = sorted({name for _, times_by_device in rows for name in times_by_device})
     thickness = 0.8 / len(series)
@@ -142,12 +152,12 @@ def _draw_devices(figure: Any, rows: list[tuple[str, dict[str, Any]]], colours: 
     _legend(figure, series)
 
 
-def _medians(axes: Any, points: Sequence[tuple[float, float]], named: bool) -> None:
+def _medians(axes: Axes, points: Sequence[tuple[float, float]], named: bool) -> None:
     axes.scatter([x for _, x in points], [y for y, _ in points], marker="|", s=28, color="black", linewidths=1.2,
                  zorder=3, label="medians" if named else None)  # fmt: skip
 
 
-def _set_x_scale(axes: Any, low: float, high: float) -> None:
+def _set_x_scale(axes: Axes, low: float, high: float) -> None:
     axes.set_xscale("log")
     ticks = round_ticks(low, high)
     axes.set_xticks(ticks, [f"{tick:g}" if tick < 1e6 else f"{tick:.0e}" for tick in ticks])
@@ -155,13 +165,13 @@ def _set_x_scale(axes: Any, low: float, high: float) -> None:
     axes.set_xlim(low, high)
 
 
-def _label_rows(axes: Any, rows: Sequence[tuple[str, Any]]) -> None:
+def _label_rows(axes: Axes, rows: Sequence[tuple[str, object]]) -> None:
     axes.set_yticks(range(len(rows)), [label for label, _ in rows], fontsize=8)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_axisbelow(True)
     axes.grid(True, axis="x", alpha=0.3)
 
 
-def _legend(figure: Any, series: Sequence[str]) -> None:
+def _legend(figure: Figure, series: Sequence[str]) -> None:
     columns = max(1, min(3, 110 // (16 + max(map(len, series)))))  # as many as fit into the width
     figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=8)

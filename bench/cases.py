@@ -7,17 +7,20 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from ..runtime.dtypes import Array
+from .roofline import ROTATED_BYTES
 from .sites import Site
 
-__all__ = ["Case", "Pairs", "Work", "error_of", "pieces", "rotated", "sampled"]
+if TYPE_CHECKING:
+    from .library_types import Reference, Tensor
+
+__all__ = ["Case", "CaseOptions", "Pairs", "Work", "error_of", "pieces", "rotated", "sampled"]
 
 Pairs = Sequence[tuple[Array, Array]]
-_LARGE = 8 << 20  # bytes
 _WORDS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64", "float16": "float16",
           "bfloat16": "bfloat16", "float64": "float64", "int64": "int64", "int32": "int32"}  # fmt: skip
 
@@ -29,7 +32,7 @@ class Work:
     moves: a call changes the next call's result, so `pairs` has to run before any other call.
     """
 
-    call: Callable[[], Any]
+    call: Callable[[], object]
     pairs: Callable[[], Pairs]
     moves: bool = False
 
@@ -85,6 +88,14 @@ class Case:
         return text in f"{self.group} {self.name}"
 
 
+class CaseOptions(TypedDict, total=False):
+    """Arguments of `Case` that functions which write several rows pass on."""
+
+    bytes: int
+    flops: int
+    tolerance: float
+
+
 def error_of(pairs: Pairs) -> float:
     """Return the largest error of all pairs, each relative to the pair's largest expected value; NaN if one is NaN."""
     errors = [0.0]
@@ -107,9 +118,9 @@ def pieces(n: int, max_size: int) -> list[slice]:
 
 def sampled(
     site: Site,
-    reference: Callable[..., Array],
-    operands: Sequence[Any],
-    result: Any,
+    reference: Reference,
+    operands: Sequence[Tensor],
+    result: Tensor,
     max_size: int,
     sampled_operands: Sequence[int],
 ) -> Pairs:
@@ -118,7 +129,7 @@ def sampled(
     sampled_operands: indices of the operands that have this dimension; the others are passed whole.
     """
 
-    def samples(tensor: Any) -> Array:
+    def samples(tensor: Tensor) -> Array:
         return np.concatenate([site.host(tensor[s]) for s in pieces(len(result), max_size)])
 
     arrays = [samples(t) if i in sampled_operands else site.host(t) for i, t in enumerate(operands)]
@@ -126,8 +137,8 @@ def sampled(
 
 
 def rotated(
-    site: Site, prepare: Callable[[], Sequence[Any]], function: Callable[..., Any]
-) -> tuple[Sequence[Any], Callable[[], Any]]:
+    site: Site, prepare: Callable[[], Sequence[Tensor]], function: Callable[..., object]
+) -> tuple[Sequence[Tensor], Callable[[], object]]:
     """Return operands, and a call of `function` that rotates through up to 16 sets of them to defeat the caches.
 
     All sets but one exceed the cache, so a set has been evicted before it is used again. On the host only operands of
@@ -135,7 +146,7 @@ def rotated(
     """
     operands = prepare()
     size = sum(math.prod(t.shape) * t.dtype.itemsize for t in operands if hasattr(t, "shape"))
-    cache_size = site.cache or (site.host_cache if size >= _LARGE and not site.gpu else 0)
+    cache_size = site.cache or (site.host_cache if size >= ROTATED_BYTES and not site.gpu else 0)
     set_count = min(16, 1 - (-cache_size // max(size, 1)))
     operand_sets = [operands, *(prepare() for _ in range(set_count - 1))]
     operand_cycle = itertools.cycle(operand_sets)

@@ -15,15 +15,19 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..runtime.errors import ArgumentError
 from .rows import Entry, entries
 
-__all__ = ["THRESHOLD", "Change", "Comparison", "compare"]
+if TYPE_CHECKING:
+    from .report_types import Report
+
+__all__ = ["THRESHOLD", "Change", "Comparison", "check_threshold", "compare"]
 
 # Two runs of the same kernels, six minutes apart on a shared machine, had 5 minima in 46 that differed by 29 to 40 %.
 THRESHOLD = 0.5
+RowKey = tuple[str, str, str, str, str]  # `Entry.key`
 _PEERS = ("numpy", "torch", "cupy", "jax", "tinygrad")
 _MIN_PEER_CHANGES = 5  # fewer of them do not show how the machine changed
 
@@ -47,6 +51,11 @@ class Change:
     open_median: float
     verdict: str
 
+    @property
+    def is_uncertain(self) -> bool:
+        """True if either time is: it was measured under load, or its samples disagree."""
+        return bool(self.old.doubts or self.new.doubts)
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -67,7 +76,13 @@ class Comparison:
         return [change for change in self.changes if change.verdict in ("slower", "broken")]
 
 
-def compare(old: dict[str, Any], new: dict[str, Any], threshold: float = THRESHOLD) -> Comparison:
+def check_threshold(threshold: float) -> None:
+    """Raise ArgumentError unless `--threshold` is positive and finite."""
+    if not 0 < threshold < math.inf:
+        raise ArgumentError(f"bench: --threshold must be above 0, as 0.5 for a half, not {threshold}")
+
+
+def compare(old: Report, new: Report, threshold: float = THRESHOLD) -> Comparison:
     """Compare two reports, matching rows by suite, part, name and device.
 
     Args:
@@ -78,8 +93,7 @@ def compare(old: dict[str, Any], new: dict[str, Any], threshold: float = THRESHO
     Raises:
         ArgumentError: the reports have no row in common, or `threshold` is not positive and finite.
     """
-    if not 0 < threshold < math.inf:
-        raise ArgumentError(f"bench: --threshold must be above 0, as 0.5 for a half, not {threshold}")
+    check_threshold(threshold)
     old_entries, new_entries = ({entry.key: entry for entry in entries([report])} for report in (old, new))
     common_keys = [key for key in new_entries if key in old_entries]
     if not common_keys:
@@ -106,11 +120,11 @@ def compare(old: dict[str, Any], new: dict[str, Any], threshold: float = THRESHO
     )
 
 
-def _only_in_first(first_entries: dict[Any, Entry], other_entries: dict[Any, Entry]) -> list[str]:
+def _only_in_first(first_entries: dict[RowKey, Entry], other_entries: dict[RowKey, Entry]) -> list[str]:
     return [f"{e.name} ({e.device})" for key, e in first_entries.items() if key not in other_entries]
 
 
-def _same_peers(old: dict[str, Any], new: dict[str, Any]) -> frozenset[str]:
+def _same_peers(old: Report, new: Report) -> frozenset[str]:
     """Return the libraries whose version and device did not change between the reports."""
     old_machine, new_machine = old["machine"], new["machine"]
     unchanged = {name for name in _PEERS if old_machine["versions"].get(name) == new_machine["versions"].get(name)}

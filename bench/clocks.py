@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from .library_types import Event
 
 __all__ = ["Clock", "DeviceClock", "WallClock"]
 
@@ -21,7 +24,7 @@ class Clock(Protocol):
     max_calls: int
     host: float
 
-    def time(self, call: Callable[[], Any], n: int) -> tuple[float, bool]:
+    def time(self, call: Callable[[], object], n: int) -> tuple[float, bool]:
         """Return the seconds that `n` calls took, and whether the device may have waited for the host in between."""
         ...
 
@@ -31,12 +34,12 @@ class WallClock:
 
     max_calls = 5000
 
-    def __init__(self, wait: Callable[[], Any], pause: float = 0.0):
+    def __init__(self, wait: Callable[[], object], pause: float = 0.0):
         self.wait = wait
         self.pause = pause
         self.host = 0.0
 
-    def time(self, call: Callable[[], Any], n: int) -> tuple[float, bool]:
+    def time(self, call: Callable[[], object], n: int) -> tuple[float, bool]:
         begin = time.perf_counter()
         for _ in range(n):
             call()
@@ -56,14 +59,14 @@ class DeviceClock:
     pause = 0.0
     max_calls = 100  # a driver queues some thousand launches and blocks the host when the queue is full
 
-    def __init__(self, event: Callable[[], Any], fill: Callable[[], Any], wait: Callable[[], Any]):
+    def __init__(self, event: Callable[[], Event], fill: Callable[[], object], wait: Callable[[], object]):
         self.event = event
         self.fill = fill
         self.wait = wait
         self.host = 20e-6  # seconds that the host takes to queue a call, from the previous sample
         self._fill_time = 0.0
 
-    def time(self, call: Callable[[], Any], n: int) -> tuple[float, bool]:
+    def time(self, call: Callable[[], object], n: int) -> tuple[float, bool]:
         if not self._fill_time:
             self._between(self.fill, 1, 0)
             self._fill_time = max(self._between(self.fill, 8, 0)[0] / 8, 1e-6)
@@ -75,7 +78,7 @@ class DeviceClock:
                 break
         return seconds, is_late
 
-    def _between(self, call: Callable[[], Any], n: int, ahead: int) -> tuple[float, bool]:
+    def _between(self, call: Callable[[], object], n: int, ahead: int) -> tuple[float, bool]:
         begin, end = self.event(), self.event()
         self.wait()
         for _ in range(ahead):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO
 
 __all__ = ["Paint", "by_share", "painter", "plain", "printable"]
 
@@ -28,7 +28,7 @@ def painter(stream: IO[str]) -> Paint:
     return paint
 
 
-def printable(value: Any) -> str:
+def printable(value: object) -> str:
     """Replace control and other non-printable characters, which could move a terminal's cursor or hide text."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(value))
 

@@ -10,21 +10,25 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import weftgrad as wg
 
 from ..runtime.errors import ArgumentError
 from . import outputs
+from .machine_load import is_loaded, load_now
+
+if TYPE_CHECKING:
+    from .report_types import KernelRow, Machine, Report
 
 __all__ = ["register", "run"]
 
 SUITES = ("device", "core", "ops", "train", "models", "specs")
 
 
-def register(subparsers: Any) -> None:
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `bench` to the command line."""
-    options(subparsers.add_parser("bench", help="measure devices beside each other and their peers"))
+    options(subparsers.add_parser("bench", help="measure devices beside each other and other libraries"))
 
 
 def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -44,7 +48,7 @@ def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         help="the device to measure (default: the one that `weftgrad devices` marks); several with commas between, "
         "interleaved in one process, the first compared with the others; or all: every device of every backend, each "
         "in a process of its own that takes turns with the others, among them OpenCL drivers that are installed but "
-        "not loaded (opencl:0@intelocl), or gpus: those of these that are",
+        "not loaded (opencl:0@intelocl); or gpus: all of these devices that are GPUs",
     )  # fmt: skip
     parser.add_argument(
         "--icd", type=Path, action="append", default=[], metavar="LIBRARY",
@@ -85,8 +89,9 @@ def run(options: argparse.Namespace) -> int:
     """Measure, print and write reports. `--report`, and `--compare` with two files, only read reports.
 
     Returns:
-        The exit status: 1 if a result is wrong, a row failed, or a row is worse than in the report of `--compare`; 130
-        if the run was interrupted; else 0. A row that misses its target time is only marked.
+        The exit status: 1 if a result is wrong, a row failed, a row is worse than in the report of `--compare`, or
+        there was no row to measure or no time for one; 130 if the run was interrupted; else 0. A row that misses its
+        target time is only marked.
     """
     if options.report and options.compare:
         raise ArgumentError("bench: --report and --compare are two commands: give one of them")
@@ -101,15 +106,22 @@ def run(options: argparse.Namespace) -> int:
         return outputs.timeline(options)
     if options.compare and len(options.compare) > 1:
         return outputs.compare_files(options)
-    return _measure(options)
+    from .selection import NothingMeasured  # lazy: start-up of the command line
+
+    try:
+        return _measure(options)
+    except NothingMeasured as error:
+        print(f"weftgrad: {error}", file=sys.stderr)
+        return 1
 
 
 def _measure(options: argparse.Namespace) -> int:
     """Run a suite and write its reports. Return the exit status."""
     # lazy: start-up of the command line
-    from . import device_processes
+    from . import device_listing, device_processes
     from .report_files import load
     from .rows import suite_of
+    from .selection import NothingMeasured
 
     _resolve_options(options)
     # Load reports first: a wrong file must not be refused only after an hour of measuring.
@@ -119,15 +131,16 @@ def _measure(options: argparse.Namespace) -> int:
             f"bench: {options.compare[0]} has the suite {suite_of(baseline)}, and {options.suite} would be measured: "
             f"give --suite {suite_of(baseline)}"
         )
-    outputs.check(options)
     resumed = load(options.resume) if options.resume else None
     if resumed is not None and suite_of(resumed) != options.suite:
         raise ArgumentError(
             f"bench: --resume: {options.resume} has the suite {suite_of(resumed)}, not {options.suite}: give --suite "
             f"{suite_of(resumed)}, or another --output and no --resume"
         )
-    if device_processes.needs_processes(options.device):
-        devices = device_processes.select_devices(options.device, options.icd)
+    outputs.check(options)
+    load_before = None if options.part else _measure_load()
+    if device_listing.needs_processes(options.device):
+        devices = device_listing.select_devices(options.device, options.icd)
         print("by turns, each in a process of its own: " + ", ".join(device.name for device in devices))
         if resumed is not None:
             _check_same_run(resumed, [device.name for device in devices], options.resume)
@@ -136,15 +149,33 @@ def _measure(options: argparse.Namespace) -> int:
         )
     else:
         results, interrupted = _measure_in_process(options, resumed)
+    if not interrupted and not options.part and not results["host"] and not results["kernels"]:
+        raise NothingMeasured(
+            f"bench: no row was measured in --time {options.time}: give more time, for example --time 5m, or name "
+            "fewer rows by --only"
+            if options.time
+            else f"bench: no device has a row of the suite {options.suite} with {options.only!r} in its group or name"
+        )
+    results["machine"]["load_before"] = load_before
     return _finish(options, results, interrupted, baseline)
+
+
+def _measure_load() -> float | None:
+    """Return the load before the run, with a warning on stderr if there is any."""
+    load = load_now()
+    if is_loaded(load):
+        print(f"other programs use {load} cores of this machine: times and the roofline will vary; rows measured under "
+              "load are marked by ~", file=sys.stderr)  # fmt: skip
+    return load
 
 
 def _resolve_options(options: argparse.Namespace) -> None:
     """Fill in defaults that depend on other options. Raise ArgumentError if options contradict each other."""
     # lazy: start-up of the command line
-    from .peers import parse
-    from .running import parse_seconds
-    from .sweep import dtypes_of
+    from . import device_listing, sweep
+    from .changes import check_threshold
+    from .peers import check_installed, parse
+    from .time_budget import parse_seconds
 
     specs_only_options = [f"--{name}" for name in ("ops", "shapes") if getattr(options, name)]
     specs_only_options += ["a spec file"] * (options.spec is not None)
@@ -158,9 +189,20 @@ def _resolve_options(options: argparse.Namespace) -> None:
         raise ArgumentError(f"bench: --rounds is 1 or more, not {options.rounds}")
     if options.time:
         parse_seconds(options.time)
-    parse(options.peers)
+    check_installed(parse(options.peers))
+    check_threshold(options.threshold)
+    if options.scale < 1:
+        raise ArgumentError(f"bench: --scale is 1 or more, not {options.scale}")
+    if options.program:
+        raise ArgumentError("bench: --program is for --timeline: name its file, as in --timeline trace.json")
+    if options.icd and not device_listing.needs_processes(options.device):
+        raise ArgumentError("bench: --icd is for --device all, gpus or opencl:0@DRIVER: name one of them")
     if options.dtypes:
-        dtypes_of(options.dtypes)
+        sweep.dtypes_of(options.dtypes)
+    if options.shapes:
+        sweep.shapes_of(options.shapes)
+    if options.suite == "specs" and (options.spec is None or device_listing.needs_processes(options.device)):
+        list(sweep.cases(options))  # raises an error for an unknown op
     if options.resume and not options.output and not options.part:
         options.output = options.resume
     if options.label:
@@ -172,7 +214,7 @@ def _resolve_options(options: argparse.Namespace) -> None:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
-def _measure_in_process(options: argparse.Namespace, resumed: dict[str, Any] | None) -> tuple[dict[str, Any], bool]:
+def _measure_in_process(options: argparse.Namespace, resumed: Report | None) -> tuple[Report, bool]:
     """Measure in this process and print each row. Return the report and whether the run was interrupted."""
     # lazy: start-up of the command line
     from . import report
@@ -183,6 +225,7 @@ def _measure_in_process(options: argparse.Namespace, resumed: dict[str, Any] | N
     from .peers import parse
     from .rows import FORMAT
     from .running import host_rows, kernel_rows
+    from .selection import select_cases
     from .steps import record_steps
 
     paint = painter(sys.stdout)
@@ -190,37 +233,39 @@ def _measure_in_process(options: argparse.Namespace, resumed: dict[str, Any] | N
     if len(set(names)) < len(names):
         raise ArgumentError(f"bench: --device names a device twice: {options.device}")
     contenders = all_sites(names, options.scale, parse(options.peers), options.label)
-    results: dict[str, Any] = {"format": FORMAT, "suite": options.suite, "machine": describe(contenders)}
-    results |= {"host": [], "kernels": []}
+    cases = select_cases(options, contenders)
+    results: Report = {
+        "format": FORMAT, "suite": options.suite, "machine": describe(contenders), "host": [], "kernels": [],
+    }  # fmt: skip
     if resumed is not None:
         _check_same_run(resumed, [site.name for site in contenders if site.ours], options.resume, results["machine"])
-        for part in ("host", "kernels"):
-            results[part] = [row for row in resumed[part] if "problem" not in row]
+        results["host"] = [host_row for host_row in resumed["host"] if "problem" not in host_row]
+        results["kernels"] = [row for row in resumed["kernels"] if "problem" not in row]
     turn = Turn(options.turns)
     prefix = "" if turn.is_alone else f"{options.label}: "
     print(prefix + report.title(results["machine"]))
     if resumed is not None:
         print(f"{prefix}{len(results['host']) + len(results['kernels'])} rows are there already")
-    parts = (
-        ("host", host_rows(options, contenders, turn, {row["name"] for row in results["host"]}), report.HOST_HEAD,
-         report.host_line),
-        ("kernels", kernel_rows(options, contenders, turn, list(results["kernels"])), report.KERNEL_HEAD,
-         report.kernel_line),
-    )  # fmt: skip
+
+    def print_row(index: int, head: str, line: str) -> None:
+        if index == 0:
+            print(f"\n{prefix}{head}" if turn.is_alone else f"{prefix}{head}")
+        print(prefix + line, flush=True)
+        _write(options, results)  # after every row, because the process may be killed
+
     interrupted = False
     options.begun = time.monotonic()
     try:
-        for part, rows, head, format_row in parts:
-            for index, row in enumerate(rows):
-                if index == 0:
-                    print(f"\n{prefix}{head}" if turn.is_alone else f"{prefix}{head}")
-                results[part].append(row)
-                if part == "kernels":
-                    _add_roof_shares(results, row)
-                print(prefix + format_row(row, paint), flush=True)
-                _write(options, results)  # after every row, because the process may be killed
+        done_names = {row["name"] for row in results["host"]}
+        for index, host_row in enumerate(host_rows(options, contenders, turn, done_names)):
+            results["host"].append(host_row)
+            print_row(index, report.HOST_HEAD, report.host_line(host_row, paint))
+        for index, row in enumerate(kernel_rows(options, contenders, cases, turn, list(results["kernels"]))):
+            results["kernels"].append(row)
+            _add_roof_shares(results, row)
+            print_row(index, report.KERNEL_HEAD, report.kernel_line(row, paint))
         if options.suite == "train":
-            results |= record_steps(options, contenders)
+            results["curves"], results["timelines"] = record_steps(options, contenders)
     except KeyboardInterrupt:
         if turn.is_alone:
             print("\ninterrupted: what was measured so far is kept", file=sys.stderr)
@@ -229,7 +274,7 @@ def _measure_in_process(options: argparse.Namespace, resumed: dict[str, Any] | N
 
 
 def _check_same_run(
-    resumed: dict[str, Any], names: list[str], path: Path, machine: dict[str, Any] | None = None
+    resumed: Report, names: list[str], path: Path, machine: Machine | None = None
 ) -> None:
     """Raise ArgumentError unless the resumed run had the same devices, machine and versions.
 
@@ -268,7 +313,7 @@ def _check_same_run(
         )
 
 
-def _add_roof_shares(results: dict[str, Any], row: dict[str, Any] | None = None) -> None:
+def _add_roof_shares(results: Report, row: KernelRow | None = None) -> None:
     """Add each device's share of the measured roofline to one row, or to all rows."""
     # lazy: start-up of the command line
     from .roofline import roofs, share
@@ -282,11 +327,12 @@ def _add_roof_shares(results: dict[str, Any], row: dict[str, Any] | None = None)
             entry = entries_by_name.get((kernel_row["group"], kernel_row["name"], device))
             roof_share = share(entry, roofs_by_hardware.get(entry.hardware)) if entry is not None else None
             if roof_share is not None:
-                kernel_row.setdefault("share", {})[device] = roof_share
+                kernel_row.setdefault("share", {})[device] = roof_share.value
+                kernel_row.setdefault("limit", {})[device] = roof_share.limit
 
 
 def _finish(
-    options: argparse.Namespace, results: dict[str, Any], interrupted: bool, baseline: dict[str, Any] | None
+    options: argparse.Namespace, results: Report, interrupted: bool, baseline: Report | None
 ) -> int:  # fmt: skip
     """Write and print the summary of all rows. Return the exit status."""
     # lazy: start-up of the command line
@@ -303,7 +349,8 @@ def _finish(
         # The rows above show one device each, or compare the first with the others: print tables of all.
         outputs.show(entries([results]))
     elif results["kernels"]:
-        print(*outputs.roof_lines(entries([results])), *summary.lines(entries([results])), sep="\n")
+        all_entries = entries([results])
+        print(*outputs.roof_lines(all_entries), *summary.legend(all_entries), *summary.lines(all_entries), sep="\n")
     if results["host"] or results["kernels"]:
         written += outputs.write(options, [results])
     print(*(f"written to {path}" for path in written), sep="\n")
@@ -313,10 +360,10 @@ def _finish(
         return 130  # the shell's status for Ctrl-C
     if baseline is not None and outputs.print_comparison(baseline, results, options.threshold):
         return 1
-    return 1 if any(row.get("wrong") for part in ("host", "kernels") for row in results[part]) else 0
+    return 1 if any(row.get("wrong") for row in (*results["host"], *results["kernels"])) else 0
 
 
-def _write(options: argparse.Namespace, results: dict[str, Any]) -> None:
+def _write(options: argparse.Namespace, results: Report) -> None:
     """Write the requested files atomically: a reader never sees a partial file, even if this process is killed."""
     # lazy: start-up of the command line
     from .markdown import as_markdown

@@ -9,18 +9,23 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 import numpy as np
 
 from ..runtime.dtypes import Array
 from . import references
-from .cases import Case, Pairs, Work, rotated
+from .cases import Case, CaseOptions, Pairs, Work, rotated
+from .library_types import Tensor
 from .sites import Site
 from .training import chain
 
+if TYPE_CHECKING:
+    from .library_types import Operation, Reference
+
 __all__ = ["HostCase", "cases", "first_result", "host_cases"]
 
+Matrix = TypeVar("Matrix", Array, Tensor)
 _SAMPLE = 1 << 14  # elements of a vector that are checked where the reference is slow
 
 
@@ -53,18 +58,18 @@ def cases() -> Iterator[Case]:
                 bytes=8 * size, target={"torch": 1.0})  # fmt: skip
     for n in (512, 777, 1000, 1024, 2048):
         for ta, tb in ((0, 0), (0, 1), (1, 0), (1, 1)) if n in (777, 1024) else ((0, 0),):
-            product = _product(ta, tb)
             yield _case("matmul", f"{'NT'[ta]}{'NT'[tb]} {n}", _normal((n, n), (n, n)),
-                        lambda _, x, y, f=product: f(x, y), product, flops=2 * n**3, bytes=12 * n**2,
+                        lambda _, x, y, a=ta, b=tb: _product(x, y, a, b),
+                        lambda x, y, a=ta, b=tb: _product(x, y, a, b), flops=2 * n**3, bytes=12 * n**2,
                         target={"torch": 0.85, "numpy": 0.9})  # fmt: skip
 
 
-def _add(_: Any, x: Any, y: Any) -> Any:
+def _add(_: object, x: Tensor, y: Tensor) -> Tensor:
     return x + y
 
 
-def _product(ta: int, tb: int) -> Callable[[Any, Any], Any]:
-    return lambda x, y: (x.T if ta else x) @ (y.T if tb else y)
+def _product(x: Matrix, y: Matrix, transpose_x: int, transpose_y: int) -> Matrix:
+    return (x.T if transpose_x else x) @ (y.T if transpose_y else y)
 
 
 def _normal(*shapes: tuple[int, ...]) -> Callable[[], list[Array]]:
@@ -79,8 +84,9 @@ def _normal(*shapes: tuple[int, ...]) -> Callable[[], list[Array]]:
 
 
 def _case(
-    group: str, name: str, arrays: Callable[[], list[Array]], function: Callable[..., Any],
-    reference: Callable[..., Any], *, numpy: bool = True, sample: int | None = None, **facts: Any,
+    group: str, name: str, arrays: Callable[[], list[Array]], function: Operation, reference: Reference, *,
+    numpy: bool = True, sample: int | None = None, target: dict[str, float] | None = None,
+    **options: Unpack[CaseOptions],
 ) -> Case:  # fmt: skip
     def make(site: Site) -> Work | None:
         if site.arrays and not numpy:
@@ -95,7 +101,7 @@ def _case(
 
         return Work(call, pairs)
 
-    return Case(group, name, make, **facts)
+    return Case(group, name, make, target=target, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +131,7 @@ def host_cases(gpu: bool) -> Iterator[HostCase]:
     yield HostCase("mul + sum + backward", _backward, 20, (60.0, 90.0))
 
 
-def _host_call(function: Callable[..., Any], needs_grad: bool) -> Callable[[Site], Callable[[], object]]:
+def _host_call(function: Callable[..., object], needs_grad: bool) -> Callable[[Site], Callable[[], object]]:
     def make(site: Site) -> Callable[[], object]:
         sets = _operands(site, needs_grad)
         library = site.library
@@ -139,7 +145,7 @@ def _host_call(function: Callable[..., Any], needs_grad: bool) -> Callable[[Site
     return make
 
 
-def _operands(site: Site, needs_grad: bool) -> list[tuple[Any, Any, Any, Any]]:
+def _operands(site: Site, needs_grad: bool) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
     rng = np.random.default_rng(0)
     operands = []
     for i in range(100):

@@ -1,207 +1,34 @@
-"""Measure each device in its own process, let the processes alternate (`alternation`), and merge their reports.
+"""Measure each device in its own process, and let the processes alternate (`alternation`).
 
-The OpenCL loader loads every installed driver into the same process, and two drivers may conflict there (two builds of
-LLVM, two thread pools). Each driver is therefore listed and measured in a process that loads this driver and the one
-bundled with pyopencl, and no other. `opencl:0@nvidia-opencl` is the first device of the driver
-libnvidia-opencl.so; `cpu`, `opencl:0` and `cuda:0` are devices that this process sees itself.
+A process loads no OpenCL driver but that of its device (`device_listing` says why). It writes its rows to a file after
+each of them; the controlling process merges the files of all (`merging`).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ..runtime.backends import available
-from ..runtime.errors import ArgumentError, DeviceError
+from ..runtime.errors import ArgumentError
 from .alternation import rotate
-from .running import parse_seconds
-from .sites import is_gpu
+from .device_listing import BenchDevice, loader_environment
+from .merging import device_report, merge_reports
+from .time_budget import parse_seconds
 
-__all__ = [
-    "BenchDevice",
-    "device_report",
-    "identity",
-    "list_devices",
-    "measure",
-    "merge_reports",
-    "needs_processes",
-    "print_devices",
-    "select_devices",
-]
+if TYPE_CHECKING:
+    from .report_types import Report
 
-Report = dict[str, Any]
-_VENDORS = Path("/etc/OpenCL/vendors")
-# Install locations of NVIDIA's OpenCL library. Containers often mount the library without its .icd file.
-_NVIDIA_LIBRARIES = tuple(
-    Path(folder, "libnvidia-opencl.so.1")
-    for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib/wsl/lib",
-                   "/usr/local/nvidia/lib64")
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class BenchDevice:
-    """A device to measure.
-
-    name: its name in reports. device: its name in the process that measures it. library: the OpenCL driver to load in
-    that process, empty for the default ones. gpu: whether it is a GPU.
-    """
-
-    name: str
-    device: str
-    library: str = ""
-    gpu: bool = False
-
-
-def needs_processes(text: str | None) -> bool:
-    """Return True if `--device` needs one process per device: `all`, `gpus`, or a device with `@driver`."""
-    return text is not None and (text in ("all", "gpus") or "@" in text)
-
-
-def identity(handle: Any) -> list[str]:
-    """Return the names and versions that identify an OpenCL device together with its driver."""
-    platform = handle.platform
-    return [platform.name, platform.version, handle.name.strip(), handle.driver_version]
-
-
-def print_devices() -> None:
-    """Print the devices of this process as JSON. `list_devices` reads them from another process."""
-    devices: list[dict[str, Any]] = []
-    for device in available():
-        if device.type == "interpreter":
-            continue
-        try:
-            driver = device.driver
-            name = f"{driver.capabilities and driver.name}"
-        except DeviceError as error:
-            devices.append({"device": str(device), "problem": str(error).partition("\n")[0]})
-            continue
-        handle = driver.compiler._handle if hasattr(driver, "compiler") else None
-        devices.append({
-            "device": str(device), "name": name, "identity": handle and identity(handle), "gpu": is_gpu(device),
-        })  # fmt: skip
-    print(json.dumps(devices))
-
-
-def _query_devices(library: str = "") -> list[dict[str, Any]]:
-    """List the devices that a new process sees with this OpenCL driver; without one, with the current environment."""
-    code = "from weftgrad.bench.device_processes import print_devices; print_devices()"
-    with _environment(library) as environment:
-        command = [sys.executable, "-c", code]
-        process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    try:
-        return list(json.loads(process.stdout))
-    except ValueError:
-        last_line = process.stderr.strip().rpartition("\n")[2]
-        print(f"{library or 'devices'}: not listed, exit status {process.returncode} {last_line}", file=sys.stderr)
-        return []
-
-
-@contextmanager
-def _environment(library: str) -> Iterator[dict[str, str]]:
-    """Yield environment variables with which the OpenCL loader loads one driver (and pyopencl's bundled one)."""
-    if not library:
-        yield dict(os.environ)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "one.icd").write_text(f"{library}\n", encoding="utf-8")
-        yield {**os.environ, "OCL_ICD_VENDORS": folder}
-
-
-def libraries(extra: Sequence[Path]) -> list[str]:
-    """List OpenCL driver libraries: installed system-wide, installed by pip here, and `extra`.
-
-    Raises:
-        ArgumentError: a path in `extra` does not exist.
-    """
-    files = sorted(_VENDORS.glob("*.icd")) if _VENDORS.is_dir() else []
-    paths = [path.read_text(encoding="utf-8").strip() for path in files]
-    intel = Path(sys.prefix, "lib", "libintelocl.so")
-    paths += [str(intel)] if intel.exists() else []
-    if not any("nvidia-opencl" in library_path for library_path in paths):
-        paths += [str(path) for path in _NVIDIA_LIBRARIES if path.exists()][:1]
-    for path in extra:
-        if not path.exists():
-            raise ArgumentError(f"bench: --icd {path} does not exist: name a driver's library or its .icd file")
-        paths.append(path.read_text(encoding="utf-8").strip() if path.suffix == ".icd" else str(path.resolve()))
-    return list(dict.fromkeys(filter(None, paths)))
-
-
-def list_devices(
-    extra: Sequence[Path] = (), query: Callable[..., list[dict[str, Any]]] = _query_devices
-) -> list[BenchDevice]:
-    """List every device of every backend: `cpu`, CUDA devices, then OpenCL devices by driver, without duplicates.
-
-    Args:
-        extra: further OpenCL drivers, each a library or an .icd file.
-        query: lists the devices of one driver library as dictionaries; tests replace it.
-    """
-    devices: list[BenchDevice] = []
-    identities: list[Any] = []
-    for entry in query():
-        if "problem" in entry:
-            print(f"{entry['device']}: left out: {entry['problem']}", file=sys.stderr)
-            continue
-        if entry["identity"] is None or entry["identity"] not in identities:
-            devices.append(BenchDevice(entry["device"], entry["device"], gpu=bool(entry.get("gpu"))))
-            identities.append(entry["identity"])
-    for library in libraries(extra):
-        stem = Path(library).name.removeprefix("lib").partition(".so")[0]
-        count = 0
-        for entry in query(library):
-            is_new = (
-                "problem" not in entry and entry["device"].startswith("opencl") and entry["identity"] not in identities
-            )
-            if not is_new:
-                continue
-            identities.append(entry["identity"])
-            devices.append(BenchDevice(f"opencl:{count}@{stem}", entry["device"], library, bool(entry.get("gpu"))))
-            count += 1
-    return devices
-
-
-def select_devices(text: str, extra: Sequence[Path] = ()) -> list[BenchDevice]:
-    """Return the devices that `text` names: `all`, `gpus`, or comma-separated names.
-
-    Raises:
-        ArgumentError: a device does not exist or is named twice, or there is no GPU for `gpus`.
-    """
-    devices = list_devices(extra)
-    if text == "all":
-        return devices
-    if text == "gpus":
-        gpus = [device for device in devices if device.gpu]
-        if not gpus:
-            names_present = ", ".join(device.name for device in devices) or "no devices at all"
-            raise ArgumentError(
-                f"bench: --device gpus finds no GPU; there are {names_present} (--device all takes these)"
-            )
-        return gpus
-    by_name = {device.name: device for device in devices}
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in by_name:
-            raise ArgumentError(
-                f"bench: --device has no {name}; there are {', '.join(by_name)} (more drivers: --icd LIBRARY)"
-            )
-    if len(set(names)) < len(names):
-        raise ArgumentError(f"bench: --device names a device twice: {text}")
-    return [by_name[name] for name in names]
-
-
-# Measuring
+__all__ = ["measure"]
 
 
 def measure(
@@ -290,7 +117,7 @@ def _run_in_turns(
         for i, device in enumerate(devices):
             file = Path(folder, f"{i}.json")
             rows.begin(device, file)
-            environment = stack.enter_context(_environment(device.library))
+            environment = stack.enter_context(loader_environment(device.library))
             starts.append(partial(_start, options, device, file, share, environment))
         ended = rotate(starts, rows.collect)
         rows.collect()
@@ -305,7 +132,7 @@ def _start(
     command = [sys.executable, "-m", "weftgrad.bench", *_forwarded_options(options), "--device", device.device,
                "--label", device.name, "--part", str(file), "--turns", "{},{}".format(*ends)]  # fmt: skip
     command += ["--resume", str(file)] if file.exists() else []
-    command += ["--time", f"{share:.3f}"] if share is not None else []
+    command += ["--time", f"{max(share, 1e-3):.3f}"] if share is not None else []
     command += [str(options.spec)] if options.spec else []
     # In its own process group: a terminal's Ctrl-C reaches this process only, which passes the signal on.
     return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, process_group=0, pass_fds=ends)
@@ -330,43 +157,3 @@ def _add_process_row(reports: dict[str, Report], device: BenchDevice, status: in
             "group": "process", "name": "measured to the end", "bytes": 0, "flops": 0, "target": None, "notes": [],
             "errors": {}, "wrong": True, "problem": f"the device's process ended {ending}", "clock": "wall",
         })  # fmt: skip
-
-
-# Reports
-
-
-def merge_reports(parts: Sequence[Report]) -> Report:
-    """Merge reports of one device each. Every row gets its `device`, every device the `places` of its peers."""
-    first = parts[0]
-    machine = dict(first["machine"])
-    machine["devices"] = [device | {"places": part["machine"].get("places", {})}
-                          for part in parts for device in part["machine"]["devices"]]  # fmt: skip
-    for part in parts[1:]:
-        machine["versions"] = machine["versions"] | {n: v for n, v in part["machine"]["versions"].items() if v}
-    merged = {key: value for key, value in first.items() if key not in ("machine", "host", "kernels")}
-    merged["machine"] = machine
-    for rows in ("host", "kernels"):
-        merged[rows] = [{"device": str(part["machine"]["devices"][0]["device"])} | row
-                       for part in parts for row in part[rows]]  # fmt: skip
-    for extra in ("curves", "timelines"):
-        if any(extra in part for part in parts):
-            merged[extra] = [item for part in parts for item in part.get(extra, ())]
-    return merged
-
-
-def device_report(report: Report | None, name: str) -> Report | None:
-    """Return the report of one device as its process wrote it, or None if the merged report has none."""
-    if report is None:
-        return None
-    devices = [each for each in report["machine"]["devices"] if each["device"] == name]
-    if not devices:
-        return None
-    (device,) = devices
-    machine = report["machine"] | {"devices": [{k: v for k, v in device.items() if k != "places"}]}
-    machine["places"] = device.get("places", machine.get("places", {}))
-    part = report | {"machine": machine}
-    for rows in ("host", "kernels"):
-        part[rows] = [row for row in report[rows] if row.get("device", name) == name and row.get("group") != "process"]
-    for extra in ("curves", "timelines"):
-        part.pop(extra, None)
-    return part

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..runtime.errors import WeftgradError
-from .running import parse_seconds
+from .time_budget import parse_seconds
 
 __all__ = ["main"]
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,23 +18,31 @@ import weftgrad as wg
 from ..runtime.backends.protocol import Instance, Step
 from ..runtime.context import state
 from .cases import Pairs
-from .sites import Site
+from .sites import OurSite, Site
+
+if TYPE_CHECKING:
+    from ..runtime.backends.cpu.objects import ObjectStore
+    from ..runtime.backends.opencl import Compiler
+    from ..runtime.backends.protocol import Driver
+    from .report_types import Accuracy, Facts
 
 __all__ = ["accuracy", "compile_times", "facts", "poison", "schedules", "steps_of"]
 
 _FRACTION_BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}  # of a fraction
 _MIN_EXPONENT = {"float64": -1022, "float32": -126, "float16": -14, "bfloat16": -126}  # exponent of a normal number
 _serial = itertools.count()
-_compiled: dict[tuple[Any, Instance], tuple[float, float]] = {}
+BuildKey = tuple[object, Instance]
+"""What a kernel is compiled by or for, and the kernel."""
+_compiled: dict[BuildKey, tuple[float, float]] = {}
 
 
-def accuracy(pairs: Pairs, dtype: str) -> dict[str, float]:
+def accuracy(pairs: Pairs, dtype: str) -> Accuracy:
     """Return the largest error over all values: absolute (`abs`), relative to the value (`rel`), and in `ulp`.
 
     An ulp (unit in the last place) is the distance of two neighbouring numbers of `dtype` at the expected value. Values
     near 0 that result from cancellation of large ones have large relative errors in any library.
     """
-    worst = {"abs": 0.0, "rel": 0.0, "ulp": 0.0}
+    worst: Accuracy = {"abs": 0.0, "rel": 0.0, "ulp": 0.0}
     for actual, expected in pairs:
         if not expected.size or expected.dtype.kind not in "fiu":
             continue
@@ -58,7 +66,7 @@ def accuracy(pairs: Pairs, dtype: str) -> dict[str, float]:
     return worst
 
 
-def poison(site: Site, result: Any) -> None:
+def poison(site: Site, result: object) -> None:
     """Fill the memory that the next results of these sizes will get with NaN, or -1 for integers.
 
     The pool reuses the block that was freed last for the next request of its size, so an element that a kernel forgets
@@ -76,7 +84,7 @@ def poison(site: Site, result: Any) -> None:
             del filled
 
 
-def steps_of(site: Site, call: Callable[[], Any]) -> list[Step]:
+def steps_of(site: OurSite, call: Callable[[], object]) -> list[Step]:
     """Return the kernel launches of a call, planned anew. Cached launches (optimizers, replays) are not included."""
     driver = site.device.driver
     recorded: list[Step] = []
@@ -84,16 +92,16 @@ def steps_of(site: Site, call: Callable[[], Any]) -> list[Step]:
     plans, thread_state.plans = thread_state.plans, {}
     inner = driver.launcher
 
-    def launcher(steps: Sequence[Step], scratch: Sequence[int]) -> Any:
+    def launcher(steps: Sequence[Step], scratch: Sequence[int]) -> Callable[..., None]:
         recorded.extend(steps)
         return inner(steps, scratch)
 
-    driver.launcher = launcher
+    vars(driver)["launcher"] = launcher  # hides the class's method until it is deleted
     try:
         call()
         site.wait()
     finally:
-        del driver.launcher
+        del vars(driver)["launcher"]
         thread_state.plans = plans
     return recorded
 
@@ -106,14 +114,14 @@ def schedules(steps: Sequence[Step]) -> list[str]:
     return [f"{name} x{n}" if n > 1 else name for name, n in counts.items()]
 
 
-def compile_times(site: Site, steps: Sequence[Step]) -> tuple[float, float] | None:
+def compile_times(site: OurSite, steps: Sequence[Step]) -> tuple[float, float] | None:
     """Return the seconds to build the kernels of `steps` without a cache and from the cache; None if none is built.
 
     Kernels are built one after the other, as first calls build them. OpenCL source gets a unique comment at its end, so
     that drivers with their own program cache do not recognise it. Triton is imported before the timing.
     """
     total = [0.0, 0.0]
-    seen_keys: set[tuple[Any, Instance]] = set()
+    seen_keys: set[BuildKey] = set()
     for step in steps:
         key, make = _builder(site.device.driver, step)
         if make is None:
@@ -127,7 +135,7 @@ def compile_times(site: Site, steps: Sequence[Step]) -> tuple[float, float] | No
     return total[0], total[1]
 
 
-def _builder(driver: Any, step: Step) -> tuple[tuple[Any, Instance], Callable[[], Callable[[], Any]] | None]:
+def _builder(driver: Driver, step: Step) -> tuple[BuildKey, Callable[[], Callable[[], object]] | None]:
     """Return a kernel's build key, and a factory of build functions that start like a new process."""
     if hasattr(driver, "compiles_for"):
         from ..runtime.triton import compile as compiler  # lazy: Triton devices only
@@ -149,14 +157,14 @@ def _builder(driver: Any, step: Step) -> tuple[tuple[Any, Instance], Callable[[]
     return (driver.compiler, step.instance), lambda: partial(fresh(note).build, [step.instance])
 
 
-def _load_or_compile(store: Any, instance: Instance) -> None:
+def _load_or_compile(store: ObjectStore, instance: Instance) -> None:
     """Load a kernel from the store or compile it, as `cpu` does at a kernel's first launch."""
     if store.load(instance) is None:
         store.compile([instance])
 
 
 @cache
-def _uncached_compiler_class() -> Any:
+def _uncached_compiler_class() -> Callable[[Compiler, str], Compiler]:
     """Return a subclass of the OpenCL compiler that appends a comment to every source."""
     from ..runtime.backends.opencl import Compiler  # lazy: optional dependency (pyopencl)
 
@@ -171,7 +179,7 @@ def _uncached_compiler_class() -> Any:
     return Fresh
 
 
-def _time_builds(make: Callable[[], Callable[[], Any]]) -> tuple[float, float]:
+def _time_builds(make: Callable[[], Callable[[], object]]) -> tuple[float, float]:
     """Return the seconds of a build with an empty cache folder, and of a second build that finds the binary there."""
     with tempfile.TemporaryDirectory() as folder:
         settings = {"WEFTGRAD_CACHE": folder, "TRITON_CACHE_DIR": str(Path(folder, "triton"))}
@@ -193,7 +201,7 @@ def _time_builds(make: Callable[[], Callable[[], Any]]) -> tuple[float, float]:
     return times[0], times[1]
 
 
-def facts(site: Site, call: Callable[[], Any], measures_compiling: bool = True) -> dict[str, Any]:
+def facts(site: OurSite, call: Callable[[], object], measures_compiling: bool = True) -> Facts:
     """Return the facts about a call on one of our devices.
 
     Args:
@@ -206,7 +214,7 @@ def facts(site: Site, call: Callable[[], Any], measures_compiling: bool = True) 
         `peak_bytes` (maximum in use during the call, operands included), and `driver_allocations` of a later call.
     """
     steps = steps_of(site, call)
-    row_facts: dict[str, Any] = {"schedule": schedules(steps), "launches": len(steps)}
+    row_facts: Facts = {"schedule": schedules(steps), "launches": len(steps)}
     times = compile_times(site, steps) if measures_compiling else None
     if times is not None:
         row_facts |= {"cold_ms": times[0] * 1e3, "warm_ms": times[1] * 1e3}

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .figure_traces import (
     CACHED,
@@ -20,8 +20,14 @@ from .figure_traces import (
     caching_runs,
     step_traces,
 )
-from .plot_axes import COLOURS
+from .plot_axes import COLOURS, Plan
 from .rows import number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from .report_types import Report
 
 __all__ = ["plans"]
 
@@ -40,8 +46,8 @@ _NAME_WIDTH = 0.011  # of a letter in a bar, as a share of the axis
 _PALE = ("#e69f00", "#56b4e9", "#cc79a7")  # colours on which names are black
 
 
-def plans(reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, tuple[float, float], Callable[[Any], None]]]:
-    """Yield each figure's title, size in inches, and a function that draws it."""
+def plans(reports: Sequence[Report]) -> Iterator[Plan]:
+    """Yield the plans of all figures."""
     for report in reports:
         for trace in step_traces(report):
             if trace.host and trace.kernels:
@@ -50,7 +56,7 @@ def plans(reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, tuple[flo
             yield f"Caching allocator, {run.name} ({run.device})", (_WIDTH, 4.2), partial(_caching, run=run)
 
 
-def _step(figure: Any, trace: StepTrace) -> None:
+def _step(figure: Figure, trace: StepTrace) -> None:
     """Draw the whole step above, and its first operators below, with lines from a call to its kernel."""
     whole, begin = figure.subplots(2, 1, height_ratios=(2, 3))
     scale, unit = _unit(trace.device_end)
@@ -65,14 +71,14 @@ def _step(figure: Any, trace: StepTrace) -> None:
     whole.set_title(_summary(trace), loc="left", fontsize=8)
     _rows(whole, trace, trace.device_end * scale, f"{unit} since the step began")
     _first_operators(begin, trace)
-    from matplotlib.patches import Patch
+    from matplotlib.patches import Patch  # lazy: optional dependency
 
     handles = [Patch(color=_PHASE_COLOURS[phase], label=phase) for phase in trace.phase_spans()]
     handles.append(Patch(color=_PYTHON, label="host: Python between calls"))
     whole.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.26), ncols=4, frameon=False, fontsize=8)
 
 
-def _first_operators(axes: Any, trace: StepTrace) -> None:
+def _first_operators(axes: Axes, trace: StepTrace) -> None:
     """Draw the first kernels and the calls that queued them. Calls that queue no kernel are left out."""
     kernels = sorted(trace.kernels, key=lambda bar: bar.queued)[:_FIRST_KERNELS]
     calls = [call for call in trace.host if any(_queues(call, kernel) for kernel in kernels)]
@@ -119,19 +125,19 @@ def _unit(span: float) -> tuple[float, str]:
     return (1e-3, "ms") if span >= 2000 else (1.0, "µs")
 
 
-def _bars(axes: Any, bars: Sequence[tuple[float, float, str]], row: float, scale: float) -> None:
+def _bars(axes: Axes, bars: Sequence[tuple[float, float, str]], row: float, scale: float) -> None:
     """Draw bars (begin, length, phase) in the colours of their phases."""
     axes.broken_barh([(begin * scale, length * scale) for begin, length, _ in bars], (row - _HALF_BAR, 2 * _HALF_BAR),
                      facecolors=[_PHASE_COLOURS[phase] for _, _, phase in bars], linewidths=0)  # fmt: skip
 
 
-def _connect(axes: Any, kernel: KernelBar, scale: float, colour: str, origin: float = 0.0) -> None:
+def _connect(axes: Axes, kernel: KernelBar, scale: float, colour: str, origin: float = 0.0) -> None:
     """Draw a line from the host's call to the kernel's begin."""
     axes.plot([(kernel.queued - origin) * scale, (kernel.begin - origin) * scale],
               [_HOST + _HALF_BAR, _DEVICE - _HALF_BAR], color=colour, linewidth=0.7, alpha=0.8)  # fmt: skip
 
 
-def _rows(axes: Any, trace: StepTrace, end: float, label: str, room: float = 0.0) -> None:
+def _rows(axes: Axes, trace: StepTrace, end: float, label: str, room: float = 0.0) -> None:
     """Label the rows of host and device, and the axis of time. Leave `room` above for names."""
     axes.set_yticks([_HOST, _DEVICE], ["host", trace.device], fontsize=8)
     axes.set_ylim(_DEVICE + 0.45, _HOST - 0.45 - room)
@@ -152,7 +158,7 @@ def _summary(trace: StepTrace) -> str:
     )
 
 
-def _caching(figure: Any, run: CachingRun) -> None:
+def _caching(figure: Figure, run: CachingRun) -> None:
     """Draw each iteration's duration with the part of driver calls hatched; below, its driver allocations."""
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     width = 0.38
@@ -181,7 +187,7 @@ def _caching(figure: Any, run: CachingRun) -> None:
     upper.set_title(f"duration of each iteration, the shortest of {tries} tries; kernels were compiled before\n"
                     "hatched: in the driver's calls for memory, with the wait for the device before memory is freed",
                     loc="left", fontsize=8)  # fmt: skip
-    from matplotlib.patches import Patch
+    from matplotlib.patches import Patch  # lazy: optional dependency
 
     handles = [Patch(color=_MODE_COLOURS[mode], label=_MODE_LABELS[mode]) for mode in (CACHED, UNCACHED)]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize=8)

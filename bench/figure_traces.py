@@ -9,17 +9,23 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 import weftgrad as wg
 
 from .cases import Case
 from .colours import printable
-from .sites import Site
+from .steps import step_call
 from .uncached_pool import without_cache
+
+if TYPE_CHECKING:
+    from ..profiler.events import FunctionEvent
+    from ..runtime.backends.protocol import Driver
+    from .report_types import CachingRow, IterationRow, Report, TraceEvents, TraceRow
+    from .sites import OurSite
 
 __all__ = [
     "CACHED",
@@ -36,7 +42,8 @@ __all__ = [
     "step_traces",
 ]
 
-Row = dict[str, Any]
+P = ParamSpec("P")
+T = TypeVar("T")
 PHASES = ("forward", "backward", "optimizer")
 CACHED, UNCACHED = "cached", "uncached"
 _WARMUP_STEPS = 3  # steps before a trace, in which kernels are compiled and pools grow
@@ -149,7 +156,7 @@ class CachingRun:
         return [min(tries, key=lambda iteration: iteration.total) for tries in zip(*self.tries[mode], strict=True)]
 
 
-def step_traces(report: Mapping[str, Any]) -> list[StepTrace]:
+def step_traces(report: Report) -> list[StepTrace]:
     """Read a report's traces of steps. Raise KeyError, TypeError or ValueError if they are malformed."""
     return [
         StepTrace(
@@ -164,7 +171,7 @@ def step_traces(report: Mapping[str, Any]) -> list[StepTrace]:
     ]  # fmt: skip
 
 
-def caching_runs(report: Mapping[str, Any]) -> list[CachingRun]:
+def caching_runs(report: Report) -> list[CachingRun]:
     """Read a report's runs with and without caching. Raise KeyError, TypeError or ValueError if they are malformed."""
     return [
         CachingRun(printable(row["name"]), printable(row["device"]), {
@@ -185,7 +192,7 @@ def _phase(text: str) -> str:
 # --- Measuring --------------------------------------------------------------------------------------------------------
 
 
-def record_step(case: Case, site: Site) -> Row:
+def record_step(case: Case, site: OurSite) -> TraceRow:
     """Profile training steps and return the row of the shortest one.
 
     Args:
@@ -194,30 +201,29 @@ def record_step(case: Case, site: Site) -> Row:
     """
     from ..profiler import profile, record_function  # lazy: start-up of the command line
 
-    work = case.on(site)
-    if work is None:
-        raise ValueError(f"{site.name} does not run {case.name}")
+    call = step_call(case, site)
     for _ in range(_WARMUP_STEPS):
-        work.call()
-    unprofiled = [_timed(work.call, site) for _ in range(_TRACE_TRIES)]
+        call()
+    unprofiled = [_timed(call, site) for _ in range(_TRACE_TRIES)]
     rows = []
     for _ in range(_TRACE_TRIES):
         site.wait()
         with profile() as profiler:
             with record_function("step"):
-                work.call()
+                call()
             site.wait()
         rows.append(_trace_row(profiler.events(), site.device_name))
-    row: Row = min(rows, key=lambda row: float(row["device_end"]))
+    events = min(rows, key=lambda row: row["device_end"])
     return {
+        **events,
         "name": case.name,
         "device": site.name,
         "is_synchronous": site.device.type in ("cpu", "interpreter"),
         "unprofiled": [min(host for host, _ in unprofiled), min(total for _, total in unprofiled)],
-    } | row
+    }
 
 
-def _timed(call: Callable[[], Any], site: Site) -> tuple[float, float]:
+def _timed(call: Callable[[], object], site: OurSite) -> tuple[float, float]:
     """Return the microseconds until a call returns, and until the device is done."""
     site.wait()
     begin = time.perf_counter()
@@ -227,7 +233,7 @@ def _timed(call: Callable[[], Any], site: Site) -> tuple[float, float]:
     return round((returned - begin) * 1e6, 1), round((time.perf_counter() - begin) * 1e6, 1)
 
 
-def _trace_row(events: Sequence[Any], device: str) -> Row:
+def _trace_row(events: Sequence[FunctionEvent], device: str) -> TraceEvents:
     """Return the parts of a trace's row that come from a profile's events."""
     step = next(e for e in events if e.name == "step" and e.category == "annotation")
     origin, host_end = step.time_range.start, step.time_range.end
@@ -237,7 +243,7 @@ def _trace_row(events: Sequence[Any], device: str) -> Row:
     def phase_at(at: float) -> str:
         return "optimizer" if at >= optimizer else "backward" if at >= first_backward else "forward"
 
-    def interval_text(event: Any) -> str:
+    def interval_text(event: FunctionEvent) -> str:
         return f"{event.time_range.start - origin:.1f} {event.time_range.elapsed_us():.1f}"
 
     queued = {e.launch: e.time_range.start for e in events if e.category == "launch" and e.device == device}
@@ -251,11 +257,11 @@ def _trace_row(events: Sequence[Any], device: str) -> Row:
     }
 
 
-def _is_optimizer_step(event: Any) -> bool:
-    return bool(event.category == "annotation" and event.name.startswith("Optimizer.step#"))
+def _is_optimizer_step(event: FunctionEvent) -> bool:
+    return event.category == "annotation" and event.name.startswith("Optimizer.step#")
 
 
-def _outer_calls(events: Sequence[Any], step: Any) -> Iterator[Any]:
+def _outer_calls(events: Sequence[FunctionEvent], step: FunctionEvent) -> Iterator[FunctionEvent]:
     """Yield the ops, backward nodes and optimizer steps that are in no other one, by begin."""
     until = step.time_range.start
     for event in events:  # host events are sorted by begin, outer ones first
@@ -265,7 +271,9 @@ def _outer_calls(events: Sequence[Any], step: Any) -> Iterator[Any]:
             yield event
 
 
-def record_caching(case: Case, site: Site, iterations: int = _ITERATIONS, tries: int = _CACHING_TRIES) -> Row:
+def record_caching(
+    case: Case, site: OurSite, iterations: int = _ITERATIONS, tries: int = _CACHING_TRIES
+) -> CachingRow:  # fmt: skip
     """Measure the first iterations of a training with and without the caching allocator, alternately.
 
     Kernels must have been compiled before. Model, optimizer and batch are constructed for each try, with the caching
@@ -277,27 +285,25 @@ def record_caching(case: Case, site: Site, iterations: int = _ITERATIONS, tries:
         iterations: Iterations of each try, at least 2.
         tries: Tries with and tries without the caching allocator.
     """
-    results: dict[str, list[list[Row]]] = {CACHED: [], UNCACHED: []}
+    results: dict[str, list[list[IterationRow]]] = {CACHED: [], UNCACHED: []}
     for _ in range(tries):
         for mode, measured in results.items():
             measured.append(_first_iterations(case, site, iterations, mode == CACHED))
     return {"name": case.name, "device": site.name, "tries": results}
 
 
-def _first_iterations(case: Case, site: Site, count: int, is_cached: bool) -> list[Row]:
+def _first_iterations(case: Case, site: OurSite, count: int, is_cached: bool) -> list[IterationRow]:
     gc.collect()  # models of earlier tries
     site.wait()
     site.release()
-    work = case.on(site)
-    if work is None:
-        raise ValueError(f"{site.name} does not run {case.name}")
+    call = step_call(case, site)
     site.wait()
-    rows = []
+    rows: list[IterationRow] = []
     with nullcontext() if is_cached else without_cache(site.device):
         for _ in range(count):
             old_stats = wg.memory_stats(site.device)
             with _driver_seconds(site.device.driver) as seconds:
-                _, total = _timed(work.call, site)
+                _, total = _timed(call, site)
             stats = wg.memory_stats(site.device)
             rows.append({
                 "total": round(total * 1e-3, 3),
@@ -310,15 +316,17 @@ def _first_iterations(case: Case, site: Site, count: int, is_cached: bool) -> li
 
 
 @contextmanager
-def _driver_seconds(driver: Any) -> Iterator[list[float]]:
+def _driver_seconds(driver: Driver) -> Iterator[list[float]]:
     """Yield a list that gets the seconds of each call by which pools allocate, free, and wait before freeing."""
+    if not hasattr(driver, "memory"):
+        raise TypeError(f"{driver.name} has no memory of its own")
     source, seconds = driver.memory, list[float]()
 
-    def timed(method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any) -> Any:
+    def timed(method: Callable[P, T]) -> Callable[P, T]:
+        def call(*args: P.args, **keywords: P.kwargs) -> T:
             begin = time.perf_counter()
             try:
-                return method(*args)
+                return method(*args, **keywords)
             finally:
                 seconds.append(time.perf_counter() - begin)
 

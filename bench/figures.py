@@ -9,10 +9,10 @@ next, which measures, then `uncached_pool`, then `figure_plots`, which draws.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING
 
 import weftgrad as wg
 
@@ -30,6 +30,9 @@ from .figure_traces import (
     step_traces,
 )
 from .sites import OurSite
+
+if TYPE_CHECKING:
+    from .report_types import Report
 
 __all__ = ["caching_words", "measure", "run", "trace_words"]
 
@@ -64,7 +67,7 @@ def _case(options: argparse.Namespace, on_gpu: bool) -> Case:
     return case
 
 
-def measure(case: Case, site: OurSite) -> dict[str, Any]:
+def measure(case: Case, site: OurSite) -> Report:
     """Measure a training step on a device, print the figures in words, and return a report with the traces.
 
     Args:
@@ -75,23 +78,18 @@ def measure(case: Case, site: OurSite) -> dict[str, Any]:
     from .machine import describe
     from .rows import FORMAT
 
+    report: Report = {
+        "format": FORMAT, "suite": "models", "machine": describe([site]), "host": [], "kernels": [],
+    }  # fmt: skip
     print(f"{case.name} on {site.name}", flush=True)
-    step_row = record_step(case, site)
-    print(*trace_words(*step_traces({"step_traces": [step_row]})), sep="\n", flush=True)
-    caching_row = record_caching(case, site)
-    print(*caching_words(*caching_runs({"caching_runs": [caching_row]})), sep="\n", flush=True)
-    return {
-        "format": FORMAT,
-        "suite": "models",
-        "machine": describe([site]),
-        "host": [],
-        "kernels": [],
-        "step_traces": [step_row],
-        "caching_runs": [caching_row],
-    }
+    report["step_traces"] = [record_step(case, site)]
+    print(*trace_words(*step_traces(report)), sep="\n", flush=True)
+    report["caching_runs"] = [record_caching(case, site)]
+    print(*caching_words(*caching_runs(report)), sep="\n", flush=True)
+    return report
 
 
-def _write(folder: Path, reports: Sequence[Mapping[str, Any]]) -> list[Path]:
+def _write(folder: Path, reports: Sequence[Report]) -> list[Path]:
     """Write each report as JSON and its pictures as PNG and SVG into a folder, and return the paths."""
     # lazy: start-up of the command line
     from . import plots

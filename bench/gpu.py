@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from . import references
 from .cases import Case, Pairs, Work, pieces, rotated, sampled
 from .sites import Site
 from .training import training_cases
+
+if TYPE_CHECKING:
+    from .library_types import Grads, Operation, Reference, Tensor
 
 __all__ = ["cases"]
 
@@ -42,7 +45,7 @@ def cases(scale: int = 1) -> Iterator[Case]:
 
 
 def _sampled_op(
-    function: Callable[..., Any], reference: Callable[..., Any], shapes: list[tuple[int, ...]], dtype: str, *,
+    function: Operation, reference: Reference, shapes: list[tuple[int, ...]], dtype: str, *,
     max_size: int = 12, sampled_operands: tuple[int, ...] = (0,), numpy: bool = False,
 ) -> Callable[[Site], Work | None]:  # fmt: skip
     """Return a case's `make` for one op on random operands, checked at sampled positions of the first dimension."""
@@ -112,7 +115,7 @@ def _reductions(length: Callable[[int], int], side: Callable[[int], int]) -> Ite
 
 
 def _full_reduction(
-    function: Callable[..., Any], reference: Callable[..., Any], operand: Callable[[Site], Any], dtype: str
+    function: Operation, reference: Reference, operand: Callable[[Site], Tensor], dtype: str
 ) -> Callable[[Site], Work | None]:
     """Like `_sampled_op`, for one operand whose every element contributes to every result: checked without sampling."""
 
@@ -131,7 +134,7 @@ def _full_reduction(
     return make
 
 
-def _normal(rows: int, width: int, dtype: str, site: Site) -> Any:
+def _normal(rows: int, width: int, dtype: str, site: Site) -> Tensor:
     return site.normal(rows, width, dtype=dtype)
 
 
@@ -142,18 +145,18 @@ def _rows(side: Callable[[int], int]) -> Iterator[Case]:
         n = rows * width
         for dtype in ("float32", "bfloat16"):
             label = f"{_SHORT[dtype]} {count}x{full_width}"
-            facts: dict[str, Any] = {"target": goal, "tolerance": _TOLERANCE[dtype]}
+            tolerance = _TOLERANCE[dtype]
             size = _WIDTH[dtype] * n
             work = _sampled_op(lambda f, x: f.softmax(x, 1), references.softmax, [(rows, width)], dtype, max_size=48)
-            yield Case("row", f"softmax {label}", work, bytes=2 * size, **facts)
+            yield Case("row", f"softmax {label}", work, bytes=2 * size, target=goal, tolerance=tolerance)
             yield Case("row", f"softmax backward {label}", partial(_softmax_backward, rows, width, dtype),
-                       bytes=3 * size, **facts | {"tolerance": 2 * _TOLERANCE[dtype]})  # fmt: skip
+                       bytes=3 * size, target=goal, tolerance=2 * tolerance)  # fmt: skip
             work = _sampled_op(lambda f, x, w, b: f.nn.functional.layer_norm(x, (x.shape[1],), w, b),
                                references.layer_norm, [(rows, width), (width,), (width,)], dtype,
                                max_size=48)  # fmt: skip
-            yield Case("row", f"layer_norm {label}", work, bytes=2 * size, **facts)
+            yield Case("row", f"layer_norm {label}", work, bytes=2 * size, target=goal, tolerance=tolerance)
             yield Case("row", f"layer_norm backward {label}", partial(_layer_norm_backward, rows, width, dtype),
-                       bytes=3 * size, **facts | {"tolerance": 2 * _TOLERANCE[dtype]})  # fmt: skip
+                       bytes=3 * size, target=goal, tolerance=2 * tolerance)  # fmt: skip
     rows, width = side(4096), side(32768)
     for dtype in ("float32", "bfloat16"):
         for backward in (False, True):
@@ -163,7 +166,7 @@ def _rows(side: Callable[[int], int]) -> Iterator[Case]:
                        tolerance=2 * _TOLERANCE[dtype])  # fmt: skip
 
 
-def _backward_call(site: Site, result: Any, leaves: list[Any], grad: Any = None) -> Callable[[], Any]:
+def _backward_call(site: Site, result: Tensor, leaves: list[Tensor], grad: Tensor | None = None) -> Grads:
     """Return a call that runs only the backward pass from `result`, which can be repeated."""
     return lambda: site.library.autograd.grad(result, leaves, grad, retain_graph=True)
 

@@ -9,14 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
 from ..runtime.dtypes import Array
 from . import library_references as references
-from .cases import Case, Pairs, Work, rotated
+from .cases import Case, CaseOptions, Pairs, Work, rotated
 from .sites import Site
+
+if TYPE_CHECKING:
+    from .library_types import Operation, Reference, Tensor
 
 __all__ = ["cases"]
 
@@ -56,8 +60,10 @@ def _convolutions() -> Iterator[Case]:
         flops = 2 * image[0] * math.prod(weight) * math.prod(out)
         size = 4 * (math.prod(image) + math.prod(weight) + image[0] * weight[0] * math.prod(out))
 
-        def convolved(f: Any, x: Any, w: Any, r: int = rank, s: int = stride, p: int = padding, g: int = groups) -> Any:
-            return getattr(f.nn.functional, f"conv{r}d")(x, w, stride=s, padding=p, groups=g)
+        def convolved(f: ModuleType, x: Tensor, w: Tensor, r: int = rank, s: int = stride, p: int = padding,
+                      g: int = groups) -> Tensor:  # fmt: skip
+            result: Tensor = getattr(f.nn.functional, f"conv{r}d")(x, w, stride=s, padding=p, groups=g)
+            return result
 
         def reference(x: Array, w: Array, s: int = stride, p: int = padding, g: int = groups) -> Array:
             return references.convolution(x, w, s, p, g)
@@ -143,8 +149,9 @@ def _attention() -> Iterator[Case]:
     for label, shape, causal, goal in (("1x8x512x64", (1, 8, 512, 64), False, 1.0),
                                        ("causal 1x8x2048x64", (1, 8, 2048, 64), True, None)):  # fmt: skip
 
-        def attended(f: Any, q: Any, k: Any, v: Any, c: bool = causal) -> Any:
-            return f.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=c)
+        def attended(f: ModuleType, q: Tensor, k: Tensor, v: Tensor, c: bool = causal) -> Tensor:
+            result: Tensor = f.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=c)
+            return result
 
         def reference(q: Array, k: Array, v: Array, c: bool = causal) -> Array:
             return references.attention(q, k, v, c)
@@ -179,9 +186,9 @@ def _shapes() -> Iterator[Case]:
 
 
 def _rows(
-    group: str, name: str, arrays: Callable[[], list[Array]], function: Callable[..., Any],
-    reference: Callable[..., Any], goal: float | None, grad_operands: Sequence[int] = (),
-    grad_goal: float | None = -1.0, *, numpy: Callable[..., Any] | None = None, together: bool = False, **facts: Any,
+    group: str, name: str, arrays: Callable[[], list[Array]], function: Operation, reference: Reference,
+    goal: float | None, grad_operands: Sequence[int] = (), grad_goal: float | None = -1.0, *,
+    numpy: Reference | None = None, together: bool = False, **options: Unpack[CaseOptions],
 ) -> Iterator[Case]:  # fmt: skip
     """Yield the forward row, then a gradient row for each operand of `grad_operands`, or one for all `together`.
 
@@ -198,14 +205,14 @@ def _rows(
         operands, call = rotated(site, lambda: [site.tensor(a) for a in arrays()], run)
         return Work(call, lambda: [(site.host(run(*operands)), np.asarray(reference(*_to_float64(arrays()))))])
 
-    yield Case(group, name, forward, target=_target(goal), **facts)
-    facts = {k: v for k, v in facts.items() if k == "tolerance"}
+    yield Case(group, name, forward, target=_target(goal), **options)
+    grad_options: CaseOptions = {"tolerance": options["tolerance"]} if "tolerance" in options else {}
     for grad_indices in [tuple(grad_operands)] if together else [(i,) for i in grad_operands]:
         label = (
             "gradient" if together or len(grad_operands) == 1 else f"gradient by {('input', 'weight')[grad_indices[0]]}"
         )
         make = _gradient(arrays, function, reference, grad_indices)
-        yield Case(group, f"{name}, {label}", make, target=_target(grad_goal), values=False, **facts)
+        yield Case(group, f"{name}, {label}", make, target=_target(grad_goal), values=False, **grad_options)
 
 
 def _target(goal: float | None) -> dict[str, float] | None:
@@ -213,7 +220,7 @@ def _target(goal: float | None) -> dict[str, float] | None:
 
 
 def _gradient(
-    arrays: Callable[[], list[Array]], function: Callable[..., Any], reference: Callable[..., Any],
+    arrays: Callable[[], list[Array]], function: Operation, reference: Reference,
     grad_indices: tuple[int, ...],
 ) -> Callable[[Site], Work | None]:  # fmt: skip
     """Return a case's `make` that times only the backward pass, on a retained graph."""

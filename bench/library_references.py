@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from collections.abc import Callable
+from types import EllipsisType
 
 import numpy as np
 
@@ -20,8 +21,8 @@ def convolution(x: Array, w: Array, stride: int, padding: int, groups: int) -> A
     total = np.zeros((batch, groups, w.shape[0] // groups, int(np.prod(out_sizes))))
     for tap in itertools.product(*map(range, kernel_sizes)):
         slices = (slice(t, t + stride * n, stride) for t, n in zip(tap, out_sizes, strict=True))
-        read_index: tuple[Any, ...] = (..., *slices)  # the element of every window that meets this tap
-        weight_index: tuple[Any, ...] = (..., *tap)
+        read_index: tuple[EllipsisType | slice, ...] = (..., *slices)  # the element of every window that meets this tap
+        weight_index: tuple[EllipsisType | int, ...] = (..., *tap)
         columns = x[read_index].reshape(batch, groups, x.shape[1] // groups, -1)
         total += w[weight_index].reshape(groups, w.shape[0] // groups, -1) @ columns
     return np.asarray(total.reshape(batch, w.shape[0], *out_sizes))
@@ -40,7 +41,7 @@ def transposed(x: Array, w: Array) -> Array:
 def windows(x: Array, size: int, stride: int, padding: int, border: float = 0.0) -> Array:
     """Return the sliding windows of x (N, C, H, W) as two further dimensions: (N, C, H', W', size, size)."""
     x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)), constant_values=border)
-    view: Any = np.lib.stride_tricks.sliding_window_view  # NumPy 1.26 declares that it takes one axis
+    view: Callable[..., Array] = np.lib.stride_tricks.sliding_window_view  # NumPy 1.26 declares that it takes one axis
     return view(x, (size, size), (2, 3))[:, :, ::stride, ::stride]
 
 

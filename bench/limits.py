@@ -1,14 +1,15 @@
 """The suite `device`: measure a device's limits, which give the roofline for all other rows without a data sheet.
 
-Rows: copy and triad (BabelStream; McCalpin 1995) larger than the caches, multiply-adds in registers, matrix products
-(for tensor cores and the like), transfers between host and device, and the latency of a launch of one element.
+Rows: copy and triad (BabelStream; McCalpin 1995) larger than the caches, and of sizes that fit one, multiply-adds in
+registers, matrix products (for tensor cores and the like), transfers between host and device, and the latency of a
+launch of one element.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +17,10 @@ import weftgrad as wg
 
 from ..runtime.dtypes import Array
 from .cases import Case, Pairs, Work, pieces, rotated
-from .sites import Site
+from .sites import OurSite, Site
+
+if TYPE_CHECKING:
+    from .library_types import Tensor
 
 __all__ = ["cases", "roofs"]
 
@@ -43,6 +47,12 @@ def roofs(gpu: bool, scale: int = 1) -> Iterator[Case]:
         yield Case("roofline", f"copy fp32 {label}", partial(_copy, n), bytes=8 * n, tolerance=0, dtype="float32")
         yield Case("roofline", f"triad fp32 {label}", partial(_triad, n), bytes=12 * n, tolerance=1e-6,
                    dtype="float32")  # fmt: skip
+    for label, thousand in (("1M", 1024), ("4M", 4096)) if gpu else (("32K", 32), ("256K", 256), ("1M", 1024)):
+        n = max(8, thousand * 1024 // scale**2)
+        yield Case("cache", f"copy fp32 {label} in a cache", partial(_copy, n, rotates=False), bytes=8 * n, tolerance=0,
+                   dtype="float32")  # fmt: skip
+        yield Case("cache", f"triad fp32 {label} in a cache", partial(_triad, n, rotates=False), bytes=12 * n,
+                   tolerance=1e-6, dtype="float32")  # fmt: skip
     n = max(8, (64 if gpu else 1) * _MILLION // scale**2)
     for dtype in ("float32", "float64"):
         yield Case("peak", f"multiply-add {_SHORT[dtype]}", partial(_multiply_add, n, dtype), dtype=dtype,
@@ -57,11 +67,15 @@ def roofs(gpu: bool, scale: int = 1) -> Iterator[Case]:
                    tolerance=tolerance, precision=precision, dtype=dtype)  # fmt: skip
 
 
-def _copy(n: int, site: Site) -> Work | None:
+def _copy(n: int, site: Site, rotates: bool = True) -> Work | None:
+    """Return the work of a copy. rotates: its operands rotate, so that no cache has them."""
     if not site.modules:
         return None
-    first, call = rotated(site, lambda: [site.normal(n), site.normal(n)], lambda x, y: y.copy_(x))
-    source, target = first
+    if rotates:
+        (source, target), call = rotated(site, lambda: [site.normal(n), site.normal(n)], lambda x, y: y.copy_(x))
+    else:
+        source, target = site.normal(n), site.normal(n)
+        call = partial(target.copy_, source)
 
     def pairs() -> Pairs:
         target.copy_(source)
@@ -70,12 +84,16 @@ def _copy(n: int, site: Site) -> Work | None:
     return Work(call, pairs)
 
 
-def _triad(n: int, site: Site) -> Work | None:
-    """Return the work of x + 3 y."""
+def _triad(n: int, site: Site, rotates: bool = True) -> Work | None:
+    """Return the work of x + 3 y. rotates: as in `_copy`."""
     if site.arrays:
         return None
     run = site.ready(lambda f, x, y: f.add(x, y, alpha=3.0)) if site.modules else site.ready(lambda _, x, y: x + 3 * y)
-    (x, y), call = rotated(site, lambda: [site.normal(n), site.normal(n)], run)
+    if rotates:
+        (x, y), call = rotated(site, lambda: [site.normal(n), site.normal(n)], run)
+    else:
+        x, y = site.normal(n), site.normal(n)
+        call = partial(run, x, y)
 
     def pairs() -> Pairs:
         out = run(x, y)
@@ -84,9 +102,9 @@ def _triad(n: int, site: Site) -> Work | None:
     return Work(call, pairs)
 
 
-def _polynomials(x: Any) -> Any:
+def _polynomials(x: Array) -> Array:
     """Return the reference of `_multiply_adds`, by Horner's rule."""
-    total = 0
+    total = np.zeros_like(x)
     for k in range(_CHAINS):
         value = x * _start_coefficient(k)
         for _ in range(_DEPTH):
@@ -104,7 +122,7 @@ def _step_coefficient(chain: int) -> float:
 
 
 @cache
-def _multiply_adds() -> Callable[[Any], Any]:
+def _multiply_adds() -> Callable[[Tensor], Tensor]:
     """Load an op that is a sum of polynomials of equal degree, one expression per chain."""
     chains = []
     for k in range(_CHAINS):
@@ -115,11 +133,12 @@ def _multiply_adds() -> Callable[[Any], Any]:
     entry = {"op": "bench_multiply_adds(input)", "kind": "pointwise", "doc": "The benchmark's multiply-adds.",
              "dtypes": "float", "grad": "none", "out": " + ".join(chains)}  # fmt: skip
     spec = "- " + "\n  ".join(f'{key}: "{value}"' for key, value in entry.items()) + "\n"
-    return wg.ops.load(spec).bench_multiply_adds
+    function: Callable[[Tensor], Tensor] = wg.ops.load(spec).bench_multiply_adds
+    return function
 
 
 def _multiply_add(n: int, dtype: str, site: Site) -> Work | None:
-    if not site.ours or (dtype == "float64" and not site.device.driver.capabilities.fp64):
+    if not isinstance(site, OurSite) or (dtype == "float64" and not site.device.driver.capabilities.fp64):
         return None
     run, x = _multiply_adds(), site.uniform(n).to(getattr(site.library, dtype))
 

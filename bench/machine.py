@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import weftgrad as wg
 
@@ -19,13 +19,16 @@ from ..runtime import native
 from ..runtime.backends.processor import cores, last_level_cache
 from .sites import OurSite, Site, is_gpu
 
+if TYPE_CHECKING:
+    from .report_types import DeviceFacts, Machine
+
 __all__ = ["describe"]
 
 _PACKAGES = ("weftgrad", "numpy", "torch", "cupy", "jax", "tinygrad", "triton", "cuda-bindings", "pyopencl",
              "pocl-binary-distribution", "intel-opencl-rt", "ziglang")  # fmt: skip
 
 
-def describe(sites: Sequence[Site]) -> dict[str, Any]:
+def describe(sites: Sequence[Site]) -> Machine:
     """Return a report's `machine` dictionary: what a reader needs to compare it with the report of another machine."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -49,7 +52,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _device(site: OurSite) -> dict[str, Any]:
+def _device(site: OurSite) -> DeviceFacts:
     """Describe one of our devices.
 
     The key `kind` is `GPU` or `CPU`, also for a CPU that OpenCL drives. `sm` is the compute capability on CUDA,
@@ -57,7 +60,7 @@ def _device(site: OurSite) -> dict[str, Any]:
     """
     driver = site.device.driver
     caps = driver.capabilities
-    facts: dict[str, Any] = {
+    facts: DeviceFacts = {
         "device": site.name, "name": _hardware(driver.name), "schedules": caps.style, "cores": caps.cores,
         "memory": caps.memory, "kind": "GPU" if site.gpu or is_gpu(site.device) else "CPU",
     }  # fmt: skip
@@ -67,7 +70,7 @@ def _device(site: OurSite) -> dict[str, Any]:
         version = int(call_driver("cuDriverGetVersion"))
         facts["sm"] = caps.sm
         facts["driver"] = f"CUDA {version // 1000}.{version % 1000 // 10}"
-    elif site.device.type == "cpu":
+    elif site.device.type == "cpu" and hasattr(driver, "identity"):
         facts["driver"] = driver.identity
     elif hasattr(driver, "compiler"):
         handle = driver.compiler._handle

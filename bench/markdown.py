@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from . import summary
 from .colours import printable
 from .page import machine_facts, roof_text
 from .roofline import Roof, rates, roofs, share
-from .rows import Entry, Section, number, sections, throughput_text
+from .rows import Entry, NumberFact, Section, number, sections, throughput_text
 from .step_tables import in_bytes
 from .steps import curves, timelines
+
+if TYPE_CHECKING:
+    from .report_types import Report
 
 __all__ = ["as_markdown"]
 
 _Column = tuple[str, list[str]]
 
 
-def as_markdown(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> str:
+def as_markdown(reports: Sequence[Report], entries: Sequence[Entry]) -> str:
     """Return reports as Markdown: machine, tables of rows, rooflines, steps. A missed aim is bold."""
     blocks: list[list[str]] = []
     for report in reports:
@@ -29,6 +32,8 @@ def as_markdown(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) 
     for section in sections(entries):
         blocks += [[f"### {_safe(section.title)}"], _table(section, measured.get(section.hardware))]
     blocks += [[f"{_safe(name)}, measured: {_safe(roof_text(roof))}"] for name, roof in measured.items()]
+    if marks := summary.legend(entries):
+        blocks.append([f"- {_safe(line)}" for line in marks])
     if means := summary.lines(entries):
         blocks.append([_safe(means[0].strip()), "", *(f"- {_safe(line.strip())}" for line in means[1:])])
     blocks += [_steps(report) for report in reports if report.get("curves") or report.get("timelines")]
@@ -45,37 +50,47 @@ def _table(section: Section, roof: Roof | None) -> list[str]:
         if any(cells):
             columns.append((title, [_safe(text) for text in cells]))
 
-    def fact(title: str, name: str, unit: Callable[[float], str] = number) -> None:
-        column(title, lambda e: None if e.facts.get(name) is None else unit(float(e.facts[name])))
+    def fact(title: str, name: NumberFact, unit: Callable[[float], str] = number) -> None:
+        column(title, lambda e: None if (value := e.number(name)) is None else unit(value))
+
+    def accuracy(title: str, measure: Literal["abs", "rel", "ulp"]) -> None:
+        column(title, lambda e: None if (value := e.accuracy(measure)) is None else f"{value:.2g}")
+
+    def throughputs(contender: str) -> None:
+        column(f"{contender} throughput".strip(), lambda e: throughput_text(e.throughput(contender), e.unit))
+
+    def ratios_to(peer: str) -> None:
+        column(f"{peer} / ours", lambda e: bold(f"{r[0]:.2f}", peer in e.missed) if (r := e.ratio(peer)) else None)
+        column("(medians)", lambda e: f"{r[1]:.2f}" if (r := e.ratio(peer)) else None)
+
+    def microseconds(entry: Entry, seconds: float) -> str:
+        return bold(number(seconds * 1e6), entry.limits is not None and bool(entry.missed))
 
     def bold(text: str, marked: bool) -> str:
         return f"**{text}**" if marked else text
 
-    for title, statistic in (("min µs", "least"), ("median µs", "median")):
-        column(title, lambda e, n=statistic: bold(  # type: ignore[misc]
-            number(e.time[n] * 1e6), e.limits is not None and bool(e.missed)) if e.time else None)  # fmt: skip
-    for rate_index, title in enumerate(("GB/s", "GFLOP/s")):
-        column(title, lambda e, index=rate_index: number(rate * 1e-9) if (rate := rates(e)[index]) else None)  # type: ignore[misc]
+    column("min µs", lambda e: "~" * bool(e.doubts) + microseconds(e, e.time["least"]) if e.time else None)
+    column("median µs", lambda e: microseconds(e, e.time["median"]) if e.time else None)
+    column("GB/s", lambda e: number(rate * 1e-9) if (rate := rates(e)[0]) else None)
+    column("GFLOP/s", lambda e: number(rate * 1e-9) if (rate := rates(e)[1]) else None)
     for name in ("", *section.peers):
-        column(f"{name} throughput".strip(), lambda e, n=name: throughput_text(e.throughput(n), e.unit))  # type: ignore[misc]
-    column("of roofline", lambda e: None if (part := share(e, roof)) is None else f"{part:.0%}")
+        throughputs(name)
+    column("of roofline", lambda e: None if (part := share(e, roof)) is None else str(part))
     column("of a copy", lambda e: bold(number(e.copy[0]), "copy" in e.missed) if e.copy else None)
     for peer in section.peers:
-        column(f"{peer} / ours", lambda e, p=peer: bold(  # type: ignore[misc]
-            f"{ratios[0]:.2f}", p in e.missed) if (ratios := e.ratio(p)) else None)  # fmt: skip
-        column("(medians)", lambda e, p=peer: f"{ratios[1]:.2f}" if (ratios := e.ratio(p)) else None)  # type: ignore[misc]
+        ratios_to(peer)
     column("aim", _aim)
     column("error", lambda e: None if e.error is None else f"{e.error:.1g}")
-    for statistic in ("abs", "rel", "ulp"):
-        column({"ulp": "ulp"}.get(statistic, f"{statistic} error"), lambda e, n=statistic: None  # type: ignore[misc]
-               if (value := (e.facts.get("accuracy") or {}).get(n)) is None else f"{float(value):.2g}")  # fmt: skip
+    accuracy("abs error", "abs")
+    accuracy("rel error", "rel")
+    accuracy("ulp", "ulp")
     fact("host µs", "host_us")
     fact("cold ms", "cold_ms")
     fact("warm ms", "warm_ms")
     fact("peak", "peak_bytes", in_bytes)
     fact("driver allocs", "driver_allocations", "{:.0f}".format)
     column("kernels", lambda e: ", ".join(map(printable, e.facts.get("schedule") or ())))
-    column("notes", lambda e: e.problem or "; ".join(e.notes))
+    column("notes", lambda e: e.remarks)
     heads, cells = zip(*columns, strict=True)
     numbers = {"row", "aim", "kernels", "notes"}
     rule = ["---" if head in numbers else "---:" for head in heads]
@@ -88,7 +103,7 @@ def _aim(entry: Entry) -> str:
     return ", ".join(f"{name} {aim:g}" for name, aim in entry.aims.items())
 
 
-def _steps(report: Mapping[str, Any]) -> list[str]:
+def _steps(report: Report) -> list[str]:
     """Return one line per timeline, and the memory of the first and the last step of each curve."""
     lines = [f"- {_safe(line.name)} on {_safe(line.device)}: {_safe(line.summary)}" for line in timelines(report)]
     for curve in curves(report):

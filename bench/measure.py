@@ -11,10 +11,13 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..runtime.schedules import frozen
 from .clocks import Clock
+
+if TYPE_CHECKING:
+    from .report_types import Times
 
 __all__ = ["PAUSE", "Timing", "compare", "host_cost"]
 
@@ -44,9 +47,16 @@ class Timing:
     mean: float = 0.0
     deviation: float = 0.0
 
+    def as_times(self) -> Times:
+        """Return the timing as reports store it."""
+        return {
+            "least": self.least, "median": self.median, "p20": self.p20, "p80": self.p80, "samples": self.samples,
+            "late": self.late, "host": self.host, "rounds": self.rounds, "mean": self.mean, "deviation": self.deviation,
+        }  # fmt: skip
+
 
 def compare(
-    contenders: Mapping[str, tuple[Callable[[], Any], Clock]], *, rounds: int = 5, sample: float = 0.01,
+    contenders: Mapping[str, tuple[Callable[[], object], Clock]], *, rounds: int = 5, sample: float = 0.01,
     pause: Callable[[], None] = lambda: None,
 ) -> dict[str, Timing]:  # fmt: skip
     """Time all contenders, interleaved.

@@ -7,8 +7,9 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import weftgrad as wg
 
@@ -19,6 +20,9 @@ from .colours import Paint, painter
 from .roofline import roofs
 from .rows import FORMAT, Entry, entries, number, sections
 from .terminal import lines, pad_to_width
+
+if TYPE_CHECKING:
+    from .report_types import Report
 
 __all__ = [
     "add_options",
@@ -31,8 +35,6 @@ __all__ = [
     "timeline",
     "write",
 ]
-
-Report = dict[str, Any]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -65,8 +67,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--threshold", type=float, default=changes.THRESHOLD, metavar="PART",
-        help="the least slowing that counts, where samples do not spread more: 0.1 for a tenth, on a quiet machine "
-        "(default: %(default)s)",
+        help="the smallest relative slowdown that counts, if samples do not spread more: 0.1 for 10 %%, on a quiet "
+        "machine (default: %(default)s)",
     )  # fmt: skip
 
 
@@ -153,7 +155,9 @@ def timeline(options: argparse.Namespace) -> int:
     check(options)
     name = str(wg.device((options.device or str(wg.device())).partition(",")[0]))
     site = OurSite(name)
-    report: Report = {"format": FORMAT, "suite": "train", "machine": None, "host": [], "kernels": [], "curves": []}
+    report: Report = {
+        "format": FORMAT, "suite": "train", "machine": describe([site]), "host": [], "kernels": [], "curves": [],
+    }  # fmt: skip
     if options.program:
         run = steps.program_call(options.program[0], options.program[1:])
         with profile(profile_memory=True) as profiler:
@@ -164,10 +168,10 @@ def timeline(options: argparse.Namespace) -> int:
         case = next(steps.training_cases(options), None)
         if case is None:
             raise ArgumentError(f"bench: --timeline: no training step has {options.only!r} in its name")
-        step, curve = steps.record_memory(case.name, name, lambda: case.on(site).call)
+        step, curve = steps.record_memory(case.name, name, partial(steps.step_call, case, site))
         report["curves"].append(curve)
         row, profiler = steps.record(case.name, name, step)
-    report |= {"machine": describe([site]), "timelines": [row]}
+    report["timelines"] = [row]
     options.timeline.parent.mkdir(parents=True, exist_ok=True)
     profiler.export_chrome_trace(options.timeline)
     print(profiler.key_averages().table(sort_by="self_device_time_total", row_limit=16))
@@ -189,7 +193,7 @@ def show(all_entries: Sequence[Entry]) -> None:
     for section in sections(all_entries):
         print(f"\n{paint(section.title, 'head')}")
         print(*lines(section, roof_by_hardware.get(section.hardware), paint, width), sep="\n")
-    print(*roof_lines(all_entries), *summary.lines(all_entries), sep="\n")
+    print(*roof_lines(all_entries), *summary.legend(all_entries), *summary.lines(all_entries), sep="\n")
 
 
 def roof_lines(all_entries: Sequence[Entry]) -> list[str]:
@@ -232,10 +236,11 @@ def _change_line(change: Change, paint: Paint, name_width: int) -> str:
     role = {"slower": "bad", "faster": "good"}.get(change.verdict, "")
     control = f"{change.control - 1:+.0%}" if abs(change.control - 1) >= 0.005 else ""
     verdict = change.verdict if change.verdict != "same" else ""
+    mark = "~" if change.is_uncertain else ""
     return (
         f"{name} {number(change.new.time['least'] * 1e6):>10s} {number(change.old.time['least'] * 1e6):>10s} "
         f"{paint(f'{change.least - 1:>+8.0%}', role)} {_median_text(change)} {control:>7s} {change.threshold:>7.0%} "
-        f"{paint(verdict, role)}"
+        f"{paint(verdict, role)} {mark}"
     ).rstrip()
 
 
@@ -253,6 +258,9 @@ def _summary(comparison: Comparison, paint: Paint) -> str:
         if v in verdicts
     ]
     lines = [", ".join(counts) + f"; peers of all rows changed by {comparison.drift - 1:+.0%} (middle)"]
+    uncertain = sum(change.is_uncertain for change in comparison.changes)
+    if uncertain:
+        lines.append(f"~: {uncertain} of {len(verdicts)} rows uncertain: measured under load, or samples disagree")
     lines += [paint(f"another device: {counts}", "fair") for counts in comparison.moved]
     for row_names, label in ((comparison.missing, "no longer measured"), (comparison.added, "new")):
         if row_names:

@@ -8,27 +8,30 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import weftgrad as wg
 
 from . import summary
 from .colours import printable
 from .roofline import Roof, rates, roofs, share
-from .rows import Entry, Section, number, sections, suite_of, throughput_text
+from .rows import Entry, NumberFact, Section, device_labels, number, sections, suite_of, throughput_text
 from .step_tables import in_bytes, step_tables
 from .step_tables import number_cell as _number
 from .step_tables import text_cell as _text
 
+if TYPE_CHECKING:
+    from .report_types import Cell, Column, DeviceFacts, MachineFacts, Report, Table, TableRow
+
 __all__ = ["html", "machine_facts", "roof_text", "table"]
 
-Cell = dict[str, Any]
 _FOLDER = Path(__file__).parent / "html"
 
 
-def html(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry], plots: Mapping[str, str] | None) -> str:
+def html(reports: Sequence[Report], entries: Sequence[Entry], plots: Mapping[str, str] | None) -> str:
     """Return the page. plots: SVG text by title, or None if matplotlib is missing."""
     import jinja2  # lazy: start-up
 
@@ -38,17 +41,22 @@ def html(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry], plots: 
     )  # fmt: skip
     style, script = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("report.css", "report.js.j2"))
     roof_by_hardware = roofs(entries)
-    all_sections = sections(entries)
+    labels = device_labels(entries)
+    tables: list[Table] = []
+    for section in sections(entries):
+        # Devices of several machines may have the same name.
+        tables.append({**table(section, roof_by_hardware.get(section.hardware)),
+                       "device": labels[section.hardware, section.device]})  # fmt: skip
+    tables += step_tables(reports)
     return environment.get_template("report.html.j2").render(
         title="weftgrad bench: " + ", ".join(_hardware(reports, entries)),
         style=style, script=script, style_hash=_hash(style), script_hash=_hash(script), version=wg.__version__,
-        summary=[line.strip() for line in summary.lines(entries)],
+        summary=[*summary.legend(entries), *(line.strip() for line in summary.lines(entries))],
         machines=[machine_facts(report) for report in reports],
         roofs=[{"hardware": name, "text": roof_text(roof)} for name, roof in roof_by_hardware.items()],
-        devices=list(dict.fromkeys(e.device for e in entries)),
+        devices=list(dict.fromkeys(table["device"] for table in tables)),
         groups=sorted({entry.group for entry in entries} | ({"steps"} if any(step_tables(reports)) else set())),
-        tables=[table(section, roof_by_hardware.get(section.hardware)) for section in all_sections]
-        + list(step_tables(reports)),
+        tables=tables,
         plots=None if plots is None else [
             {"title": title, "data": base64.b64encode(svg.encode()).decode()} for title, svg in plots.items()
         ],
@@ -56,14 +64,18 @@ def html(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry], plots: 
 
 
 def roof_text(roof: Roof) -> str:
-    """`54.2 GB/s (4096x1024 + row), fp32 358 GFLOP/s (NN 2048)`."""
-    parts = [(f"{number(best.rate * 1e-9)} {unit}", best.row)
-             for best, unit in ((roof.bandwidth, "GB/s"), *((b, f"GFLOP/s {k}") for k, b in roof.peaks.items()))
-             if best]  # fmt: skip
-    return "; ".join(f"{rate} by {row}" for rate, row in parts) or "nothing that has bytes or operations"
+    """`54.2 GB/s by 4096x1024 + row (cpu); fp32 358 GFLOP/s by NN 2048 (cpu), uncertain (under load: …)`."""
+    limits = [(roof.bandwidth, "GB/s"), (roof.cache(), "GB/s in caches")]
+    limits += [(best, f"GFLOP/s {kind}") for kind, best in roof.peaks.items()]
+    texts = [
+        f"{number(best.rate * 1e-9)} {unit} by {best.row}"
+        + (f", uncertain ({'; '.join(best.doubts)})" if best.doubts else "")
+        for best, unit in limits if best
+    ]  # fmt: skip
+    return "; ".join(texts) or "nothing that has bytes or operations"
 
 
-def _hardware(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> list[str]:
+def _hardware(reports: Sequence[Report], entries: Sequence[Entry]) -> list[str]:
     """Return the names of all devices, also for a report that has steps but no entries."""
     names = [e.hardware for e in entries] or [printable(d["name"]) for r in reports for d in r["machine"]["devices"]]
     return list(dict.fromkeys(names))
@@ -73,49 +85,70 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def machine_facts(report: Mapping[str, Any]) -> dict[str, Any]:
+def machine_facts(report: Report) -> MachineFacts:
     """Return the caption and facts about one report's machine, for the head of the page."""
     machine = report["machine"]
-    facts = []
-    for device in machine["devices"]:
-        facts.append((str(device["device"]), ", ".join(filter(None, (
-            str(device["name"]), device.get("cores") and f"{device['cores']} cores or compute units",
-            device.get("memory") and f"{device['memory'] / 2**30:.1f} GiB", device.get("driver"), device.get("kind"),
-        )))))  # fmt: skip
+    facts: list[tuple[str, str | None]] = [(str(d["device"]), _device_text(d)) for d in machine["devices"]]
     versions = machine["versions"]
     facts += [
         ("torch on", machine.get("torch") or "not installed"), ("host", f"{machine.get('cores')} cores"),
         ("commit", machine.get("commit")), ("specs", machine.get("specs")),
         ("system", machine.get("system")), ("driver", machine.get("driver")), ("Python", machine.get("python")),
-        ("calls", machine.get("calls")),
+        ("calls", machine.get("calls")), ("load before", _load_text(machine.get("load_before"))),
+        ("load during rows", _loads_text(report)),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items() if version)),
     ]  # fmt: skip
-    caption = f"{suite_of(dict(report))}, {str(machine['date'])[:16].replace('T', ' ')}"
+    caption = f"{suite_of(report)}, {str(machine['date'])[:16].replace('T', ' ')}"
     return {"caption": caption, "facts": [(name, value) for name, value in facts if value]}
 
 
-def table(section: Section, roof: Roof | None) -> dict[str, Any]:
+def _load_text(load: float | None) -> str:
+    return "" if load is None else f"{number(load)} cores used by other programs"
+
+
+def _loads_text(report: Report) -> str:
+    """Return median and maximum of the load during rows; empty if no row has one."""
+    loads = [row["load"] for row in (*report["host"], *report["kernels"]) if "load" in row]
+    if not loads:
+        return ""
+    return f"{number(statistics.median(loads))} cores used by other programs (median), at most {number(max(loads))}"
+
+
+def _device_text(device: DeviceFacts) -> str:
+    """Return a device's name, size, driver and kind in words."""
+    words = [
+        str(device["name"]),
+        f"{device['cores']} cores or compute units" if device.get("cores") else "",
+        f"{device['memory'] / 2**30:.1f} GiB" if device.get("memory") else "",
+        device.get("driver") or "",
+        device.get("kind") or "",
+    ]
+    return ", ".join(filter(None, words))
+
+
+def table(section: Section, roof: Roof | None) -> Table:
     """Return a section for the template: its non-empty columns, and rows of cells."""
     columns, rows = (_host if section.part == "host" else _kernels)(section, roof)
     filled = [i for i in range(len(columns)) if any(row["cells"][i]["text"] for row in rows)]
     columns = [columns[i] for i in filled]
-    rows = [row | {"cells": [row["cells"][i] for i in filled]} for row in rows]
+    for row in rows:
+        row["cells"] = [row["cells"][i] for i in filled]
     details = {name for name, *_ in _DETAILS}
-    heads = [{"name": name, "help": help, "number": numeric, "detail": name in details}
+    heads: list[Column] = [{"name": name, "help": help, "number": numeric, "detail": name in details}
              for name, help, numeric in columns]  # fmt: skip
     return {"title": section.title, "device": section.device, "columns": heads, "rows": rows}
 
 
-def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, bool]], list[dict[str, Any]]]:
+def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, bool]], list[TableRow]]:
     peers = section.peers
     columns = [
-        ("row", "what is computed", False), ("min µs", "least time of a call", True), ("median µs", "", True),
-        ("GB/s", "bytes by the least time", True), ("GFLOP/s", "operations by the least time", True),
-        ("of roofline", "share of the most that was measured; what stays in caches may have more", True),
-        *(pair for n in peers for pair in ((f"{n} / ours", f"{n}'s least time by ours", True),
-                                           (f"{n}, medians", f"{n}'s median by ours", True))),
+        ("row", "what is computed", False), ("min µs", "minimum time of a call", True), ("median µs", "", True),
+        ("GB/s", "bytes / minimum time", True), ("GFLOP/s", "operations / minimum time", True),
+        ("of roofline", "share of the best measured rate; c: of a cache's bandwidth; >: faster than memory", True),
+        *(pair for n in peers for pair in ((f"{n} / ours", f"{n}'s minimum time / our minimum time", True),
+                                           (f"{n}, medians", f"{n}'s median / our median", True))),
         *((f"{n} throughput".strip(), "mean and standard deviation", False) for n in ("", *peers)),
-        ("of a copy", "bandwidth by that of a copy", True), ("aim", "least ratios that the project set itself", False),
+        ("of a copy", "bandwidth / that of a copy", True), ("aim", "minimum ratios that the project aims at", False),
         ("error", "largest, relative to the largest value", True),
         *((name, help, numeric) for name, help, numeric, _ in _DETAILS), ("notes", "", False),
     ]  # fmt: skip
@@ -125,7 +158,8 @@ def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, 
         roof_share = share(entry, roof)
         cells = [_text(entry.name), *_times(entry, ""), _number(bytes_rate and bytes_rate * 1e-9),
                  _number(flops_rate and flops_rate * 1e-9),
-                 _number(roof_share, "" if roof_share is None else f"{roof_share:.0%}", bar=roof_share)]  # fmt: skip
+                 _number(None) if roof_share is None else
+                 _number(roof_share.value, str(roof_share), bar=roof_share.value)]  # fmt: skip
         for peer in peers:
             ratios = entry.ratio(peer) or (None, None)
             role = "missed" if peer in entry.missed else "met" if peer in entry.aims else ""
@@ -136,29 +170,29 @@ def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, 
         cells += [_text(", ".join(f"{n} {aim:g}" for n, aim in entry.aims.items()), "missed" * bool(entry.missed)),
                   _number(entry.error, f"{entry.error:.1g}" if entry.error is not None else ""),
                   *(_detail(cell(entry)) for *_, cell in _DETAILS),
-                  _text(entry.problem or "; ".join(entry.notes), "wide" + " missed" * bool(entry.problem))]  # fmt: skip
+                  _text(entry.remarks, "wide" + " missed" * bool(entry.problem))]  # fmt: skip
         rows.append(_row(entry, cells))
     return columns, rows
 
 
 def _detail(cell: Cell) -> Cell:
-    return cell | {"role": f"{cell['role']} detail".strip()}
+    return {**cell, "role": f"{cell['role']} detail".strip()}
 
 
-def _fact(name: str, unit: Callable[[float], str] = number) -> Callable[[Entry], Cell]:
+def _fact(name: NumberFact, unit: Callable[[float], str] = number) -> Callable[[Entry], Cell]:
     """Return a function from an entry to the cell of one of its facts, empty if the report has none."""
 
     def cell(entry: Entry) -> Cell:
-        value = entry.facts.get(name)
-        return _number(None) if value is None else _number(float(value), unit(float(value)))
+        value = entry.number(name)
+        return _number(None) if value is None else _number(value, unit(value))
 
     return cell
 
 
-def _error(which: str) -> Callable[[Entry], Cell]:
+def _error(measure: Literal["abs", "rel", "ulp"]) -> Callable[[Entry], Cell]:
     def cell(entry: Entry) -> Cell:
-        value = (entry.facts.get("accuracy") or {}).get(which)
-        return _number(None) if value is None else _number(float(value), f"{value:.2g}")
+        value = entry.accuracy(measure)
+        return _number(None) if value is None else _number(value, f"{value:.2g}")
 
     return cell
 
@@ -171,7 +205,7 @@ _DETAILS: tuple[tuple[str, str, bool, Callable[[Entry], Cell]], ...] = (
     ("cold ms", "compiling the kernels from nothing", True, _fact("cold_ms")),
     ("warm ms", "loading the kernels from the cache", True, _fact("warm_ms")),
     ("peak", "most memory in use during a call", True, _fact("peak_bytes", in_bytes)),
-    ("driver allocs", "segments taken from the driver, by a call that is not the first", True,
+    ("driver allocs", "segments that a later call allocates from the driver", True,
      _fact("driver_allocations", "{:.0f}".format)),
     ("p20 µs", "20th percentile", True, lambda e: _number(e.time["p20"] * 1e6) if e.time else _number(None)),
     ("p80 µs", "80th percentile", True, lambda e: _number(e.time["p80"] * 1e6) if e.time else _number(None)),
@@ -183,7 +217,7 @@ _DETAILS: tuple[tuple[str, str, bool, Callable[[Entry], Cell]], ...] = (
 )  # fmt: skip
 
 
-def _host(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, bool]], list[dict[str, Any]]]:
+def _host(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, bool]], list[TableRow]]:
     peers = section.peers
     columns = [
         ("call", "pipelined, small shapes", False), ("min µs", "", True), ("median µs", "", True),
@@ -196,16 +230,19 @@ def _host(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, boo
         role = "" if entry.limits is None else "missed" if entry.missed else "met"
         cells = [_text(entry.name), *_times(entry, role), *(_number(limit and limit * 1e6) for limit in limits),
                  *(_number(entry.peers[n]["least"] * 1e6) if n in entry.peers else _number(None) for n in peers),
-                 _text(entry.problem or "", "missed")]  # fmt: skip
+                 _text(entry.remarks, "missed" * bool(entry.problem))]  # fmt: skip
         rows.append(_row(entry, cells))
     return columns, rows
 
 
-def _row(entry: Entry, cells: list[Cell]) -> dict[str, Any]:
+def _row(entry: Entry, cells: list[Cell]) -> TableRow:
     return {"group": entry.group, "missed": bool(entry.missed or entry.problem), "cells": cells}
 
 
 def _times(entry: Entry, role: str) -> list[Cell]:
     if entry.time is None:
         return [_number(None), _number(None)]
-    return [_number(entry.time[n] * 1e6, role=role) for n in ("least", "median")]
+    least, median = entry.time["least"] * 1e6, entry.time["median"] * 1e6
+    if not entry.doubts:
+        return [_number(least, role=role), _number(median, role=role)]
+    return [_number(least, f"~{number(least)}", role=f"{role} doubtful".strip()), _number(median, role=role)]

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-__all__ = ["COLOURS", "chunks", "colours", "in_short", "round_ticks", "ticks_up"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
+__all__ = ["COLOURS", "Plan", "chunks", "colours", "in_short", "round_ticks", "ticks_up"]
+
+T = TypeVar("T")
+Plan: TypeAlias = "tuple[str, tuple[float, float], Callable[[Figure], None]]"
+"""A figure's title, its size in inches, and a function that draws it."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6f6f6f")  # Okabe and Ito's palette
 _FIXED = {"torch": "#d55e00", "numpy": "#009e73", "cupy": "#cc79a7", "jax": "#e69f00", "tinygrad": "#56b4e9"}
 _ROUND = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9))
@@ -20,13 +27,13 @@ def colours(names: Sequence[str]) -> dict[str, str]:
     return fixed | {name: free[i % len(free)] for i, name in enumerate(other_names)}
 
 
-def chunks(items: list[Any], size: int) -> Iterator[list[Any]]:
+def chunks(items: list[T], size: int) -> Iterator[list[T]]:
     """Yield chunks of `size` items; the last one may be shorter."""
     for begin in range(0, len(items), max(size, 1)):
         yield items[begin : begin + size]
 
 
-def ticks_up(axes: Any, low: float, high: float) -> None:
+def ticks_up(axes: Axes, low: float, high: float) -> None:
     """Set round tick values on a logarithmic y axis, written without exponents up to a million."""
     ticks = round_ticks(low, high)
     axes.set_yticks(ticks, [f"{tick:g}" if tick < 1e6 else f"{tick:.0e}" for tick in ticks])

@@ -1,7 +1,8 @@
-"""Plots of reports by matplotlib: a roofline for each device, and speed over size for each op.
+"""Plots of reports by matplotlib: speed over size for each op, and the plots of other modules.
 
-`bar_plots` and `step_plots` draw bars and steps, `figure_plots` the figures of `--figures`. Names are drawn verbatim:
-TeX markup in them is not interpreted.
+`roofline_plots`, `bar_plots` and `step_plots` draw rooflines, bars and steps, `figure_plots` the figures of
+`--figures`. Names are drawn verbatim: TeX markup in them is not interpreted. matplotlib is optional and slow to import,
+so only functions import it.
 """
 
 from __future__ import annotations
@@ -10,19 +11,23 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TextIO
 
-from . import bar_plots, figure_plots, step_plots
-from .plot_axes import COLOURS, chunks, colours, in_short, round_ticks, ticks_up
-from .roofline import Roof, is_below_roof, rates, roofs
-from .rows import Entry, Section, number, sections
+from . import bar_plots, figure_plots, roofline_plots, step_plots
+from .plot_axes import Plan, chunks, colours, ticks_up
+from .rows import Entry, Section, sections
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.figure import Figure
+
+    from .report_types import Report
 
 __all__ = ["available", "file_stem", "svg", "write"]
 
-Drawing = Callable[[Any], None]
 _SIZE = re.compile(r"(.+)\s(\d+(?:x\d+)*)([KMG]?)((?:, .*)?)")  # op, extents, unit, suffix such as `, gradient`
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _LABEL_LETTERS = 52  # characters that fit below a plot of sizes
@@ -38,7 +43,7 @@ def available() -> bool:
     return True
 
 
-def svg(entries: Sequence[Entry], reports: Sequence[Mapping[str, Any]] = ()) -> dict[str, str]:
+def svg(entries: Sequence[Entry], reports: Sequence[Report] = ()) -> dict[str, str]:
     """Return all plots by title, as SVG elements without a prologue. Curves and timelines of `reports` are included."""
     svg_by_title = {}
     for title, _, figure in _figures(entries, reports):
@@ -48,7 +53,7 @@ def svg(entries: Sequence[Entry], reports: Sequence[Mapping[str, Any]] = ()) -> 
     return svg_by_title
 
 
-def write(entries: Sequence[Entry], folder: Path, reports: Sequence[Mapping[str, Any]] = ()) -> list[Path]:
+def write(entries: Sequence[Entry], folder: Path, reports: Sequence[Report] = ()) -> list[Path]:
     """Write all plots into `folder` as PNG and SVG, and return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
@@ -64,18 +69,20 @@ def file_stem(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "plot"
 
 
-def _save(figure: Any, target: Any, kind: str) -> None:
+def _save(figure: Figure, target: Path | TextIO, kind: str) -> None:
     import matplotlib
 
     # Without dates and random identifiers, the same rows give the same file. Text as <text> is much shorter than paths.
-    settings = {"svg.hashsalt": "weftgrad", "svg.fonttype": "none"}
-    with matplotlib.rc_context(settings), warnings.catch_warnings():
+    with (
+        matplotlib.rc_context({"svg.hashsalt": "weftgrad", "svg.fonttype": "none"}),
+        warnings.catch_warnings(),
+    ):
         warnings.filterwarnings("ignore", "Glyph .* missing")  # the font lacks some scripts
         metadata = {"Date": None, "Creator": None, "Format": None, "Type": None} if kind == "svg" else None
         figure.savefig(target, format=kind, dpi=110, metadata=metadata)
 
 
-def _figures(entries: Sequence[Entry], reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, Any]]:
+def _figures(entries: Sequence[Entry], reports: Sequence[Report]) -> Iterator[tuple[str, str, Figure]]:
     """Yield the title, file name and figure of each plot."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -92,16 +99,10 @@ def _figures(entries: Sequence[Entry], reports: Sequence[Mapping[str, Any]]) -> 
         yield title, name, figure
 
 
-def _plans(entries: Sequence[Entry]) -> Iterator[tuple[str, tuple[float, float], Drawing]]:
-    """Yield each figure's title, size in inches, and a function that draws it."""
+def _plans(entries: Sequence[Entry]) -> Iterator[Plan]:
+    """Yield the plans of all figures."""
     kernels = [e for e in entries if e.part == "kernel" and e.time is not None]
-    for hardware, roof in roofs(kernels).items():
-        device_entries = [e for e in kernels if e.hardware == hardware and is_below_roof(e)]
-        panels = [p for p in _PANELS if any(p.point(e, roof) for e in device_entries)]
-        if panels:
-            devices = ", ".join(dict.fromkeys(e.device for e in device_entries))
-            yield (f"Roofline, {hardware} ({devices})", (1 + 5.5 * len(panels), 4.6),
-                   partial(_roofline, entries=device_entries, roof=roof, panels=panels))  # fmt: skip
+    yield from roofline_plots.plans(kernels)
     for section in sections(kernels):
         sweeps = [(op, points) for op, points in _sweeps(section).items() if len(points) > 2]
         for part, chunk in enumerate(chunks(sweeps, _MAX_SWEEPS)):
@@ -111,79 +112,6 @@ def _plans(entries: Sequence[Entry]) -> Iterator[tuple[str, tuple[float, float],
             yield (f"Sizes, {section.title}{suffix}", (0.6 + 3.9 * columns, 0.9 + 2.9 * rows),
                    partial(_sizes, sweeps=chunk, grid=(rows, columns)))  # fmt: skip
     yield from bar_plots.plans(kernels)
-
-
-# --- Roofline ---------------------------------------------------------------------------------------------------------
-
-
-class _Panel:
-    """One kind of roofline plot.
-
-    The axis is arithmetic intensity or, for rows with only bytes or only operations, their number.
-    """
-
-    def __init__(self, title: str, across: str, up: str, unit: float):
-        self.title, self.across, self.up, self.unit = title, across, up, unit
-
-    def point(self, entry: Entry, roof: Roof) -> tuple[float, float] | None:
-        """Return the row's (x, y) in bytes, operations and seconds, or None if it belongs to another panel."""
-        bytes_rate, flops_rate = rates(entry)
-        if bytes_rate and flops_rate:
-            return (entry.flops / entry.bytes, flops_rate) if self.across.startswith("op") else None
-        if bytes_rate:
-            return (entry.bytes, bytes_rate) if self.across.startswith("by") else None
-        return (entry.flops, flops_rate) if flops_rate and self.across.startswith("wo") else None
-
-
-_PANELS = (
-    _Panel("rows with bytes and operations", "operations a byte", "GFLOP/s", 1e-9),
-    _Panel("rows with bytes", "bytes a call", "GB/s", 1e-9),
-    _Panel("rows with operations", "work of a call, operations", "GFLOP/s", 1e-9),
-)
-
-
-def _roofline(figure: Any, entries: list[Entry], roof: Roof, panels: Sequence[_Panel]) -> None:
-    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        points_by_entry = [(e, point) for e in entries if (point := panel.point(e, roof))]
-        groups = list(dict.fromkeys((e.device, e.group) for e, _ in points_by_entry))
-        has_several_devices = len({device for device, _ in groups}) > 1
-        for i, (device, group) in enumerate(groups):
-            points = [point for e, point in points_by_entry if (e.device, e.group) == (device, group)]
-            axes.scatter([x for x, _ in points], [y * panel.unit for _, y in points], s=26, alpha=0.85, linewidths=0.5,
-                         edgecolors="white", color=COLOURS[i % len(COLOURS)], marker="os^Dv"[i // len(COLOURS) % 5],
-                         label=f"{group} ({device})" if has_several_devices else group, zorder=3)  # fmt: skip
-        xs = [x for _, (x, _) in points_by_entry]
-        low, high = min(xs) / 2, max(xs) * 2
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        row_kinds = {e.kind for e, _ in points_by_entry}
-        if panel is _PANELS[1]:
-            lines = [("", roof.bandwidth)] if roof.bandwidth else []
-        else:
-            lines = [(f"{kind}: ", peak) for kind, peak in roof.peaks.items() if kind in row_kinds]
-        bandwidth = roof.bandwidth if panel is _PANELS[0] else None
-        if bandwidth and lines:  # extend the x axis so that the bandwidth slope is visible
-            low = min(low, min(best.rate for _, best in lines) / bandwidth.rate / 6)
-        for style, (kind, best) in enumerate(lines):
-            ends = [low, high]
-            if bandwidth:  # rises up to the ridge point, then flat
-                ridge = best.rate / bandwidth.rate
-                ends = sorted({low, high, min(max(ridge, low), high)})
-                levels = [min(best.rate, x * bandwidth.rate) for x in ends]
-            else:
-                levels = [best.rate for _ in ends]
-            label = f"{kind}{number(best.rate * panel.unit)} {panel.up} by {best.row}"
-            dashes = ("-", "--", ":", "-.")[style % 4]
-            axes.plot(ends, [y * panel.unit for y in levels], dashes, color="black", linewidth=1.2, label=label)
-        bottom = min(y for _, (_, y) in points_by_entry) * panel.unit
-        ticks_up(axes, bottom / 2, axes.get_ylim()[1] * 1.2)
-        ticks = round_ticks(low, high)
-        axes.set_xticks(ticks, [in_short(tick) for tick in ticks])
-        axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
-        axes.set_xlim(low, high)
-        axes.set(xlabel=panel.across, ylabel=panel.up, title=panel.title)
-        axes.grid(True, which="major", alpha=0.3)
-        axes.legend(fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False)
 
 
 # --- Sizes ------------------------------------------------------------------------------------------------------------
@@ -201,10 +129,10 @@ def _sweeps(section: Section) -> dict[str, list[tuple[int, str, Entry]]]:
     return {op: sorted(rows, key=lambda row: row[0]) for op, rows in sweeps.items()}
 
 
-def _sizes(figure: Any, sweeps: list[tuple[str, list[tuple[int, str, Entry]]]], grid: tuple[int, int]) -> None:
+def _sizes(figure: Figure, sweeps: list[tuple[str, list[tuple[int, str, Entry]]]], grid: tuple[int, int]) -> None:
     names = list(dict.fromkeys(n for _, rows in sweeps for _, _, e in rows for n in (e.device, *e.peers)))
     colour_of = colours(names)
-    drawn: dict[str, Any] = {}
+    drawn: dict[str, Artist] = {}
     all_axes = figure.subplots(*grid, squeeze=False).flat
     for axes, (op, rows) in zip(all_axes, sweeps, strict=False):
         first = rows[0][2]

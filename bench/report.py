@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .colours import Paint, by_share, plain
-from .rows import throughput, throughput_text
+from .roofline import LIMITS, Limit, Share
+from .rows import load_doubts, sample_doubts, throughput, throughput_text
 
-__all__ = ["HOST_HEAD", "KERNEL_HEAD", "host_line", "kernel_line", "title"]
+if TYPE_CHECKING:
+    from .report_types import DeviceFacts, HostRow, KernelRow, Machine
 
-Row = dict[str, Any]
+__all__ = ["HOST_HEAD", "KERNEL_HEAD", "host_line", "kernel_line", "row_doubts", "title"]
+
 HOST_HEAD = f"{'host cost, pipelined':28s} {'min us':>8s} {'median':>8s} {'target':>12s}   others, min us"
 KERNEL_HEAD = (
     f"{'kernel':48s} {'us':>10s} {'GB/s':>7s} {'of copy':>7s} {'GFLOP/s':>9s} {'of roof':>7s}   others' time by "
@@ -17,7 +20,7 @@ KERNEL_HEAD = (
 )
 
 
-def title(machine: Row) -> str:
+def title(machine: Machine) -> str:
     """Return the headline of a run: `NVIDIA H200 (cuda:0), torch 2.11.0 on cuda:0`."""
     devices = " beside ".join(f"{d['name']} ({_device_text(d)})" for d in machine["devices"])
     versions = machine["versions"]
@@ -27,26 +30,29 @@ def title(machine: Row) -> str:
     return devices + torch + "".join(other_peers)
 
 
-def _device_text(device: Row) -> str:
+def _device_text(device: DeviceFacts) -> str:
     """Return the device's name; for a CPU also its OpenCL platform: `cpu; CPU by Portable Computing Language`."""
     if device.get("kind") != "CPU":
         return str(device["device"])
     return f"{device['device']}; CPU" + (f" by {device['platform']}" if "platform" in device else "")
 
 
-def host_line(row: Row, paint: Paint = plain) -> str:
+def host_line(row: HostRow, paint: Paint = plain) -> str:
     """Format a row of host costs."""
     if "problem" in row:
         return f"{row['name']:28s} {paint(row['problem'], 'bad')}"
     least, middle = row["target_us"]
     peer_times = "  ".join(f"{name} {t['least'] * 1e6:.2f}" for name, t in row["peers"].items())
-    times = paint(f"{row['least'] * 1e6:8.2f} {row['median'] * 1e6:8.2f}", "good" if row["met"] else "bad")
+    doubts = [*load_doubts(row.get("load")), *sample_doubts(row)]
+    least_text = "~" * bool(doubts) + format(row["least"] * 1e6, ".2f")
+    times = paint(f"{least_text:>8s} {row['median'] * 1e6:8.2f}", "good" if row["met"] else "bad")
+    notes = "".join(f"   {note}" for note in doubts)
     return (
-        f"{row['name']:28s} {times} {least:5.0f} / {middle:<4.0f} {' ' if row['met'] else 'x'}  {peer_times}"
+        f"{row['name']:28s} {times} {least:5.0f} / {middle:<4.0f} {' ' if row['met'] else 'x'}  {peer_times}{notes}"
     ).rstrip()
 
 
-def _rates(row: Row) -> tuple[str, str, str]:
+def _rates(row: KernelRow) -> tuple[str, str, str]:
     """Return GB/s, the share of a copy's bandwidth, and GFLOP/s as text; empty if the row has none."""
     copy = row["ratios"].get("copy")
     return (
@@ -56,28 +62,47 @@ def _rates(row: Row) -> tuple[str, str, str]:
     )
 
 
-def _throughputs(row: Row) -> list[str]:
+def _throughputs(row: KernelRow) -> list[str]:
     """Return each contender's throughput as text; nothing for rows without one."""
     rates = {name: throughput(row.get("items", 0), time) for name, time in row.get("times", {}).items()}
     return [f"{name} {throughput_text(rate, row['unit'])}" for name, rate in rates.items() if rate]
 
 
-def kernel_line(row: Row, paint: Paint = plain) -> str:
+def row_doubts(row: KernelRow) -> list[str]:
+    """Return why a row's time on its first device is uncertain; nothing if it is not."""
+    first_time = next(iter(row.get("times", {}).values()), None)
+    return [*load_doubts(row.get("load")), *(sample_doubts(first_time) if first_time else ())]
+
+
+def _roof_text(row: KernelRow, paint: Paint) -> str:
+    """Return the largest share of the roofline among the row's devices, in 7 cells."""
+    shares = row.get("share", {})
+    if not shares:
+        return " " * 7
+    device = max(shares, key=lambda name: shares[name])
+    limit = row.get("limit", {}).get(device)
+    known_limits: list[Limit] = [name for name in LIMITS if name == limit] or ["memory"]
+    return paint(f"{Share(shares[device], known_limits[0])!s:>7s}", by_share(shares[device]))
+
+
+def kernel_line(row: KernelRow, paint: Paint = plain) -> str:
     """Format a row of kernels. Ratios are coloured by whether they reach their aim."""
     if "problem" in row:
         return f"{row['name']:48s} {paint(row['problem'], 'bad')}"
     rate, copy, flops = _rates(row)
-    roles = dict.fromkeys(row["target"] or {}, "good") | dict.fromkeys(row["missed"], "bad")
+    target = row["target"] or {}
+    roles = dict.fromkeys(target, "good") | dict.fromkeys(row["missed"], "bad")
     shown = "  ".join(
         paint(f"{name} {a:.2f} ({b:.2f})", roles.get(name, ""))
         for name, (a, b) in row["ratios"].items() if name != "copy"
     )  # fmt: skip
     copy = paint(f"{copy:>7s}", by_share(row["ratios"]["copy"][0])) if copy else copy
-    share = max(row.get("share", {}).values(), default=None)
-    roof = paint(f"{share:7.0%}" if share is not None else " " * 7, by_share(share))
-    missed = "   x " + ", ".join(f"{n} {row['target'][n]}" for n in row["missed"]) if row["missed"] else ""
-    notes = "".join(f"   {note}" for note in [*_throughputs(row), *row["notes"]])
+    roof = _roof_text(row, paint)
+    missed = "   x " + ", ".join(f"{n} {target[n]}" for n in row["missed"]) if row["missed"] else ""
+    doubts = row_doubts(row)
+    least = "~" * bool(doubts) + format(row["least"] * 1e6, ".1f")
+    notes = "".join(f"   {note}" for note in [*_throughputs(row), *row["notes"], *doubts])
     return (
-        f"{row['name']:48s} {row['least'] * 1e6:10.1f} {rate:>7s} {copy:>7s} {flops:>9s} {roof}   "
+        f"{row['name']:48s} {least:>10s} {rate:>7s} {copy:>7s} {flops:>9s} {roof}   "
         f"{shown}{missed}{notes}"
     ).rstrip()

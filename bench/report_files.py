@@ -9,27 +9,29 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..runtime.errors import ArgumentError
 from . import figure_traces, page, steps, tables, terminal
 from .colours import plain
-from .rows import FORMAT, Row, entries, sections
+from .rows import FORMAT, entries, sections
+
+if TYPE_CHECKING:
+    from .report_types import Report
 
 __all__ = ["as_bytes", "load"]
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-def as_bytes(report: Mapping[str, Any], path: Path, indent: int | None = 1) -> bytes:
+def as_bytes(report: Report, path: Path, indent: int | None = 1) -> bytes:
     """Return the bytes of a report file: JSON, compressed if the name of `path` ends in `.gz`."""
     content = (json.dumps(report, indent=indent) + "\n").encode()
     return gzip.compress(content, mtime=0) if path.suffix == ".gz" else content
 
 
-def load(path: Path) -> Row:
+def load(path: Path) -> Report:
     """Read and validate a report of `weftgrad bench --output`.
 
     Raises:
@@ -65,10 +67,11 @@ def load(path: Path) -> Row:
         raise ArgumentError(
             f"bench: {path} is no report of `weftgrad bench --output`: {type(error).__name__} {error}"
         ) from None
-    return dict(report)
+    validated: Report = report
+    return validated
 
 
-def _validate(report: Row) -> None:
+def _validate(report: Report) -> None:
     """Format every part of a report once, so that an invalid file fails here and not in the middle of the output."""
     all_entries = entries([report])
     page.machine_facts(report)

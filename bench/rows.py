@@ -11,27 +11,40 @@ throughput. By device or peer it has:
              call), `mean`, `deviation` (standard deviation); counts: `samples`, `late`
     ratios   to our first device's times
     share    of the measured roofline
+    limit    what the share is of: `memory`, `cache`, `above memory` or `compute`, as in `roofline`
     facts    see `Entry`
 
-A row with a `problem` has no times. In a report merged from several processes every row names its `device`, and each of
-`machine.devices` has the `places` (devices) of its own peers.
+`load` is the number of cores that other programs used while the row was measured (`machine_load`), and the machine's
+`load_before` the same before the run. A row with a `problem` has no times. In a report merged from several processes
+every row names its `device`, and each of `machine.devices` has the `places` (devices) of its own peers.
 """
 
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 from .colours import printable as _text
+from .machine_load import is_loaded
 
-__all__ = ["FORMAT", "Entry", "Section", "entries", "number", "sections", "suite_of", "throughput", "throughput_text"]
+if TYPE_CHECKING:
+    from .report_types import Facts, HostRow, KernelRow, Machine, Report, Times
 
-Row = dict[str, Any]
+__all__ = ["FORMAT", "Entry", "NumberFact", "Section", "device_labels", "entries", "load_doubts", "number",
+           "sample_doubts", "sections", "suite_of", "throughput", "throughput_text"]  # fmt: skip
+
+NumberFact = Literal["launches", "cold_ms", "warm_ms", "peak_bytes", "driver_allocations", "host_us"]
+MAX_SPREAD = 0.2  # of a row's rounds above its minimum; more means that the samples disagree
 FORMAT = 1  # version of report files; increased when an older reader would misread a report
 _KIND_OF_WORD = {"fp32": "fp32", "float32": "fp32", "bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16",
                  "float16": "fp16", "fp64": "fp64", "float64": "fp64"}  # fmt: skip
+
+
+def _no_facts() -> Facts:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +64,10 @@ class Entry:
         times), `peak_bytes`, `driver_allocations`, `accuracy` (`abs`, `rel`, `ulp`), `host_us` (minimum to queue a
         call).
     items, unit: what a call processes, for example 64 and `images`.
+    load: the cores that other programs used while the row was measured; None if unknown.
+    cache: bytes of the last cache before the device's memory; 0 if unknown.
+    host: system and cores of the machine, by which reports of several machines are told apart.
+    cores: cores of the machine; None if unknown.
     """
 
     suite: str
@@ -63,8 +80,8 @@ class Entry:
     bytes: int
     flops: int
     kind: str
-    time: Row | None
-    peers: dict[str, Row]
+    time: Times | None
+    peers: dict[str, Times]
     same_hardware: frozenset[str]
     aims: dict[str, float]
     missed: tuple[str, ...]
@@ -76,9 +93,25 @@ class Entry:
     problem: str | None
     dtype: str = ""
     against: str = ""
-    facts: Row = field(default_factory=dict)
+    facts: Facts = field(default_factory=_no_facts)
     items: int = 0
     unit: str = ""
+    load: float | None = None
+    cache: int = 0
+    host: str = ""
+    cores: int | None = None
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why the times are uncertain: load on the machine, samples that disagree; empty if they are not."""
+        if self.time is None:
+            return ()
+        return (*load_doubts(self.load, self.cores), *sample_doubts(self.time))
+
+    @property
+    def remarks(self) -> str:
+        """The row's problem, or its notes and doubts."""
+        return self.problem or "; ".join((*self.notes, *self.doubts))
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
@@ -91,6 +124,17 @@ class Entry:
         if other is None or self.time is None:
             return None
         return other["least"] / self.time["least"], other["median"] / self.time["median"]
+
+    def accuracy(self, measure: Literal["abs", "rel", "ulp"]) -> float | None:
+        """Return the largest error by one of the three measures; None if the report has none."""
+        errors = self.facts.get("accuracy")
+        value = errors.get(measure) if errors else None
+        return None if value is None else float(value)
+
+    def number(self, fact: NumberFact) -> float | None:
+        """Return a fact that is a number; None if the report does not have it."""
+        value = self.facts.get(fact)
+        return None if value is None else float(value)
 
     def throughput(self, peer: str = "") -> tuple[float, float] | None:
         """Return mean and standard deviation of items per second, of this device or a peer; None if there is none."""
@@ -120,7 +164,7 @@ class Section:
         return f"{self.hardware} ({self.device}): {suite}"
 
 
-def suite_of(report: Row) -> str:
+def suite_of(report: Report) -> str:
     """Return the suite's name. Old reports have none; it is inferred from groups that only one suite has."""
     if "suite" in report:
         return _text(report["suite"])
@@ -130,7 +174,7 @@ def suite_of(report: Row) -> str:
     return "ops" if groups & {"pooling", "scan", "sort", "attention", "shape"} else "core"
 
 
-def entries(reports: Iterable[Row]) -> list[Entry]:
+def entries(reports: Iterable[Report]) -> list[Entry]:
     """Return the entries of all reports. If several reports have the same row on the same hardware, the latest wins."""
     by_key: dict[tuple[str, ...], Entry] = {}
     for report in sorted(reports, key=lambda r: str(r["machine"]["date"])):
@@ -159,7 +203,34 @@ def number(value: float) -> str:
     return f"{value:.3g}" if abs(value) >= 1e-4 or not value else f"{value:.1e}"
 
 
-def throughput(items: int, time: Row) -> tuple[float, float] | None:
+def load_doubts(load: float | None, cores: int | None = None) -> tuple[str, ...]:
+    """Return a remark if other programs kept the machine's cores busy. cores: None for this machine's."""
+    if load is None or not is_loaded(load, cores):
+        return ()
+    return (f"under load: others used {number(load)} cores",)
+
+
+def sample_doubts(time: Times | HostRow) -> tuple[str, ...]:
+    """Return a remark if the minimum is far below other samples.
+
+    In half of the rounds even the best sample has to be slower than the minimum by `MAX_SPREAD`; of times without
+    rounds, four fifths of the samples.
+    """
+    rounds = time.get("rounds", ())
+    usual = statistics.median(rounds) if len(rounds) > 2 else time.get("p20", time["least"])
+    spread = usual / time["least"] - 1
+    return (f"samples disagree: usually {spread:.0%} slower",) if spread > MAX_SPREAD else ()
+
+
+def device_labels(all_entries: Iterable[Entry]) -> dict[tuple[str, str], str]:
+    """Return a name for each device, by hardware and device: `cpu`, or `AMD EPYC (cpu)` among several machines."""
+    devices = {(entry.hardware, entry.device): entry.host for entry in all_entries}
+    if len(set(devices.values())) == 1 and len({device for _, device in devices}) == len(devices):
+        return {key: key[1] for key in devices}
+    return {(hardware, device): f"{hardware} ({device})" for hardware, device in devices}
+
+
+def throughput(items: int, time: Times) -> tuple[float, float] | None:
     """Return mean and standard deviation of items per second, from those of a call's seconds; None if unknown.
 
     The deviation is that of the seconds, propagated to first order: `items / mean * deviation / mean`.
@@ -173,60 +244,92 @@ def throughput_text(rate: tuple[float, float] | None, unit: str) -> str:
     return "" if rate is None else f"{number(rate[0])} ± {number(rate[1])} {unit}/s"
 
 
-def _entries(report: Row) -> Iterator[Entry]:
+def _entries(report: Report) -> Iterator[Entry]:
     machine, suite = report["machine"], suite_of(report)
     hardware_names = {_text(d["device"]): _text(d["name"]) for d in machine["devices"]}
-    first = list(hardware_names)[0]  # noqa: RUF015  (IndexError where there is none)
-    common: Row = {"suite": suite, "date": _text(machine["date"])}
+    if not hardware_names:
+        raise IndexError("a machine without devices")
+    first = next(iter(hardware_names))
     for row in report["host"]:
-        broken = "problem" in row
         device = _text(row.get("device", first))
-        peers = {} if broken else {_text(n): _timing(t) for n, t in row["peers"].items()}
-        min_limit, median_limit = (float(t) * 1e-6 for t in row.get("target_us", (0, 0)))
-        yield Entry(**common, part="host", group="host", name=_text(row["name"]), device=device,
-                    hardware=hardware_names[device], bytes=0, flops=0, kind="",
-                    time=None if broken else _timing(row), peers=peers, same_hardware=frozenset(), aims={},
-                    missed=() if broken or row["met"] else ("limit",), copy=None,
-                    limits=None if broken else (min_limit, median_limit), error=None, clock="wall", notes=(),
-                    problem=_text(row["problem"]) if broken else None)  # fmt: skip
-    for row in report["kernels"]:
-        times = {_text(n): _timing(t) for n, t in row.get("times", {}).items()}
-        facts: Row = common | {
-            "part": "kernel", "group": _text(row["group"]), "name": _text(row["name"]), "kind": _kind(row),
-            "bytes": int(row["bytes"]), "flops": int(row["flops"]), "clock": str(row.get("clock", "device")),
-            "notes": tuple(map(_text, row.get("notes", ()))), "limits": None, "items": int(row.get("items", 0)),
-            "unit": _text(row.get("unit", "")),
-        }  # fmt: skip
-        main = _text(row.get("device", first))  # a row of a report put together from several names its one device
-        for device, hardware in hardware_names.items():
-            timing = times.get(device)
-            if timing is None and (device != main or "problem" not in row):
-                continue
-            aims = row.get("target") or {}
-            copy = row.get("ratios", {}).get("copy")
-            yield Entry(
-                **facts, device=device, hardware=hardware, time=timing,
-                peers={n: t for n, t in times.items() if n != device},
-                same_hardware=frozenset(n for n in times if _ran_on_hardware(n, device, machine)),
-                aims={_text(n): float(a) for n, a in aims.items()} if device == main else {},
-                missed=tuple(map(_text, row.get("missed", ()))) if device == main else (),
-                copy=(float(copy[0]), float(copy[1])) if copy and device == main else None,
-                error=None if (error := row.get("errors", {}).get(device)) is None else float(error),
-                dtype=_text(row.get("dtype", "")), against=_text(row.get("against", "")),
-                facts=_facts(row, device, timing),
-                problem=_text(row.get("problem", "not measured")) if timing is None else None,
-            )  # fmt: skip
+        yield _host_entry(row, suite, machine, device, hardware_names[device])
+    for kernel_row in report["kernels"]:
+        # A row of a merged report names its only device.
+        main = _text(kernel_row.get("device", first))
+        for device in hardware_names:
+            has_time = device in map(_text, kernel_row.get("times", {}))
+            if has_time or (device == main and "problem" in kernel_row):
+                yield _kernel_entry(kernel_row, suite, machine, device, hardware_names[device], device == main)
 
 
-def _facts(row: Row, device: str, timing: Row | None) -> Row:
+def _host_entry(row: HostRow, suite: str, machine: Machine, device: str, hardware: str) -> Entry:
+    """Return the entry of a row of host costs."""
+    time: Times | None = None
+    peers: dict[str, Times] = {}
+    missed: tuple[str, ...] = ()
+    limits: tuple[float, float] | None = None
+    if "problem" not in row:
+        time = _timing(row)
+        peers = {_text(name): _timing(peer_time) for name, peer_time in row["peers"].items()}
+        missed = () if row["met"] else ("limit",)
+        min_limit, median_limit = (float(limit) * 1e-6 for limit in row["target_us"])
+        limits = min_limit, median_limit
+    return Entry(
+        suite=suite, part="host", group="host", name=_text(row["name"]), device=device, hardware=hardware,
+        date=_text(machine["date"]), bytes=0, flops=0, kind="", time=time, peers=peers, same_hardware=frozenset(),
+        aims={}, missed=missed, copy=None, limits=limits, error=None, clock="wall", notes=(),
+        problem=_text(row["problem"]) if "problem" in row else None, load=_load(row), host=_host_name(machine),
+        cores=machine.get("cores"),
+    )  # fmt: skip
+
+
+def _kernel_entry(row: KernelRow, suite: str, machine: Machine, device: str, hardware: str, is_main: bool) -> Entry:
+    """Return the entry of a row of kernels for one device. is_main: the row's aims are those of this device."""
+    times = {_text(name): _timing(time) for name, time in row.get("times", {}).items()}
+    time = times.get(device)
+    copy = row.get("ratios", {}).get("copy")
+    error = row.get("errors", {}).get(device)
+    return Entry(
+        suite=suite, part="kernel", group=_text(row["group"]), name=_text(row["name"]), device=device,
+        hardware=hardware, date=_text(machine["date"]), bytes=int(row["bytes"]), flops=int(row["flops"]),
+        kind=_kind(row), time=time, peers={name: t for name, t in times.items() if name != device},
+        same_hardware=frozenset(name for name in times if _ran_on_hardware(name, device, machine)),
+        aims={_text(name): float(aim) for name, aim in (row.get("target") or {}).items()} if is_main else {},
+        missed=tuple(map(_text, row.get("missed", ()))) if is_main else (),
+        copy=(float(copy[0]), float(copy[1])) if copy and is_main else None, limits=None,
+        error=None if error is None else float(error), clock=str(row.get("clock", "device")),
+        notes=tuple(map(_text, row.get("notes", ()))),
+        problem=_text(row.get("problem", "not measured")) if time is None else None, dtype=_text(row.get("dtype", "")),
+        against=_text(row.get("against", "")), facts=_facts(row, device, time), items=int(row.get("items", 0)),
+        unit=_text(row.get("unit", "")), load=_load(row), cache=_cache_bytes(machine, device),
+        host=_host_name(machine), cores=machine.get("cores"),
+    )  # fmt: skip
+
+
+def _load(row: HostRow | KernelRow) -> float | None:
+    load = row.get("load")
+    return None if load is None else float(load)
+
+
+def _cache_bytes(machine: Machine, device: str) -> int:
+    """Return the bytes of the host's last-level cache if the device is a CPU."""
+    kinds = {_text(d["device"]): d.get("kind", "CPU" if d["device"] == "cpu" else "") for d in machine["devices"]}
+    return int(machine.get("cache", 0)) if kinds.get(device) == "CPU" else 0
+
+
+def _host_name(machine: Machine) -> str:
+    return f"{_text(machine.get('system', ''))}, {machine.get('cores')} cores"
+
+
+def _facts(row: KernelRow, device: str, timing: Times | None) -> Facts:
     """Return the row's facts about a device, with `host_us` taken from its times."""
-    facts = dict(row.get("facts", {}).get(device, {}))
-    if timing is not None and timing["host"]:
-        facts["host_us"] = timing["host"] * 1e6
-    return facts
+    facts = row.get("facts", {}).get(device, {})
+    if timing is None or not timing["host"]:
+        return facts
+    return {**facts, "host_us": timing["host"] * 1e6}
 
 
-def _ran_on_hardware(name: str, device: str, machine: Row) -> bool:
+def _ran_on_hardware(name: str, device: str, machine: Machine) -> bool:
     """Return True if a peer ran on the hardware of `device`, so that its rates count for that device's roofline."""
     for device_facts in machine["devices"]:
         if _text(device_facts["device"]) == device and "places" in device_facts:
@@ -239,7 +342,7 @@ def _ran_on_hardware(name: str, device: str, machine: Row) -> bool:
     return name == "torch" and machine.get("torch") in (device, device.partition(":")[0])
 
 
-def _kind(row: Row) -> str:
+def _kind(row: KernelRow) -> str:
     """Return the arithmetic's kind, from the row's `dtype`, else from a word of its name, else `fp32`."""
     words = [str(row.get("dtype", "")), *re.split(r"[\s,]+", _text(row["name"]))]
     kind = next((_KIND_OF_WORD[word] for word in words if word in _KIND_OF_WORD), "fp32")
@@ -247,7 +350,7 @@ def _kind(row: Row) -> str:
     return f"{kind} {precision}" if kind == "fp32" and precision != "highest" else kind
 
 
-def _timing(row: Row) -> Row:
+def _timing(row: Times | HostRow) -> Times:
     least, median = float(row["least"]), float(row["median"])
     p20, p80 = float(row.get("p20", median)), float(row.get("p80", median))
     rounds = [float(seconds) for seconds in row.get("rounds", ())]

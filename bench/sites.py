@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +22,10 @@ from ..runtime.backends.processor import last_level_cache
 from ..runtime.dtypes import Array
 from .clocks import Clock, DeviceClock, WallClock
 from .measure import PAUSE
+
+if TYPE_CHECKING:
+    from ..runtime.device import Device
+    from .library_types import Event, Grads, Operation, Tensor
 
 __all__ = ["CACHES", "NotOffered", "OurSite", "Site", "is_gpu"]
 
@@ -54,8 +59,8 @@ class Site:
     """
 
     name: str
-    library: Any
-    device: Any = None
+    library: ModuleType
+    device: object = None
     ours = False
     arrays = False
     modules = True
@@ -91,7 +96,7 @@ class Site:
         filler = self.library.zeros(max(1024, _FILL_ELEMENTS // self.scale**2), device=self.device)
         return DeviceClock(self._event, filler.zero_, self.wait)
 
-    def _event(self) -> Any:
+    def _event(self) -> Event:
         raise NotImplementedError
 
     def release(self) -> None:
@@ -101,33 +106,33 @@ class Site:
         """Reset the random number generator."""
         self.library.manual_seed(0)
 
-    def tensor(self, array: Array, grad: bool = False, dtype: str = "") -> Any:
+    def tensor(self, array: Array, grad: bool = False, dtype: str = "") -> Tensor:
         """Return a tensor with an array's values, converted to `dtype` if that is given."""
         if not dtype:
             return self.library.tensor(array, device=self.device, requires_grad=grad)
-        tensor = self.library.tensor(array, device=self.device).to(getattr(self.library, dtype))
+        tensor: Tensor = self.library.tensor(array, device=self.device).to(getattr(self.library, dtype))
         return tensor.requires_grad_() if grad else tensor
 
-    def normal(self, *shape: int, dtype: str = "float32", grad: bool = False) -> Any:
+    def normal(self, *shape: int, dtype: str = "float32", grad: bool = False) -> Tensor:
         """Return standard normal random numbers, generated on the device."""
         kind = getattr(self.library, dtype)
         return self.library.randn(*shape, dtype=kind, device=self.device, requires_grad=grad)
 
-    def uniform(self, *shape: int) -> Any:
+    def uniform(self, *shape: int) -> Tensor:
         """Return float32 random numbers in [0, 1)."""
         return self.library.rand(*shape, device=self.device)
 
-    def integers(self, high: int, *shape: int) -> Any:
+    def integers(self, high: int, *shape: int) -> Tensor:
         """Return random integers in [0, high)."""
         return self.library.randint(0, high, shape, device=self.device)
 
-    def host(self, tensor: Any) -> Array:
+    def host(self, tensor: Tensor) -> Array:
         """Return a tensor's values as a NumPy array: float64, or integers."""
         values = tensor.detach()
         if "int" in str(values.dtype):
             return np.asarray(values.cpu().numpy())
         if str(values.dtype).rpartition(".")[2] in ("bfloat16", "float16"):
-            values = values.float()
+            values = values.to(self.library.float32)
         return np.asarray(values.cpu().numpy(), np.float64)
 
     @contextmanager
@@ -140,12 +145,12 @@ class Site:
         finally:
             self.library.set_float32_matmul_precision(old_precision)
 
-    def ready(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def ready(self, function: Operation) -> Operation:
         """Return `function(library, *operands)` as a function of the operands, compiled by the library's JIT if any."""
         return partial(function, self.library)
 
-    def backward_call(self, function: Callable[..., Any], operands: Sequence[Any], grad_indices: Sequence[int],
-               seed: Callable[[tuple[int, ...]], Array]) -> Callable[[], Any]:  # fmt: skip
+    def backward_call(self, function: Operation, operands: Sequence[Tensor], grad_indices: Sequence[int],
+               seed: Callable[[tuple[int, ...]], Array]) -> Grads:  # fmt: skip
         """Run `function(library, *operands)` once, and return a call that repeats only its backward pass.
 
         Args:
@@ -160,11 +165,11 @@ class Site:
         grad = self.library.autograd.grad
         return lambda: grad(result, leaves, grads, retain_graph=True)
 
-    def like(self, array: Array, tensor: Any) -> Any:
+    def like(self, array: Array, tensor: Tensor) -> Tensor:
         """Return a tensor with an array's values in the dtype of another tensor."""
         return self.tensor(array).to(tensor.dtype)
 
-    def replayed(self, step: Callable[[], Any]) -> Callable[[], Any]:
+    def replayed(self, step: Callable[[], object]) -> Callable[[], object]:
         """Capture `step` as a CUDA graph after three warm-up runs, and return the graph's replay."""
         cuda = self.library.cuda
         stream = cuda.Stream(device=self.device)
@@ -177,16 +182,18 @@ class Site:
         graph = cuda.CUDAGraph()
         with cuda.graph(graph, stream=stream):
             step()
-        return graph.replay
+        replay: Callable[[], object] = graph.replay
+        return replay
 
 
 class OurSite(Site):
     """A device of this project."""
 
     library = wg
+    device: Device
     ours = True
 
-    def __init__(self, device: Any, scale: int = 1, label: str = ""):
+    def __init__(self, device: str | Device, scale: int = 1, label: str = ""):
         super().__init__(scale)
         self.device = wg.device(device)
         self.name = label or str(self.device)
@@ -199,13 +206,13 @@ class OurSite(Site):
     def wait(self) -> None:
         self.device.driver.synchronize()
 
-    def _event(self) -> Any:
+    def _event(self) -> Event:
         return wg.Event(enable_timing=True, device=self.device)
 
     def release(self) -> None:
         wg.empty_cache(self.device)
 
 
-def is_gpu(device: Any) -> bool:
+def is_gpu(device: Device) -> bool:
     """Return True if one of our devices is a GPU."""
     return device.type not in ("cpu", "interpreter") and not device.driver.capabilities.takes_runs

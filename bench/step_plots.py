@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
+from .plot_axes import Plan
 from .steps import Curve, Timeline, curves, timelines
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from .report_types import Report
 
 __all__ = ["plans"]
 
@@ -17,8 +23,8 @@ _LABELS = {"host": "host: ranges", "calls": "host: calls"}
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
 
 
-def plans(reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, tuple[float, float], Callable[[Any], None]]]:
-    """Yield each figure's title, size in inches, and a function that draws it."""
+def plans(reports: Sequence[Report]) -> Iterator[Plan]:
+    """Yield the plans of all figures."""
     for report in reports:
         for curve in curves(report):
             if curve.steps:
@@ -29,22 +35,26 @@ def plans(reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, tuple[flo
                 yield f"Timeline, {line.name} ({line.device})", (11.0, high), partial(_timeline, line=line)
 
 
-def _memory(figure: Any, curve: Curve) -> None:
+def _memory(figure: Figure, curve: Curve) -> None:
     """Draw reserved memory, peak within a step and memory in use after it; below, driver calls as bars."""
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     numbers = list(range(1, len(curve.steps) + 1))
     max_bytes = max(max(step["reserved"], step["peak"]) for step in curve.steps)
     size, unit = next((s, u) for s, u in _UNITS if max_bytes >= s or s == 1)
-    for name, label, colour, style in (("reserved", "held from the driver", "#d55e00", "o-"),
-                                       ("peak", "most in use within the step", "#0072b2", "o-"),
-                                       ("allocated", "in use behind the step", "#009e73", "o--")):  # fmt: skip
-        upper.plot(numbers, [step[name] / size for step in curve.steps], style, markersize=4, color=colour, label=label)
+    for values, label, colour, style in (
+        ([step["reserved"] for step in curve.steps], "held from the driver", "#d55e00", "o-"),
+        ([step["peak"] for step in curve.steps], "most in use within the step", "#0072b2", "o-"),
+        ([step["allocated"] for step in curve.steps], "in use behind the step", "#009e73", "o--"),
+    ):
+        upper.plot(numbers, [value / size for value in values], style, markersize=4, color=colour, label=label)
     upper.set(ylabel=unit)
     upper.set_ylim(0, max_bytes / size * 1.12 or 1)
     upper.grid(True, alpha=0.3)
-    for name, label, colour, sign in (("driver_allocations", "taken", "#d55e00", 1), ("driver_frees", "given back",
-                                                                                      "#56b4e9", -1)):  # fmt: skip
-        lower.bar(numbers, [sign * step[name] for step in curve.steps], 0.5, color=colour, label=f"segments {label}")
+    for heights, label, colour in (
+        ([step["driver_allocations"] for step in curve.steps], "taken", "#d55e00"),
+        ([-step["driver_frees"] for step in curve.steps], "given back", "#56b4e9"),
+    ):
+        lower.bar(numbers, heights, 0.5, color=colour, label=f"segments {label}")
     lower.axhline(0, color="black", linewidth=0.8)
     high = max([step["driver_allocations"] for step in curve.steps] + [1])
     low = max(step["driver_frees"] for step in curve.steps)
@@ -56,15 +66,16 @@ def _memory(figure: Any, curve: Curve) -> None:
     figure.legend(loc="outside lower center", ncols=5, frameon=False, fontsize=8)
 
 
-def _timeline(figure: Any, line: Timeline) -> None:
+def _timeline(figure: Figure, line: Timeline) -> None:
     """Draw one lane for the host's ranges, one for its calls, and one for each device's kernels."""
     axes = figure.subplots()
     devices = [lane for lane in line.bars if lane not in _LABELS]
-    kernel_time: Counter[str] = Counter()
+    kernel_time: dict[str, float] = {}
     for lane in devices:
         for _, length, name in line.bars[lane]:
-            kernel_time[name] += length  # type: ignore[assignment]
-    colour_of = {name: _KERNELS[i] for i, (name, _) in enumerate(kernel_time.most_common(len(_KERNELS)))}
+            kernel_time[name] = kernel_time.get(name, 0.0) + length
+    longest = sorted(kernel_time, key=lambda name: -kernel_time[name])
+    colour_of = dict(zip(longest, _KERNELS, strict=False))
     scale, unit = (1e-3, "ms") if line.span >= 2000 else (1.0, "µs")
     labels = []
     for row, lane in enumerate(line.bars):
@@ -80,7 +91,7 @@ def _timeline(figure: Any, line: Timeline) -> None:
     axes.set_xlim(0, line.span * scale)
     axes.set(xlabel=f"{unit} since the step began; the step took {line.span * scale:.4g} {unit}")
     axes.grid(True, axis="x", alpha=0.3)
-    from matplotlib.patches import Patch
+    from matplotlib.patches import Patch  # lazy: optional dependency
 
     handles = [
         Patch(color=colour, label=f"{name} {kernel_time[name] / line.span:.0%}") for name, colour in colour_of.items()
@@ -98,7 +109,7 @@ def _colour(lane: str, name: str, named: Mapping[str, str]) -> str:
     return _CALLS if lane == "calls" else named.get(name, _OTHER_KERNELS)
 
 
-def _write_names(axes: Any, bars: Sequence[tuple[float, float, str]], row: int, span: float, scale: float) -> None:
+def _write_names(axes: Axes, bars: Sequence[tuple[float, float, str]], row: int, span: float, scale: float) -> None:
     """Write names into the bars that are wide enough."""
     for begin, length, name in bars:
         short = name.removeprefix("Optimizer.step#").removesuffix("_backward")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from .rows import number
 from .steps import HOST, Timeline, curves, timelines
 
+if TYPE_CHECKING:
+    from .report_types import Cell, Column, Report, Table
+
 __all__ = ["in_bytes", "number_cell", "step_tables", "text_cell"]
-
-Cell = dict[str, Any]
-
 
 def text_cell(text: str, role: str = "") -> Cell:
     """Return a text cell."""
@@ -25,7 +25,7 @@ def number_cell(value: float | None, text: str | None = None, *, role: str = "",
             "bar": None if bar is None else round(60 * min(bar, 1.0), 1)}  # fmt: skip
 
 
-def step_tables(reports: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def step_tables(reports: Sequence[Report]) -> Iterator[Table]:
     """Yield the tables of the reports' memory curves and timelines."""
     for report in reports:
         for curve in curves(report):
@@ -58,8 +58,10 @@ def _kernels(line: Timeline) -> Iterator[list[Cell]]:
 
 def _table(
     title: str, device: str, heads: Sequence[tuple[str, str, bool]], rows: Sequence[list[Cell]]
-) -> dict[str, Any]:  # fmt: skip
-    columns = [{"name": name, "help": help, "number": numeric, "detail": False} for name, help, numeric in heads]
+) -> Table:
+    columns: list[Column] = [
+        {"name": name, "help": help, "number": numeric, "detail": False} for name, help, numeric in heads
+    ]
     return {"title": title, "device": device, "columns": columns,
             "rows": [{"group": "steps", "missed": False, "cells": cells} for cells in rows]}  # fmt: skip
 

@@ -8,15 +8,23 @@ from __future__ import annotations
 import argparse
 import runpy
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import weftgrad as wg
 
 from ..runtime.errors import ArgumentError
 from .colours import printable as _text
+
+if TYPE_CHECKING:
+    from ..profiler import profile
+    from ..profiler.events import FunctionEvent
+    from .cases import Case
+    from .report_types import CurveRow, MemoryStep, Report, TimelineRow
+    from .sites import Site
 
 __all__ = [
     "HOST",
@@ -27,18 +35,17 @@ __all__ = [
     "record",
     "record_memory",
     "record_steps",
+    "step_call",
     "timeline_row",
     "timelines",
     "training_cases",
 ]  # fmt: skip
 
-Row = dict[str, Any]
 _CURVE_STEPS = 12  # of a curve
 _WARMUP_STEPS = 3  # steps before a timeline, in which kernels are compiled and pools grow
 _TIMELINE_TRIES = 5
 _MAX_BARS = 4000  # bars of a timeline
 HOST = ("host", "calls")  # lanes of a timeline that are no device's
-_COUNTERS = ("allocated", "peak", "reserved", "driver_allocations", "driver_frees")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +59,7 @@ class Curve:
 
     name: str
     device: str
-    steps: list[dict[str, int]]
+    steps: list[MemoryStep]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +91,15 @@ class Timeline:
         return f"{self.span:.0f} us" + (f"; busy: {shares}" if shares else "")
 
 
-def curves(report: Mapping[str, Any]) -> list[Curve]:
+def curves(report: Report) -> list[Curve]:
     """Read a report's memory curves. Raise KeyError, TypeError or ValueError if they are malformed."""
     return [
-        Curve(_text(row["name"]), _text(row["device"]), [{n: int(s[n]) for n in _COUNTERS} for s in row["steps"]])
+        Curve(_text(row["name"]), _text(row["device"]), list(map(_memory_step, row["steps"])))
         for row in report.get("curves", ())
     ]
 
 
-def timelines(report: Mapping[str, Any]) -> list[Timeline]:
+def timelines(report: Report) -> list[Timeline]:
     """Read a report's timelines. Raise KeyError, TypeError or ValueError if they are malformed."""
     return [
         Timeline(_text(row["name"]), _text(row["device"]), float(row["span"]),
@@ -101,55 +108,70 @@ def timelines(report: Mapping[str, Any]) -> list[Timeline]:
     ]  # fmt: skip
 
 
-def training_cases(options: argparse.Namespace) -> Iterator[Any]:
+def training_cases(options: argparse.Namespace) -> Iterator[Case]:
     """Yield the cases of training steps that `--only` selects."""
     from . import train  # lazy: start-up of the command line
 
     yield from (case for case in train.cases() if case.group == "training" and case.matches(options.only))
 
 
-def record_steps(options: argparse.Namespace, places: Sequence[Any]) -> Row:
+def record_steps(
+    options: argparse.Namespace, contenders: Sequence[Site]
+) -> tuple[list[CurveRow], list[TimelineRow]]:  # fmt: skip
     """Measure the memory curves and timelines of the suite's training steps on our devices."""
-    results: Row = {"curves": [], "timelines": []}
+    curve_rows: list[CurveRow] = []
+    timeline_rows: list[TimelineRow] = []
     for case in training_cases(options):
-        for site in places:
+        for site in contenders:
             if not site.ours:
                 continue
             try:
                 device = str(site.device)  # the report's name may differ: it contains the driver
-                step, curve = record_memory(case.name, device, lambda case=case, site=site: case.on(site).call)  # type: ignore[misc]
-                results["curves"].append(curve | {"device": site.name})
-                results["timelines"].append(record(case.name, device, step)[0] | {"device": site.name})
+                step, curve = record_memory(case.name, device, partial(step_call, case, site))
+                curve_rows.append({**curve, "device": site.name})
+                timeline_rows.append({**record(case.name, device, step)[0], "device": site.name})
             except Exception as failure:  # the step's row in the report has the error
                 print(f"{case.name}: no timeline on {site.name}: {type(failure).__name__}: {failure}")
             finally:
                 site.release()
-    return results
+    return curve_rows, timeline_rows
 
 
-def record_memory(name: str, device: str, make: Callable[[], Callable[[], Any]]) -> tuple[Callable[[], Any], Row]:
+def step_call(case: Case, site: Site) -> Callable[[], object]:
+    """Return the call of a training step on a site. Raise ValueError if the site cannot run it."""
+    work = case.on(site)
+    if work is None:
+        raise ValueError(f"{site.name} does not run {case.name}")
+    return work.call
+
+
+def record_memory(
+    name: str, device: str, make: Callable[[], Callable[[], object]]
+) -> tuple[Callable[[], object], CurveRow]:  # fmt: skip
     """Run the first steps of the function that `make` returns. Return the function and the memory curve's row.
 
     Cached memory is released first.
     """
     wg.synchronize(device)
     wg.empty_cache(device)
-    step, steps = make(), []
+    step = make()
+    steps: list[MemoryStep] = []
     old_stats = wg.memory_stats(device)
     for _ in range(_CURVE_STEPS):
         wg.reset_peak_memory_stats(device)
         step()
         wg.synchronize(device)
         stats = wg.memory_stats(device)
-        steps.append(
-            {"allocated": stats["allocated"], "peak": stats["allocated_peak"], "reserved": stats["reserved"]}
-            | {n: stats[n] - old_stats[n] for n in ("driver_allocations", "driver_frees")}
-        )
+        steps.append({
+            "allocated": stats["allocated"], "peak": stats["allocated_peak"], "reserved": stats["reserved"],
+            "driver_allocations": stats["driver_allocations"] - old_stats["driver_allocations"],
+            "driver_frees": stats["driver_frees"] - old_stats["driver_frees"],
+        })  # fmt: skip
         old_stats = stats
     return step, {"name": name, "device": device, "steps": steps}
 
 
-def record(name: str, device: str, step: Callable[[], Any]) -> tuple[Row, Any]:
+def record(name: str, device: str, step: Callable[[], object]) -> tuple[TimelineRow, profile]:
     """Profile a few steps after warming up. Return the timeline row and the profile of the shortest step.
 
     The shortest, because other load on the machine only adds time.
@@ -166,12 +188,12 @@ def record(name: str, device: str, step: Callable[[], Any]) -> tuple[Row, Any]:
                 step()
             wg.synchronize(device)
         candidates.append((timeline_row(name, device, profiler.events()), profiler))
-    return min(candidates, key=lambda pair: float(pair[0]["span"]))
+    return min(candidates, key=lambda pair: pair[0]["span"])
 
 
-def timeline_row(name: str, device: str, events: Sequence[Any]) -> Row:
+def timeline_row(name: str, device: str, events: Sequence[FunctionEvent]) -> TimelineRow:
     """Convert a profile's events to a timeline row. If there are too many bars, keep the longest."""
-    lanes: dict[str, list[Any]] = {"host": [], "calls": []}
+    lanes: dict[str, list[FunctionEvent]] = {"host": [], "calls": []}
     for event in events:
         if event.is_kernel:
             lanes.setdefault(event.device, []).append(event)
@@ -193,7 +215,7 @@ def timeline_row(name: str, device: str, events: Sequence[Any]) -> Row:
     return {"name": name, "device": device, "span": round(last - first, 1), "bars": bars}
 
 
-def program_call(path: str, arguments: Sequence[str]) -> Callable[[], Any]:
+def program_call(path: str, arguments: Sequence[str]) -> Callable[[], object]:
     """Return a call that runs a program as `python path arguments` would. Raise ArgumentError if there is no file."""
     if not Path(path).is_file():
         raise ArgumentError(f"bench: --program {path} is no file")
@@ -213,6 +235,14 @@ def program_call(path: str, arguments: Sequence[str]) -> Callable[[], Any]:
     return run
 
 
-def _bar(text: Any) -> tuple[float, float, str]:
+def _memory_step(row: MemoryStep) -> MemoryStep:
+    """Return the numbers of a stored step. Raise an error if one is missing or no number."""
+    return {
+        "allocated": int(row["allocated"]), "peak": int(row["peak"]), "reserved": int(row["reserved"]),
+        "driver_allocations": int(row["driver_allocations"]), "driver_frees": int(row["driver_frees"]),
+    }  # fmt: skip
+
+
+def _bar(text: object) -> tuple[float, float, str]:
     begin, length, name = str(text).split(" ", 2)
     return float(begin), float(length), _text(name)

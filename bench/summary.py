@@ -1,4 +1,4 @@
-"""Summary of a run: geometric means over the rows that passed on every device."""
+"""Summary of a run: geometric means over the rows that passed on every device, and what marks beside numbers mean."""
 
 from __future__ import annotations
 
@@ -6,17 +6,12 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
-from .rows import Entry
+from .roofline import roofs, share
+from .rows import Entry, device_labels, load_doubts, sample_doubts
 
-__all__ = ["lines", "mean"]
+__all__ = ["legend", "lines", "mean"]
 
-_DEVICE_GROUPS = (
-    "roofline",
-    "peak",
-    "transfer",
-    "launch",
-    "process",
-)  # rows that measure the device, not ops
+_DEVICE_GROUPS = ("roofline", "cache", "peak", "transfer", "launch", "process")  # rows that measure the device, not ops
 
 
 def mean(values: Iterable[float]) -> float:
@@ -35,6 +30,7 @@ def lines(entries: Sequence[Entry]) -> list[str]:
     op, shape and dtype everywhere.
     """
     kernels = [e for e in entries if e.part == "kernel" and e.group not in _DEVICE_GROUPS]
+    labels = device_labels(kernels)
     devices = list(dict.fromkeys((e.hardware, e.device) for e in kernels))
     by_row: dict[tuple[str, str, str], dict[tuple[str, str], Entry]] = {}
     for entry in kernels:
@@ -56,7 +52,7 @@ def lines(entries: Sequence[Entry]) -> list[str]:
                 f"{peer} {mean(ratios):.2f}" + (f" ({len(ratios)} rows)" if len(ratios) < len(complete_rows) else "")
             )
         if parts:
-            text.append(f"  {device[1]}: others' time by ours: {', '.join(parts)}")
+            text.append(f"  {labels[device]}: others' time by ours: {', '.join(parts)}")
     for device in devices[1:]:
         ratio_to_first = mean(_min_seconds(row[device]) / _min_seconds(row[devices[0]]) for row in complete_rows)
         pairs = [
@@ -65,8 +61,27 @@ def lines(entries: Sequence[Entry]) -> list[str]:
         by_rounds = (
             f" ({mean(pairs):.2f} by medians of rounds, which took turns)" if len(pairs) == len(complete_rows) else ""
         )
-        text.append(f"  {device[1]} takes {ratio_to_first:.2f} of the time of {devices[0][1]}{by_rounds}")
+        text.append(f"  {labels[device]} takes {ratio_to_first:.2f} of the time of {labels[devices[0]]}{by_rounds}")
     return text if len(text) > 1 else []
+
+
+def legend(entries: Sequence[Entry]) -> list[str]:
+    """Return a line for each kind of mark that a table of these entries has."""
+    roof_by_hardware = roofs(entries)
+    shares = [share(entry, roof_by_hardware.get(entry.hardware)) for entry in entries]
+    limits = {row_share.limit for row_share in shares if row_share}
+    text = []
+    if "cache" in limits:
+        text.append("c: operands fit a cache, so the share is of a cache's bandwidth")
+    if "above memory" in limits:
+        text.append(">: faster than the copies in memory, by a cache's help, so the share is of a cache's bandwidth")
+    timed = [entry for entry in entries if entry.time]
+    loaded = sum(bool(load_doubts(entry.load, entry.cores)) for entry in timed)
+    disagreeing = sum(bool(entry.time and sample_doubts(entry.time)) for entry in timed)
+    if loaded or disagreeing:
+        text.append(f"~: uncertain; of {len(timed)} rows {loaded} were measured under load, of {disagreeing} the "
+                    "samples disagree")  # fmt: skip
+    return text
 
 
 def _median_round_ratio(entry: Entry, other: Entry) -> float | None:

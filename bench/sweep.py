@@ -1,9 +1,9 @@
 """The suite `specs`: ops by their specs, the package's own or a user's file, in any dtypes and shapes.
 
-Operands are generated from an op's signature. The expected result comes from the spec's reference function in float64.
-A spec without a reference is checked against the same op on float64 operands, which shows the rounding error of float32
-or bfloat16, but not whether the formula is the intended one. Gradients are checked as directional derivatives, by
-central differences of the float64 function, independent of how the gradient was derived.
+`sweep_operands` generates operands from an op's signature. The expected result comes from the spec's reference function
+in float64. A spec without a reference is checked against the same op on float64 operands, which shows the rounding
+error of float32 or bfloat16, but not whether the formula is the intended one. Gradients are checked as directional
+derivatives, by central differences of the float64 function, independent of how the gradient was derived.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,17 +23,19 @@ import weftgrad as wg
 from weftgrad import testing
 
 from ..codegen.generate import own_specs
-from ..codegen.kinds import contraction
 from ..codegen.loader import load_file
 from ..codegen.model import MISSING, Op, SpecErrors
 from ..runtime.dtypes import Array
 from ..runtime.errors import ArgumentError, SpecError
 from .cases import Case, Pairs, Work, rotated
-from .sites import NotOffered, Site
+from .sites import NotOffered, OurSite, Site
+from .sweep_operands import Shape, call_of_tensors, equation, random_arrays, tensor_shapes, valid_shapes
+
+if TYPE_CHECKING:
+    from .library_types import Operation, Tensor
 
 __all__ = ["DTYPES", "cases", "dtypes_of", "shapes_of"]
 
-Shape = tuple[int, ...]
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int32", "int64")
 _WIDTH = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8, "int32": 4, "int64": 8}
 # Relative to the largest value. A result rounded once has an error of 2^-9 in bfloat16 and 2^-12 in float16.
@@ -71,7 +74,7 @@ class _Subject:
     """An op to measure. path: its name in the package, `nn.functional.silu`; empty for an op of a user's file."""
 
     op: Op
-    function: Callable[..., Any]
+    function: Operation
     path: str = ""
 
 
@@ -84,7 +87,7 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
         for dtype in dtypes:
             if not _supports_dtype(subject.op, dtype):
                 continue
-            for shape in _valid_shapes(subject.op, shapes) if shapes else sides:
+            for shape in valid_shapes(subject.op, shapes) if shapes else sides:
                 yield from _cases(subject, dtype, shape)
 
 
@@ -130,10 +133,13 @@ def _own_file(path: Path) -> dict[str, Op]:
     return {op.name: op for op in load_file(path, trust=True)}
 
 
-def _by_path(library: Any, path: str) -> Callable[..., Any] | None:
-    for part in path.split("."):
-        library = getattr(library, part, None)
-    return library
+def _by_path(library: ModuleType, path: str) -> Operation | None:
+    """Return `library.nn.functional.silu` for `nn.functional.silu`, or None if the library has no such function."""
+    folder, _, name = path.rpartition(".")
+    owner: object = library
+    for part in filter(None, folder.split(".")):
+        owner = getattr(owner, part, None)
+    return getattr(owner, name, None)
 
 
 def _supports_dtype(op: Op, dtype: str) -> bool:
@@ -142,97 +148,10 @@ def _supports_dtype(op: Op, dtype: str) -> bool:
             "bool": False}.get(op.dtypes, True)  # fmt: skip
 
 
-# Operands
-
-
-def _tensor_shapes(op: Op, shape: Shape) -> list[Shape]:
-    """Return the shapes of an op's tensors."""
-    tensors = [p for p in op.params if p.role == "tensor"]
-    if op.kind != "contraction":
-        by_scope = {"full": shape, "column": shape[-1:], "row": shape[:-1]}
-        return [by_scope.get(p.scope, shape) for p in tensors]
-    terms = _equation(op)[0]
-    letters = _letters(op)
-    size = dict(zip(letters, shape * len(letters) if len(shape) == 1 else shape, strict=True))
-    return [tuple(size[letter] for letter in term) for term in terms]
-
-
-def _equation(op: Op) -> tuple[list[str], str]:
-    """Return the einsum letters of the operands and of the result, without batch dimensions (`...`)."""
-    out = contraction.terms(op)[2].replace("...", "")
-    return [term.replace("...", "") for term in contraction.letters(op).values()], out
-
-
-def _letters(op: Op) -> list[str]:
-    return list(dict.fromkeys("".join(_equation(op)[0])))
-
-
-def _valid_shapes(op: Op, shapes: Sequence[Shape]) -> list[Shape]:
-    """Return the shapes that an op accepts: for a contraction one size for all letters, or one size per letter."""
-    if op.kind != "contraction":
-        return list(shapes)
-    letters = _letters(op)
-    valid_shapes = [shape for shape in shapes if len(shape) in (1, len(letters))]
-    if not valid_shapes:
-        raise ArgumentError(
-            f"bench: --shapes has none for {op.name}: one size for all of its dimensions, or one for each of "
-            f"{', '.join(letters)}, as in {'x'.join(['64'] * len(letters))}"
-        )
-    return valid_shapes
-
-
-def _arrays(op: Op, shape: Shape, dtype: str) -> list[Array]:
-    """Return random operands: normal, or uniform in the range of the spec's `sample`; integers in -50 to 50."""
-    rng = np.random.default_rng(0)
-    arrays: list[Array] = []
-    for param, size in zip([p for p in op.params if p.role == "tensor"], _tensor_shapes(op, shape), strict=True):
-        sample_range = op.sample_range(param.name)
-        if param.type == "mask":
-            arrays.append(rng.random(size) < 0.5)
-        elif param.type == "index" or dtype.startswith("int"):
-            low, high = sample_range or (-50, 50)
-            values = rng.integers(math.ceil(low), math.floor(high) + 1, size)
-            arrays.append(values.astype(dtype) if dtype.startswith("int") else values)
-        elif sample_range is None:
-            arrays.append(rng.standard_normal(size, dtype=np.float32))
-        else:
-            arrays.append(rng.uniform(*sample_range, size).astype(np.float32))
-    return arrays
-
-
-def _call(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the op as a function of its tensors alone.
-
-    Required numbers are 0.5, a required `dim` is the last one, and other parameters keep their defaults. A default
-    `dim` is passed explicitly, because PyTorch's softmax requires it.
-    """
-    keywords: dict[str, Any] = {}
-    defaults: list[Any] = []
-    for param in op.params:
-        if param.role == "tensor":
-            defaults.append(None)
-        elif param.default is not MISSING:
-            if param.name == "dim" and param.default is not None:
-                keywords["dim"] = param.default
-        elif param.role in ("scalar", "number"):
-            defaults.append((0.5,))
-        elif param.name == "dim":
-            defaults.append((-1,))
-        else:
-            raise ArgumentError(f"bench: {op.name} needs {param.name}, for which no rule here has a value")
-
-    def call(*tensors: Any) -> Any:
-        remaining = iter(tensors)
-        result = function(*[next(remaining) if default is None else default[0] for default in defaults], **keywords)
-        return result[0] if isinstance(result, tuple) else result
-
-    return call
-
-
 # References
 
 
-def _reference(op: Op, function: Callable[..., Any]) -> tuple[Callable[..., Array], str]:
+def _reference(op: Op, function: Operation) -> tuple[Callable[..., Array], str]:
     """Return the reference, a function of a site and float64 arrays, and its name for the report."""
     axis = next((p for p in op.params if p.name == "dim"), None)
     if op.reference and len(op.params) == len([p for p in op.params if p.role == "tensor"]) + (axis is not None):
@@ -245,11 +164,11 @@ def _reference(op: Op, function: Callable[..., Any]) -> tuple[Callable[..., Arra
             with_axis = partial(spec_reference, axis=value) if axis is not None else spec_reference
             return lambda site, *arrays: np.asarray(with_axis(*arrays)), f"{op.reference} in float64"
 
-    op_call = _call(op, function)
+    op_call = call_of_tensors(op, function)
 
     def same(site: Site, *arrays: Array) -> Array:
         """Compute on the measured device if it supports float64, else on `cpu`."""
-        device = site.device if site.ours and site.device.driver.capabilities.fp64 else "cpu"
+        device = site.device if isinstance(site, OurSite) and site.device.driver.capabilities.fp64 else "cpu"
         with wg.no_grad():
             result = op_call(*[wg.tensor(a, device=device) for a in arrays])
         values = np.asarray(result.cpu().numpy())
@@ -264,7 +183,7 @@ def _reference(op: Op, function: Callable[..., Any]) -> tuple[Callable[..., Arra
 def _cases(subject: _Subject, dtype: str, shape: Shape) -> Iterator[Case]:
     op = subject.op
     name = f"{op.name} {dtype} {'x'.join(map(str, shape))}"
-    sizes = _tensor_shapes(op, shape)
+    sizes = tensor_shapes(op, shape)
     reference, against = _reference(op, subject.function)
     integral = dtype.startswith("int")
     numbers = [math.prod(size) for size in sizes]
@@ -274,11 +193,10 @@ def _cases(subject: _Subject, dtype: str, shape: Shape) -> Iterator[Case]:
     elif op.kind == "reduction":
         results = 0
     width = _WIDTH[dtype]
-    facts: dict[str, Any] = {"dtype": dtype, "against": against}
     has_byte_count = op.kind != "composite"  # a composite's memory traffic depends on its parts
     yield Case(op.kind, name, partial(_forward, subject, shape, dtype, reference), flops=flops,
                bytes=width * (sum(numbers) + results) * has_byte_count, tolerance=0 if integral else _TOLERANCE[dtype],
-               **facts)  # fmt: skip
+               dtype=dtype, against=against)  # fmt: skip
     grad_indices = [] if integral or op.grad == "none" else _differentiable(op)
     if grad_indices:
         # Read: the result's gradient and the operands. Written: the operands' gradients.
@@ -287,12 +205,12 @@ def _cases(subject: _Subject, dtype: str, shape: Shape) -> Iterator[Case]:
         )
         yield Case(op.kind, f"{name}, gradient", partial(_backward, subject, shape, dtype, reference, grad_indices),
                    flops=flops * len(grad_indices), bytes=width * elements, tolerance=_GRAD_TOLERANCE[dtype],
-                   values=False, **facts)  # fmt: skip
+                   values=False, dtype=dtype, against=against)  # fmt: skip
 
 
 def _product_counts(op: Op, sizes: Sequence[Shape]) -> tuple[int, int]:
     """Return the number of a contraction's results, and of its multiplications and additions."""
-    terms, out = _equation(op)
+    terms, out = equation(op)
     size = {letter: n for term, shape in zip(terms, sizes, strict=True) for letter, n in zip(term, shape, strict=True)}
     return math.prod(size[letter] for letter in out), 2 * math.prod(size.values())
 
@@ -304,10 +222,10 @@ def _differentiable(op: Op) -> list[int]:
             if p.type == "value" and (rules is None or rules.get(p.name, "none") != "none")]  # fmt: skip
 
 
-def _site_function(subject: _Subject, site: Site) -> Callable[..., Any] | None:
+def _site_function(subject: _Subject, site: Site) -> Operation | None:
     """Return `function(library, *tensors)` for a site, or None if it has no such op."""
     if site.ours:
-        op_call = _call(subject.op, subject.function)
+        op_call = call_of_tensors(subject.op, subject.function)
         return lambda _, *tensors: op_call(*tensors)
     if site.arrays:
         reference_name = subject.op.reference or ""
@@ -317,18 +235,20 @@ def _site_function(subject: _Subject, site: Site) -> Callable[..., Any] | None:
     if not path or (site.arrays and subject.op.kind not in ("pointwise", "contraction")):
         return None
 
-    def call(library: Any, *tensors: Any) -> Any:
+    def call(library: ModuleType, *tensors: Tensor) -> Tensor:
         peer_function = _by_path(library, path)
         if peer_function is None:
             raise NotOffered(f"{site.name}: no {path}")
-        return _call(subject.op, peer_function)(*tensors)
+        return call_of_tensors(subject.op, peer_function)(*tensors)
 
     return call
 
 
-def _operands(subject: _Subject, shape: Shape, dtype: str, site: Site, grad_indices: Sequence[int] = ()) -> list[Any]:
+def _operands(
+    subject: _Subject, shape: Shape, dtype: str, site: Site, grad_indices: Sequence[int] = ()
+) -> list[Tensor]:
     return [site.tensor(a, grad=i in grad_indices, dtype=dtype if a.dtype.kind == "f" else "")
-            for i, a in enumerate(_arrays(subject.op, shape, dtype))]  # fmt: skip
+            for i, a in enumerate(random_arrays(subject.op, shape, dtype))]  # fmt: skip
 
 
 def _forward(subject: _Subject, shape: Shape, dtype: str, reference: Callable[..., Array], site: Site) -> Work | None:
@@ -352,7 +272,7 @@ def _backward(
     if function is None:
         return None
     operands = _operands(subject, shape, dtype, site, grad_indices)
-    seeds: list[Any] = []
+    seeds: list[Array] = []
 
     def seeded(size: Shape) -> Array:
         seeds.append(np.random.default_rng(1).standard_normal(size, dtype=np.float32))
@@ -366,7 +286,7 @@ def _backward(
         derivatives = []
         for i, grad in zip(grad_indices, call(), strict=True):
             direction, grad_values = rng.standard_normal(arrays64[i].shape), site.host(grad)
-            ends: list[Any] = [
+            ends = [
                 np.sum(seed * reference(site, *(a + h * direction if k == i else a for k, a in enumerate(arrays64))))
                 for h in (_STEP, -_STEP)
             ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from .colours import Paint, by_share
 from .roofline import Roof, rates, share
@@ -65,12 +66,15 @@ def _columns(entries: Sequence[Entry], peers: Sequence[str], roof: Roof | None) 
     columns: list[_Column] = []
     roof_shares = [share(entry, roof) for entry in entries]
     time_roles = ["" if e.limits is None else "bad" if e.missed else "good" for e in entries]
-    for title, statistic, rank in (("min us", "least", 0), ("median", "median", 3)):
-        add_column(title, rank, [(number(e.time[statistic] * 1e6) if e.time else "", role)
-                                 for e, role in zip(entries, time_roles, strict=True)])  # fmt: skip
+    statistics: tuple[tuple[str, Literal["least", "median"], int], ...]
+    statistics = ("min us", "least", 0), ("median", "median", 3)
+    for title, statistic, rank in statistics:
+        marks = ["~" if e.doubts and statistic == "least" else "" for e in entries]
+        add_column(title, rank, [(mark + number(e.time[statistic] * 1e6) if e.time else "", role)
+                                 for e, role, mark in zip(entries, time_roles, marks, strict=True)])  # fmt: skip
     for rate_index, title in enumerate(("GB/s", "GFLOP/s")):
         add_column(title, 4, [(number(rate * 1e-9) if (rate := rates(e)[rate_index]) else "", "") for e in entries])
-    add_column("of roof", 1, [("" if value is None else f"{value:.0%}", by_share(value)) for value in roof_shares])
+    add_column("of roof", 1, [("", "") if s is None else (str(s), by_share(s.value)) for s in roof_shares])
     for i, peer in enumerate(peers):
         roles = ["" if peer not in e.aims else "bad" if peer in e.missed else "good" for e in entries]
         ratios = [entry.ratio(peer) for entry in entries]
@@ -80,8 +84,8 @@ def _columns(entries: Sequence[Entry], peers: Sequence[str], roof: Roof | None) 
     for i, name in enumerate(("", *peers)):
         cells = [(throughput_text(entry.throughput(name), entry.unit), "") for entry in entries]
         add_column(f"{name} throughput".strip(), 3 + i, cells)
-    for title, values in (("ulp", [(e.facts.get("accuracy") or {}).get("ulp") for e in entries]),
-                          ("host us", [e.facts.get("host_us") for e in entries])):  # fmt: skip
+    for title, values in (("ulp", [e.accuracy("ulp") for e in entries]),
+                          ("host us", [e.number("host_us") for e in entries])):  # fmt: skip
         add_column(title, 5, [("" if value is None else number(value), "") for value in values])
     return columns
 

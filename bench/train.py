@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from ..runtime.dtypes import Array
 from . import train_references as references
 from .cases import Case, Pairs, Work
 from .sites import Site
+
+if TYPE_CHECKING:
+    from .library_types import Model, Tensor
 
 __all__ = ["Samples", "cases", "convolutional", "transformer"]
 
@@ -64,7 +67,7 @@ def convolutional(batch: int, site: Site, channels: Sequence[int] = (32, 64)) ->
     rng = np.random.default_rng(0)
     image, target = rng.standard_normal((batch, 1, 8, 8), dtype=np.float32), rng.integers(0, 10, batch)
     image64 = image.astype(float)
-    return _training(site, model, model, image, target, lambda p: references.convolutional(p, image64, target))
+    return _training(site, model, image, target, lambda p: references.convolutional(p, image64, target))
 
 
 def transformer(
@@ -75,7 +78,7 @@ def transformer(
         return None
     library, nn = site.library, site.library.nn
 
-    class Model(nn.Module):  # type: ignore[name-defined]
+    class Transformer(nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.embedding = nn.Embedding(words, width)
@@ -84,20 +87,20 @@ def transformer(
             self.encoder = nn.TransformerEncoder(layer, layers)
             self.head = nn.Linear(width, words)
 
-        def forward(self, x: Any) -> Any:
-            x = self.encoder(self.embedding(x) + self.position, mask=mask, is_causal=True)
+        def forward(self, index: Tensor) -> Tensor:
+            x = self.encoder(self.embedding(index) + self.position, mask=mask, is_causal=True)
             return self.head(x).reshape(-1, words)
 
-    model = Model().to(site.device)
+    model: Model = Transformer().to(site.device)
     mask = nn.Transformer.generate_square_subsequent_mask(rows, device=site.device)
     rng = np.random.default_rng(0)
     index, target = rng.integers(0, words, (batch, rows)), rng.integers(0, words, batch * rows)
     reference = partial(references.transformer, index=index, target=target, layers=layers, heads=heads)
-    return _training(site, model, model, index, target, reference)
+    return _training(site, model, index, target, reference)
 
 
 def _training(
-    site: Site, model: Any, call: Callable[[Any], Any], inputs: Array, target: Array,
+    site: Site, model: Model, inputs: Array, target: Array,
     reference: Callable[[Mapping[str, references.Value]], references.Value],
 ) -> Work:  # fmt: skip
     """Return the work of training steps of `model` from fixed initial parameters."""
@@ -110,9 +113,9 @@ def _training(
     x, targets = site.tensor(inputs), site.tensor(target)
     optimizer = library.optim.AdamW(model.parameters(), lr=_RATE, weight_decay=_DECAY)
 
-    def step() -> Any:
+    def step() -> Tensor:
         optimizer.zero_grad()
-        loss = library.nn.functional.cross_entropy(call(x), targets)
+        loss: Tensor = library.nn.functional.cross_entropy(model(x), targets)
         loss.backward()
         optimizer.step()
         return loss
@@ -168,7 +171,7 @@ def _loading(site: Site) -> Work | None:
         return None
     loader = site.library.utils.data.DataLoader(Samples(), batch_size=64, num_workers=2, persistent_workers=True)
 
-    def epoch() -> list[Any]:
+    def epoch() -> list[tuple[Tensor, Tensor]]:
         return [(images, numbers) for images, numbers in loader]
 
     def pairs() -> Pairs:

@@ -6,7 +6,6 @@ A `Value` records its inputs and their vector-Jacobian products; `backward` runs
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -172,7 +171,7 @@ class Adam:
 
     def __init__(self, rate: float, decay: float = 0.0):
         self.rate, self.decay, self.count = rate, decay, 0
-        self.state: dict[str, tuple[Any, Any]] = {}
+        self.state: dict[str, tuple[Array | float, Array | float]] = {}
 
     def step(self, parameters: dict[str, Array], grads: Mapping[str, Array]) -> None:
         """Move `parameters`, each by its slope."""
@@ -191,7 +190,7 @@ class Momentum:
 
     def __init__(self, rate: float):
         self.rate = rate
-        self.state: dict[str, Any] = {}
+        self.state: dict[str, Array] = {}
 
     def step(self, parameters: dict[str, Array], grads: Mapping[str, Array]) -> None:
         """Move `parameters`, each by its slope."""

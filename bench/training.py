@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,12 +13,15 @@ from . import references
 from .cases import Case, Pairs, Work
 from .sites import Site
 
+if TYPE_CHECKING:
+    from .library_types import Tensor
+
 __all__ = ["chain", "training_cases"]
 
 _RATE = 1e-3
 
 
-def chain(x: Any) -> Any:
+def chain(x: Tensor) -> Tensor:
     """Run 200 dependent additions."""
     y = x
     for _ in range(200):

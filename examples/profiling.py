@@ -30,7 +30,7 @@ def train(net, optimizer, images, labels):
 
 def draw(averages, path):
     """Draw the ops that take the most device time, as bars."""
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure  # optional
 
     ops = [a for a in averages if a.self_device_time_total > 0 and not a.is_kernel]  # an op's time is its kernels'
     top = sorted(ops, key=lambda a: a.self_device_time_total)[-10:]

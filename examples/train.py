@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import weftgrad as wg
 from weftgrad import nn, optim
@@ -36,10 +36,17 @@ class Net(nn.Module):
         return self.classes(self.dropout(self.features(images).flatten(1)))
 
 
+class Stateful(Protocol):
+    """What a checkpoint has a part of: a module, an optimizer, a scheduler, a scaler or a loader."""
+
+    def state_dict(self) -> dict[str, object]: ...
+    def load_state_dict(self, state: dict[str, object], /) -> object: ...
+
+
 class Training:
     """The state of a training run, which a checkpoint saves."""
 
-    def __init__(self, device: Any, epochs: int, half: Any = None, seed: int = 0, batch_size: int = 64):
+    def __init__(self, device: str, epochs: int, half: wg.dtype | None = None, seed: int = 0, batch_size: int = 64):
         wg.manual_seed(seed)  # weights, dropout, and the order of the images
         self.device, self.half = wg.device(device), half
         arrays = digits.load()
@@ -77,7 +84,7 @@ class Training:
         self.net.train()
         return (guesses == self.test_labels).float().mean().item()
 
-    def parts(self) -> dict[str, Any]:
+    def parts(self) -> dict[str, Stateful]:
         """Return the objects that have a `state_dict`, by name."""
         return {
             "net": self.net, "optimizer": self.optimizer, "scheduler": self.scheduler, "scaler": self.scaler,
@@ -85,7 +92,7 @@ class Training:
         }  # fmt: skip
 
     def save(self, path: Path) -> None:
-        state = {name: part.state_dict() for name, part in self.parts().items()}
+        state: dict[str, object] = {name: part.state_dict() for name, part in self.parts().items()}
         state |= {"random": wg.get_rng_state(), "epoch": self.epoch, "steps": self.steps, "loss": self.loss}
         wg.save(state, path)
 

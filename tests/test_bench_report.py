@@ -18,7 +18,7 @@ import pytest
 from weftgrad.bench import bar_plots, command, page, plots, report_files, rows, tables
 from weftgrad.bench.colours import painter, plain
 from weftgrad.bench.report import host_line, kernel_line
-from weftgrad.bench.roofline import roofs, share
+from weftgrad.bench.roofline import Share, roofs, share
 from weftgrad.runtime.errors import ArgumentError
 
 HOSTILE = "<script>alert(1)</script>\"'&$x^2"
@@ -195,7 +195,7 @@ def test_a_roof_is_what_was_measured() -> None:
     assert roof.bandwidth
     assert (roof.bandwidth.rate, roof.bandwidth.row) == (pytest.approx((64 << 20) / 1e-3), "large (torch)")
     assert {kind: best.rate for kind, best in roof.peaks.items()} == pytest.approx({"fp32": 2e11, "bf16": 5e11})
-    shares = {e.name: share(e, roof) for e in entries}
+    shares = {e.name: part.value for e in entries if (part := share(e, roof))}
     assert shares["large"] == pytest.approx(0.5)
     assert shares["mm"] == pytest.approx(0.5)  # relative to the peak: it is compute-bound
     assert shares["mm bf16"] == pytest.approx(1.0)
@@ -212,7 +212,7 @@ def test_transfers_are_below_no_roof() -> None:
     roof = roofs(entries)["Cores"]
     assert roof.bandwidth
     assert roof.bandwidth.row == "large (cpu)"
-    assert [share(entry, roof) for entry in entries] == [None, 1.0]
+    assert [share(entry, roof) for entry in entries] == [None, Share(1.0, "memory")]
 
 
 def test_torch_on_other_hardware_is_no_roof() -> None:

@@ -24,21 +24,25 @@ from weftgrad.bench import (
     alternation,
     command,
     core,
+    device_listing,
     device_processes,
     everything,
     facts,
     limits,
+    merging,
     peers,
     running,
+    selection,
     summary,
     sweep,
+    time_budget,
 )
 from weftgrad.bench.cases import Case, Work, error_of
 from weftgrad.bench.peers.tables import Names
 from weftgrad.bench.report import title
 from weftgrad.bench.rows import entries
-from weftgrad.bench.running import Allowance, Progress, parse_seconds
 from weftgrad.bench.sites import NotOffered, OurSite, Site
+from weftgrad.bench.time_budget import Allowance, Progress, parse_seconds
 from weftgrad.runtime.errors import ArgumentError
 
 SPEC = textwrap.dedent("""
@@ -105,22 +109,20 @@ def test_rows_get_as_many_rounds_as_there_is_time_for() -> None:
     assert Allowance(None).rounds(7, 1000) == 7
 
 
-def test_rows_without_time_are_reported(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(running, "select_cases", lambda *_: [row(f"{i}") for i in range(5)])
+def test_rows_without_time_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    cases = [row(f"{i}") for i in range(5)]
     clock = iter(range(0, 1000, 20))
     args = options("--time", "1m", "--rounds", "1")
-    measured = list(running.kernel_rows(args, [OurSite("cpu")], alternation.Turn(), (), lambda: next(clock)))
+    measured = list(running.kernel_rows(args, [OurSite("cpu")], cases, alternation.Turn(), (), lambda: next(clock)))
     assert [entry["name"] for entry in measured] == ["0"]
     assert "4 of 5 rows are not measured" in capsys.readouterr().err
 
 
 def test_groups_take_turns_where_time_is_short() -> None:
     args = options("--suite", "core", "--time", "1m", "--only", "64K")
-    assert {case.group for case in running.select_cases(args, [OurSite("cpu")])[:2]} == {"elementwise"}
+    assert {case.group for case in selection.select_cases(args, [OurSite("cpu")])[:2]} == {"elementwise"}
     args = options("--suite", "core", "--time", "1m", "--only", "1")
-    groups = [case.group for case in running.select_cases(args, [OurSite("cpu")])[:4]]
+    groups = [case.group for case in selection.select_cases(args, [OurSite("cpu")])[:4]]
     assert len(set(groups)) == 4
 
 
@@ -138,7 +140,7 @@ def test_progress_is_for_terminals() -> None:
         text = stream.getvalue()
         assert ("[1/3] exp" in text) == ("[2/3, 3 min left] add" in text) == text.endswith("\x1b[K") == is_terminal
         assert is_terminal or not text
-    assert [running._duration(s) for s in (3, 89.5, 91, 3900)] == ["3 s", "90 s", "2 min", "1 h 05 min"]
+    assert [time_budget._duration(s) for s in (3, 89.5, 91, 3900)] == ["3 s", "90 s", "2 min", "1 h 05 min"]
 
 
 # Options
@@ -273,10 +275,10 @@ def test_every_driver_is_queried_and_no_device_is_listed_twice(
     intel_library, nvidia_icd = tmp_path / "libintelocl.so", tmp_path / "nvidia.icd"
     intel_library.touch()
     nvidia_icd.write_text("libnvidia-opencl.so.1\n")
-    monkeypatch.setattr(device_processes, "_VENDORS", tmp_path / "none")
+    monkeypatch.setattr(device_listing, "_VENDORS", tmp_path / "none")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     unlisted = tmp_path / "libnvidia-opencl.so.1"
-    monkeypatch.setattr(device_processes, "_NVIDIA_LIBRARIES", (tmp_path / "nowhere.so", unlisted))
+    monkeypatch.setattr(device_listing, "_NVIDIA_LIBRARIES", (tmp_path / "nowhere.so", unlisted))
 
     def query_devices(library: str = "") -> list[dict[str, Any]]:
         answers = {
@@ -292,28 +294,28 @@ def test_every_driver_is_queried_and_no_device_is_listed_twice(
         }  # fmt: skip
         return answers[library]
 
-    monkeypatch.setattr(device_processes, "_query_devices", query_devices)
-    devices = device_processes.list_devices([intel_library, nvidia_icd], query_devices)
+    monkeypatch.setattr(device_listing, "_query_devices", query_devices)
+    devices = device_listing.list_devices([intel_library, nvidia_icd], query_devices)
     assert [(bench_device.name, bench_device.device) for bench_device in devices] == [
         ("cpu", "cpu"), ("cuda:0", "cuda:0"), ("opencl:1", "opencl:1"), ("opencl:2", "opencl:2"),
         ("opencl:0@intelocl", "opencl:1"), ("opencl:0@nvidia-opencl", "opencl:0"),
     ]  # fmt: skip
     assert "cuda:1: left out: too old" in capsys.readouterr().err
     with pytest.raises(ArgumentError, match="does not exist"):
-        device_processes.list_devices([tmp_path / "missing.so"], query_devices)
-    monkeypatch.setattr(device_processes, "list_devices", partial(device_processes.list_devices, query=query_devices))
-    assert [p.name for p in device_processes.select_devices("gpus", [intel_library, nvidia_icd])] == [
+        device_listing.list_devices([tmp_path / "missing.so"], query_devices)
+    monkeypatch.setattr(device_listing, "list_devices", partial(device_listing.list_devices, query=query_devices))
+    assert [p.name for p in device_listing.select_devices("gpus", [intel_library, nvidia_icd])] == [
         "cuda:0", "opencl:0@nvidia-opencl"
     ]  # fmt: skip
     unlisted.touch()  # a container without an .icd file for this library
-    assert device_processes.libraries([]) == [str(unlisted)]
-    assert device_processes.libraries([nvidia_icd]) == [str(unlisted), "libnvidia-opencl.so.1"]
+    assert device_listing.libraries([]) == [str(unlisted)]
+    assert device_listing.libraries([nvidia_icd]) == [str(unlisted), "libnvidia-opencl.so.1"]
 
 
 def test_missing_gpu_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_processes, "list_devices", lambda extra: [device_processes.BenchDevice("cpu", "cpu")])
+    monkeypatch.setattr(device_listing, "list_devices", lambda extra: [device_listing.BenchDevice("cpu", "cpu")])
     with pytest.raises(ArgumentError, match="finds no GPU; there are cpu"):
-        device_processes.select_devices("gpus")
+        device_listing.select_devices("gpus")
 
 
 def test_all_suites_in_one_command(tmp_path: Path, capsys: Any) -> None:
@@ -363,17 +365,17 @@ def make_report(device: str, least: float, *names: str) -> dict[str, Any]:
 
 def test_reports_merge_and_split() -> None:
     first, second = make_report("cpu", 1e-3, "a", "b", "c"), make_report("opencl:0@intelocl", 2e-3, "a", "b")
-    merged = device_processes.merge_reports([first, second])
+    merged = merging.merge_reports([first, second])
     rows = {(e.device, e.name): e for e in entries([merged])}
     assert len(rows) == 5
     assert rows["opencl:0@intelocl", "a"].ratio("numpy") == pytest.approx((2.0, 2.0))
     assert rows["cpu", "a"].same_hardware == rows["opencl:0@intelocl", "b"].same_hardware == {"numpy"}
     assert rows["cpu", "a"].facts == {"host_us": 1e3}
-    assert [e["name"] for e in device_processes.device_report(merged, "opencl:0@intelocl")["kernels"]] == ["a", "b"]  # type: ignore[index]
-    parts = [device_processes.device_report(merged, name) for name in ("cpu", "opencl:0@intelocl")]
-    merged_again = device_processes.merge_reports(parts)  # type: ignore[arg-type]
+    assert [e["name"] for e in merging.device_report(merged, "opencl:0@intelocl")["kernels"]] == ["a", "b"]  # type: ignore[index]
+    parts = [merging.device_report(merged, name) for name in ("cpu", "opencl:0@intelocl")]
+    merged_again = merging.merge_reports(parts)  # type: ignore[arg-type]
     assert merged_again == merged
-    assert device_processes.device_report(merged, "cuda:0") is None
+    assert merging.device_report(merged, "cuda:0") is None
     # Rows that only one device has are not compared.
     words = "\n".join(summary.lines(entries([merged])))
     assert "2 rows that passed on every device" in words
@@ -385,8 +387,8 @@ def test_processes_that_crash_keep_their_rows(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """CPUs alternate, then GPUs. The rows of a crashed process are kept, and an interrupt stops the others."""
-    devices = [device_processes.BenchDevice("cpu", "cpu"), device_processes.BenchDevice("cuda:0", "cuda:0", gpu=True),
-              device_processes.BenchDevice("opencl:0@x", "opencl:0", "x.so")]  # fmt: skip
+    devices = [device_listing.BenchDevice("cpu", "cpu"), device_listing.BenchDevice("cuda:0", "cuda:0", gpu=True),
+              device_listing.BenchDevice("opencl:0@x", "opencl:0", "x.so")]  # fmt: skip
     started: list[list[str]] = []
 
     def rotate(starts: Sequence[Any], look: Any) -> tuple[list[int], bool]:
@@ -408,7 +410,7 @@ def test_processes_that_crash_keep_their_rows(
     assert [len(report["machine"]["devices"]) for report in reports] == [1, 2, 3]
     problems = [(e["device"], e.get("problem", "")) for e in final_report["kernels"] if e.get("problem")]
     assert problems == [("opencl:0@x", "the device's process ended by SIGSEGV")]
-    assert device_processes.device_report(final_report, "opencl:0@x")["kernels"][0]["name"] == "a"  # type: ignore[index]
+    assert merging.device_report(final_report, "opencl:0@x")["kernels"][0]["name"] == "a"  # type: ignore[index]
     assert "interrupted: what was measured so far is kept" in capsys.readouterr().err
 
 
@@ -487,10 +489,10 @@ def test_devices_that_took_turns_are_compared_by_rounds() -> None:
     for report, rounds in zip(reports, ([1e-3, 2e-3, 4e-3], [3e-3, 3e-3, 4e-3]), strict=True):
         for entry in report["kernels"]:
             entry["times"][report["machine"]["devices"][0]["device"]]["rounds"] = rounds
-    words = "\n".join(summary.lines(entries([device_processes.merge_reports(reports)])))
+    words = "\n".join(summary.lines(entries([merging.merge_reports(reports)])))
     assert "cpu@x takes 2.00 of the time of cpu (1.50 by medians of rounds, which took turns)" in words
     reports[1]["kernels"][0]["times"]["cpu@x"]["rounds"] = [3e-3]  # a call that takes so long that it is timed once
-    assert "rounds" not in "\n".join(summary.lines(entries([device_processes.merge_reports(reports)])))
+    assert "rounds" not in "\n".join(summary.lines(entries([merging.merge_reports(reports)])))
 
 
 def test_measuring_in_a_child_process(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -498,7 +500,7 @@ def test_measuring_in_a_child_process(tmp_path: Path, capfd: pytest.CaptureFixtu
     path = tmp_path / "found.json"
     args = options("--suite", "device", "--only", "one element, queued", "--rounds", "1", "--peers", "none",
                      "--output", str(path))  # fmt: skip
-    devices = [device_processes.BenchDevice("cpu@here", "cpu")]
+    devices = [device_listing.BenchDevice("cpu@here", "cpu")]
     report, interrupted = device_processes.measure(args, devices, None, lambda partial_report: None)
     assert not interrupted
     assert [(e["device"], e["name"]) for e in report["kernels"]] == [("cpu@here", "one element, queued")]
@@ -608,7 +610,7 @@ def test_limits_are_checked_like_any_row() -> None:
         work.call()
         assert error_of(work.pairs()) <= case.tolerance
         cases_by_group[case.group] = case
-    assert set(cases_by_group) == {"roofline", "peak", "transfer", "launch"}
+    assert set(cases_by_group) == {"roofline", "cache", "peak", "transfer", "launch"}
     # Each of 8 chains has one product and 16 multiply-adds (2 operations each); then the chains are added.
     (case,) = (case for case in limits.cases(gpu=False, scale=1024) if case.name == "multiply-add fp32")
     assert case.flops == 8 * (8 * 33 + 7)

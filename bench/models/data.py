@@ -7,11 +7,12 @@ seed, so that each library can be trained on the same numbers.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ...demo import digits as packaged_digits
+from ...runtime.dtypes import Array
 
 __all__ = [
     "WORDS",
@@ -26,7 +27,6 @@ __all__ = [
     "training_pairs",
 ]
 
-Array = np.ndarray[Any, Any]
 
 _ONES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
          "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")  # fmt: skip

@@ -12,7 +12,6 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import weftgrad as wg
 
@@ -27,7 +26,7 @@ NAMES = tuple(_MODULES)
 """The modules with models."""
 
 
-def load(name: str, library: Any = wg) -> ModuleType:
+def load(name: str, library: ModuleType = wg) -> ModuleType:
     """Return the module `name` of this folder, whose classes are built from `library`.
 
     Args:
@@ -55,9 +54,9 @@ def _execute(name: str, library: ModuleType) -> ModuleType:
     module.__file__ = str(path)
 
     def import_replaced(
-        name: str, globals: Mapping[str, Any] | None = None, locals: Mapping[str, Any] | None = None,
+        name: str, globals: Mapping[str, object] | None = None, locals: Mapping[str, object] | None = None,
         fromlist: Sequence[str] | None = (), level: int = 0,
-    ) -> Any:  # fmt: skip
+    ) -> ModuleType:  # fmt: skip
         """Import as `__import__` does, with `library` in the place of weftgrad."""
         if level:  # `from .gnmt import GNMT`
             return load(name, library)

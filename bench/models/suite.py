@@ -10,18 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...runtime.dtypes import Array
 from ..cases import Case, Pairs, Work
 from ..sites import NotOffered, Site
 from .loading import load
 from .training import RECIPES, random_images, random_pairs, random_sentences, step_of
 
+if TYPE_CHECKING:
+    from ..library_types import Model, Tensor
+
 __all__ = ["cases"]
 
-Array = np.ndarray[Any, Any]
 _CHECKED_COUNT = 2  # images or sentences of the check's batch
 _TOLERANCE = 1e-2  # of gradients' norms: float32 rounding moves activations across the kinks of a ReLU
 
@@ -40,7 +44,7 @@ class _Row:
     name: str
     recipe: str
     size: str
-    build: Callable[[Any], Any]
+    build: Callable[[ModuleType], Model]
     batch: Callable[[int], dict[str, Array]]
     count: int
 
@@ -109,14 +113,14 @@ def _work(row: _Row, site: Site) -> Work | None:
     return Work(lambda: step(batch), partial(_pairs, row, site, model), moves=True)
 
 
-def _on_site(site: Site, batch: Mapping[str, Array]) -> dict[str, Any]:
+def _on_site(site: Site, batch: Mapping[str, Array]) -> dict[str, Tensor]:
     """Return a batch's tensors. Lengths stay in host memory, where packing reads them."""
     return {
         name: site.library.tensor(array) if name == "lengths" else site.tensor(array) for name, array in batch.items()
     }
 
 
-def _pairs(row: _Row, site: Site, model: Any) -> Pairs:
+def _pairs(row: _Row, site: Site, model: Model) -> Pairs:
     """Return the loss and the gradients' norms of a small batch, and those of torch in float64; none without torch."""
     try:
         import torch  # lazy: optional dependency
@@ -134,7 +138,7 @@ def _pairs(row: _Row, site: Site, model: Any) -> Pairs:
     return [(actual[:1], expected[:1]), (actual[1:], expected[1:])]
 
 
-def _loss_and_norms(row: _Row, library: Any, model: Any, batch: Mapping[str, Any]) -> Array:
+def _loss_and_norms(row: _Row, library: ModuleType, model: Model, batch: Mapping[str, Tensor]) -> Array:
     """Return the loss without dropout, and the norm of each parameter's gradient."""
     recipe = RECIPES[row.recipe]
     dropouts = [(module, module.p) for module in model.modules() if isinstance(module, library.nn.Dropout)]

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...runtime.dtypes import Array
 from .loading import load
+
+if TYPE_CHECKING:
+    from ..library_types import Model, Tensor
 
 __all__ = ["RECIPES", "Recipe", "step_of"]
 
-Array = np.ndarray[Any, Any]
 _FIRST_WORD = 3  # tokens before it are PAD, BEGIN and END
 
 
@@ -34,22 +38,26 @@ class Recipe:
     module: str
     unit: str
     optimizer: str
-    options: Mapping[str, Any]
-    loss: Callable[[Any, Any, Any, Mapping[str, Any]], Any]
+    options: Mapping[str, float]
+    loss: Callable[[ModuleType, ModuleType, Model, Mapping[str, Tensor]], Tensor]
     max_norm: float = 0.0
 
 
-def _classification_loss(library: Any, module: Any, model: Any, batch: Mapping[str, Any]) -> Any:
-    return library.nn.functional.cross_entropy(model(batch["images"]), batch["labels"])
+def _classification_loss(library: ModuleType, module: ModuleType, model: Model, batch: Mapping[str, Tensor]) -> Tensor:
+    loss: Tensor = library.nn.functional.cross_entropy(model(batch["images"]), batch["labels"])
+    return loss
 
 
-def _translation_loss(library: Any, module: Any, model: Any, batch: Mapping[str, Any]) -> Any:
-    return module.smoothed_loss(model(batch["source"], batch["lengths"], batch["inputs"]), batch["target"])
+def _translation_loss(library: ModuleType, module: ModuleType, model: Model, batch: Mapping[str, Tensor]) -> Tensor:
+    logits = model(batch["source"], batch["lengths"], batch["inputs"])
+    loss: Tensor = module.smoothed_loss(logits, batch["target"])
+    return loss
 
 
-def _interaction_loss(library: Any, module: Any, model: Any, batch: Mapping[str, Any]) -> Any:
+def _interaction_loss(library: ModuleType, module: ModuleType, model: Model, batch: Mapping[str, Tensor]) -> Tensor:
     logits = model(batch["users"], batch["items"])
-    return library.nn.functional.binary_cross_entropy_with_logits(logits, batch["labels"])
+    loss: Tensor = library.nn.functional.binary_cross_entropy_with_logits(logits, batch["labels"])
+    return loss
 
 
 _SGD = {"lr": 0.01, "momentum": 0.9, "weight_decay": 5e-4}
@@ -66,8 +74,8 @@ RECIPES = {
 
 
 def step_of(
-    recipe: Recipe, library: Any, model: Any, options: Mapping[str, Any] | None = None
-) -> Callable[[Mapping[str, Any]], Any]:
+    recipe: Recipe, library: ModuleType, model: Model, options: Mapping[str, float] | None = None
+) -> Callable[[Mapping[str, Tensor]], Tensor]:
     """Return a function that trains `model` on one batch and returns the loss before the update.
 
     Args:
@@ -79,7 +87,7 @@ def step_of(
     module = load(recipe.module, library)
     optimizer = getattr(library.optim, recipe.optimizer)(model.parameters(), **{**recipe.options, **(options or {})})
 
-    def step(batch: Mapping[str, Any]) -> Any:
+    def step(batch: Mapping[str, Tensor]) -> Tensor:
         optimizer.zero_grad()
         loss = recipe.loss(library, module, model, batch)
         loss.backward()

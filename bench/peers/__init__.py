@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
 
 from ...runtime.errors import ArgumentError
 from ..sites import OurSite, Site
 
-__all__ = ["NAMES", "peer_sites", "parse"]
+__all__ = ["NAMES", "check_installed", "parse", "peer_sites"]
 
 NAMES = ("torch", "numpy", "cupy", "jax", "tinygrad")
 
@@ -39,6 +40,13 @@ def parse(text: str | None) -> list[str] | None:
         if name not in NAMES:
             raise ArgumentError(f"bench: --peers has no {name!r}: one or more of {', '.join(NAMES)}, all or none")
     return list(dict.fromkeys(names))
+
+
+def check_installed(names: Sequence[str] | None) -> None:
+    """Raise ArgumentError if a library that `--peers` names is not installed. It is not imported."""
+    for name in names or ():
+        if find_spec(name) is None:
+            raise ArgumentError(f"bench: --peers {name}: it is not installed (pip install {name})")
 
 
 def peer_sites(our_sites: Sequence[OurSite], scale: int, peer_names: Sequence[str] | None) -> list[Site]:

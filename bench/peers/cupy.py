@@ -6,7 +6,8 @@ Based on CuPy's documentation (`cupy.cuda.Event`, `get_elapsed_time` in millisec
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,13 +16,16 @@ from ..clocks import DeviceClock
 from ..sites import CACHES, OurSite, Site
 from .numpy import NumpySite
 
+if TYPE_CHECKING:
+    from ..library_types import Event, Tensor
+
 __all__ = ["CupySite", "site"]
 
 
 class _Event:
     """A CuPy event with the methods of `torch.cuda.Event` that clocks call."""
 
-    def __init__(self, cupy: Any):
+    def __init__(self, cupy: ModuleType):
         self._cupy = cupy
         self._event = cupy.cuda.Event()
 
@@ -44,7 +48,7 @@ class CupySite(NumpySite):
     name = "cupy"
     checked = True
 
-    def __init__(self, cupy: Any, index: int, scale: int = 1):
+    def __init__(self, cupy: ModuleType, index: int, scale: int = 1):
         super().__init__(scale)
         self.library, self.gpu, self.index = cupy, True, index
         self.cache = CACHES if scale == 1 else 0
@@ -62,16 +66,17 @@ class CupySite(NumpySite):
         filler = self.library.zeros(max(1024, (1 << 26) // self.scale**2), np.float32)
         return DeviceClock(self._event, lambda: filler.fill(0), self.wait)
 
-    def _event(self) -> Any:
+    def _event(self) -> Event:
         return _Event(self.library)
 
     def release(self) -> None:
         self.library.get_default_memory_pool().free_all_blocks()
 
-    def tensor(self, array: Any, grad: bool = False, dtype: str = "") -> Any:
-        return self.library.asarray(super().tensor(array, grad, dtype))  # copies to the device
+    def tensor(self, array: Array, grad: bool = False, dtype: str = "") -> Tensor:
+        tensor: Tensor = self.library.asarray(super().tensor(array, grad, dtype))  # copies to the device
+        return tensor
 
-    def host(self, tensor: Any) -> Array:
+    def host(self, tensor: Tensor) -> Array:
         return super().host(self.library.asnumpy(tensor))
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -16,10 +17,17 @@ from ...runtime.dtypes import Array
 from ..clocks import Clock, WallClock
 from ..measure import PAUSE
 from ..sites import NotOffered, OurSite, Site
-from .tables import Names
+from .tables import Names, PeerFunction
+
+if TYPE_CHECKING:
+    from jax import Array as JaxArray
+    from jax import Device as JaxDevice
+
+    from ..library_types import Grads, Operation, Tensor
 
 __all__ = ["JaxSite", "site"]
 
+T = TypeVar("T")
 _MAX_PENDING = 8  # calls in flight; the next call first waits for the oldest
 
 
@@ -27,15 +35,16 @@ class JaxSite(Site):
     """jax on one device. Tensors are its arrays; gradients are functions from `jax.vjp`."""
 
     name = "jax"
+    device: JaxDevice
     modules = False
     checked = True
 
-    def __init__(self, jax: Any, device: Any, scale: int = 1):
+    def __init__(self, jax: ModuleType, device: JaxDevice, scale: int = 1):
         super().__init__(scale)
         self.jax, self.device, self.gpu = jax, device, False  # False: timed by the host's clock on every device
         self.library = Names(_pytorch_names(jax), "jax")
-        self._pending: deque[Any] = deque(maxlen=_MAX_PENDING)
-        self._key: Any = None
+        self._pending: deque[object] = deque(maxlen=_MAX_PENDING)
+        self._key: JaxArray | None = None
 
     @property
     def device_name(self) -> str:
@@ -48,14 +57,14 @@ class JaxSite(Site):
         while self._pending:
             self.jax.block_until_ready(self._pending.popleft())
 
-    def ready(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def ready(self, function: Operation) -> Operation:
         compiled = self.jax.jit(lambda *operands: function(self.library, *operands))
         return self._track_results(compiled)
 
-    def _track_results(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+    def _track_results(self, compiled: Callable[..., T]) -> Callable[..., T]:
         """Wrap a function so that its results are recorded as pending; with too many, wait for the oldest first."""
 
-        def call(*operands: Any) -> Any:
+        def call(*operands: Tensor) -> T:
             if len(self._pending) == _MAX_PENDING:
                 self.jax.block_until_ready(self._pending.popleft())
             result = compiled(*operands)
@@ -64,11 +73,11 @@ class JaxSite(Site):
 
         return call
 
-    def backward_call(self, function: Callable[..., Any], operands: Sequence[Any], grad_indices: Sequence[int],
-               seed: Callable[[tuple[int, ...]], Array]) -> Callable[[], Any]:  # fmt: skip
+    def backward_call(self, function: Operation, operands: Sequence[Tensor], grad_indices: Sequence[int],
+               seed: Callable[[tuple[int, ...]], Array]) -> Grads:  # fmt: skip
         jax = self.jax
 
-        def of_differentiated(*differentiated: Any) -> Any:
+        def of_differentiated(*differentiated: Tensor) -> Tensor:
             all_operands = list(operands)
             for i, value in zip(grad_indices, differentiated, strict=True):
                 all_operands[i] = value
@@ -80,17 +89,18 @@ class JaxSite(Site):
         back = self._track_results(jax.jit(lambda vjp, g: vjp(g)))
         return lambda: back(vjp_function, grads)
 
-    def like(self, array: Array, tensor: Any) -> Any:
-        return self.tensor(array).astype(tensor.dtype)
+    def like(self, array: Array, tensor: Tensor) -> Tensor:
+        values: Tensor = self.jax.numpy.asarray(self.tensor(array), tensor.dtype)
+        return values
 
     def seed(self) -> None:
         self._key = self.jax.random.key(0, impl="rbg")
 
-    def _next_key(self) -> Any:
+    def _next_key(self) -> JaxArray:
         self._key, key = self.jax.random.split(self._key)
         return key
 
-    def tensor(self, array: Array, grad: bool = False, dtype: str = "") -> Any:
+    def tensor(self, array: Array, grad: bool = False, dtype: str = "") -> Tensor:
         if array.dtype == np.int64 and array.size and np.abs(array).max() > np.iinfo(np.int32).max:
             raise NotOffered("jax: integers of 64 bits are switched off unless a program asks for them")
         if array.dtype == np.int64:
@@ -98,16 +108,16 @@ class JaxSite(Site):
         tensor = self.jax.device_put(array, self.device)
         return tensor.astype(dtype) if dtype else tensor
 
-    def normal(self, *shape: int, dtype: str = "float32", grad: bool = False) -> Any:
+    def normal(self, *shape: int, dtype: str = "float32", grad: bool = False) -> Tensor:
         return self.jax.random.normal(self._next_key(), shape, dtype)
 
-    def uniform(self, *shape: int) -> Any:
+    def uniform(self, *shape: int) -> Tensor:
         return self.jax.random.uniform(self._next_key(), shape)
 
-    def integers(self, high: int, *shape: int) -> Any:
+    def integers(self, high: int, *shape: int) -> Tensor:
         return self.jax.random.randint(self._next_key(), shape, 0, high)
 
-    def host(self, tensor: Any) -> Array:
+    def host(self, tensor: Tensor) -> Array:
         array = np.asarray(tensor)
         return array if array.dtype.kind in "iub" else array.astype(np.float64)
 
@@ -117,20 +127,21 @@ class JaxSite(Site):
             yield
 
 
-def _pytorch_names(jax: Any) -> dict[str, Callable[..., Any]]:
+def _pytorch_names(jax: ModuleType) -> dict[str, PeerFunction]:
     """Return the functions that rows call, by PyTorch's names and with its argument order."""
     np_, nn, lax = jax.numpy, jax.nn, jax.lax
 
-    def layer_norm(x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    def layer_norm(x: JaxArray, shape: Sequence[int], weight: JaxArray | None = None, bias: JaxArray | None = None,
+                   eps: float = 1e-5) -> JaxArray:  # fmt: skip
         axes = tuple(range(-len(shape), 0))
         mean = x.mean(axes, keepdims=True)
         y = (x - mean) * lax.rsqrt(x.var(axes, keepdims=True) + eps)
         y = y if weight is None else y * weight
         return y if bias is None else y + bias
 
-    def convolution(rank: int) -> Callable[..., Any]:
-        def conv(x: Any, w: Any, bias: Any = None, stride: int = 1, padding: int = 0, dilation: int = 1,
-                 groups: int = 1) -> Any:  # fmt: skip
+    def convolution(rank: int) -> PeerFunction:
+        def conv(x: JaxArray, w: JaxArray, bias: None = None, stride: int = 1, padding: int = 0, dilation: int = 1,
+                 groups: int = 1) -> JaxArray:  # fmt: skip
             return lax.conv_general_dilated(
                 x, w, (stride,) * rank, [(padding, padding)] * rank, rhs_dilation=(dilation,) * rank,
                 feature_group_count=groups,
@@ -138,12 +149,13 @@ def _pytorch_names(jax: Any) -> dict[str, Callable[..., Any]]:
 
         return conv
 
-    def windows(x: Any, size: int, stride: int | None, padding: int, start: Any, combine: Any) -> Any:
+    def windows(x: JaxArray, size: int, stride: int | None, padding: int, start: float,
+                combine: Callable[[JaxArray, JaxArray], JaxArray]) -> JaxArray:  # fmt: skip
         step = stride or size
         return lax.reduce_window(x, start, combine, (1, 1, size, size), (1, 1, step, step),
                                  ((0, 0), (0, 0), (padding, padding), (padding, padding)))  # fmt: skip
 
-    def attention(q: Any, k: Any, v: Any, is_causal: bool = False) -> Any:
+    def attention(q: JaxArray, k: JaxArray, v: JaxArray, is_causal: bool = False) -> JaxArray:
         transposed = (np_.swapaxes(t, 1, 2) for t in (q, k, v))  # batch, rows, heads, width
         return np_.swapaxes(nn.dot_product_attention(*transposed, is_causal=is_causal), 1, 2)
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...runtime.dtypes import Array
 from ..sites import NotOffered, OurSite, Site, is_gpu
+
+if TYPE_CHECKING:
+    from ..library_types import Tensor
 
 __all__ = ["NumpySite", "site"]
 
@@ -18,30 +22,34 @@ class NumpySite(Site):
     """NumPy on the CPU. A tensor of this site is an array; random arrays are float32."""
 
     name = "numpy"
-    library = np
+    library: ModuleType = np
     arrays = True
     modules = False
 
     def seed(self) -> None:
         self._random = self.library.random.default_rng(0)
 
-    def tensor(self, array: Array, grad: bool = False, dtype: str = "") -> Any:
+    def tensor(self, array: Array, grad: bool = False, dtype: str = "") -> Tensor:
         if dtype and dtype != array.dtype.name:
             raise NotOffered(f"{self.name} has no {dtype}" if dtype == "bfloat16" else f"{self.name}: not in {dtype}")
-        return np.array(array)  # copies, as other libraries do: rotated operands must not share memory
+        copy: Tensor = self.library.array(array)  # as in other libraries: rotated operands must not share memory
+        return copy
 
-    def normal(self, *shape: int, dtype: str = "float32", grad: bool = False) -> Any:
+    def normal(self, *shape: int, dtype: str = "float32", grad: bool = False) -> Tensor:
         if dtype != "float32" or grad:
             raise TypeError(f"{self.name} is a peer for float32 without gradients")
-        return self._random.standard_normal(shape, dtype=np.float32)
+        values: Tensor = self._random.standard_normal(shape, dtype=np.float32)
+        return values
 
-    def uniform(self, *shape: int) -> Any:
-        return self._random.random(shape, dtype=np.float32)
+    def uniform(self, *shape: int) -> Tensor:
+        values: Tensor = self._random.random(shape, dtype=np.float32)
+        return values
 
-    def integers(self, high: int, *shape: int) -> Any:
-        return self._random.integers(0, high, shape)
+    def integers(self, high: int, *shape: int) -> Tensor:
+        values: Tensor = self._random.integers(0, high, shape)
+        return values
 
-    def host(self, tensor: Any) -> Array:
+    def host(self, tensor: Tensor) -> Array:
         array = np.asarray(tensor)
         return array.astype(np.float64) if array.dtype.kind == "f" else array
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from types import ModuleType
 
 from ..sites import NotOffered
 
-__all__ = ["Names"]
+__all__ = ["Names", "PeerFunction"]
+
+PeerFunction = Callable[..., object]
 
 
-class Names:
+class Names(ModuleType):
     """A library whose `exp` and `nn.functional.gelu` are entries of a table; any other name raises `NotOffered`."""
 
-    def __init__(self, table: Mapping[str, Callable[..., Any]], library: str, prefix: str = ""):
+    def __init__(self, table: Mapping[str, PeerFunction], library: str, prefix: str = ""):
+        super().__init__(f"{library}.{prefix}".rstrip("."))
         self._table, self._library, self._prefix = table, library, prefix
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> PeerFunction | Names:
         if name.startswith("__"):
             raise AttributeError(name)
         full = f"{self._prefix}{name}"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +16,12 @@ from ...runtime.dtypes import Array
 from ..clocks import Clock, WallClock
 from ..measure import PAUSE
 from ..sites import OurSite, Site
-from .tables import Names
+from .tables import Names, PeerFunction
+
+if TYPE_CHECKING:
+    import tinygrad
+
+    from ..library_types import Grads, Operation, Tensor
 
 __all__ = ["TinygradSite", "site"]
 
@@ -24,10 +30,11 @@ class TinygradSite(Site):
     """tinygrad on one of its devices, such as `CPU`, `CL` or `CUDA`."""
 
     name = "tinygrad"
+    device: str
     modules = False
     checked = True
 
-    def __init__(self, tinygrad: Any, device: str, scale: int = 1):
+    def __init__(self, tinygrad: ModuleType, device: str, scale: int = 1):
         super().__init__(scale)
         self.tiny, self.device = tinygrad, device
         self.library = Names(_pytorch_names(tinygrad.Tensor), "tinygrad")
@@ -42,52 +49,54 @@ class TinygradSite(Site):
     def wait(self) -> None:
         self.tiny.Device[self.device].synchronize()
 
-    def ready(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*operands: Any) -> Any:
+    def ready(self, function: Operation) -> Operation:
+        def call(*operands: Tensor) -> Tensor | tuple[Tensor, ...]:
             return self._realize(function(self.library, *operands))
 
-        return self.tiny.TinyJit(call)
+        compiled: Operation = self.tiny.TinyJit(call)
+        return compiled
 
-    def _realize(self, result: Any) -> Any:
-        if isinstance(result, tuple | list):
-            return tuple(tensor.realize() for tensor in result)
-        return result.realize()
+    def _realize(self, result: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
+        realize: Callable[[Tensor], Tensor] = self.tiny.Tensor.realize
+        return tuple(map(realize, result)) if isinstance(result, tuple | list) else realize(result)
 
-    def backward_call(self, function: Callable[..., Any], operands: Sequence[Any], grad_indices: Sequence[int],
-               seed: Callable[[tuple[int, ...]], Array]) -> Callable[[], Any]:  # fmt: skip
+    def backward_call(self, function: Operation, operands: Sequence[Tensor], grad_indices: Sequence[int],
+               seed: Callable[[tuple[int, ...]], Array]) -> Grads:  # fmt: skip
         """Run forward and backward together: tinygrad's lazy graph does not keep a computed forward pass."""
         shape = tuple(function(self.library, *operands).shape)
         grads = self.tensor(seed(shape))
 
-        def gradients(g: Any, *inputs: Any) -> Any:
+        def gradients(g: Tensor, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
             result = function(self.library, *inputs)
-            return self._realize(tuple(result.gradient(*[inputs[i] for i in grad_indices], gradient=g)))
+            differentiated = [inputs[i] for i in grad_indices]
+            return self._realize(tuple(self.tiny.Tensor.gradient(result, *differentiated, gradient=g)))
 
         compiled = self.tiny.TinyJit(gradients)
         return lambda: compiled(grads, *operands)
 
-    def like(self, array: Array, tensor: Any) -> Any:
-        return self.tensor(array).cast(tensor.dtype).realize()
+    def like(self, array: Array, tensor: Tensor) -> Tensor:
+        values: Tensor = self.tiny.Tensor.cast(self.tensor(array), tensor.dtype).realize()
+        return values
 
     def seed(self) -> None:
         self.tiny.Tensor.manual_seed(0)
 
-    def tensor(self, array: Array, grad: bool = False, dtype: str = "") -> Any:
+    def tensor(self, array: Array, grad: bool = False, dtype: str = "") -> Tensor:
         tensor = self.tiny.Tensor(np.ascontiguousarray(array), device=self.device)
         return (tensor.cast(dtype) if dtype else tensor).contiguous().realize()
 
-    def normal(self, *shape: int, dtype: str = "float32", grad: bool = False) -> Any:
+    def normal(self, *shape: int, dtype: str = "float32", grad: bool = False) -> Tensor:
         return self.tiny.Tensor.randn(*shape, device=self.device).cast(dtype).contiguous().realize()
 
-    def uniform(self, *shape: int) -> Any:
+    def uniform(self, *shape: int) -> Tensor:
         return self.tiny.Tensor.rand(*shape, device=self.device).realize()
 
-    def integers(self, high: int, *shape: int) -> Any:
+    def integers(self, high: int, *shape: int) -> Tensor:
         return self.tiny.Tensor.randint(*shape, high=high, device=self.device).realize()
 
-    def host(self, tensor: Any) -> Array:
+    def host(self, tensor: Tensor) -> Array:
         if tensor.dtype in (self.tiny.dtypes.bfloat16, self.tiny.dtypes.half):
-            tensor = tensor.float()
+            tensor = self.tiny.Tensor.float(tensor)
         array = np.asarray(tensor.numpy())
         return array.astype(np.float64) if array.dtype.kind == "f" else array
 
@@ -96,16 +105,18 @@ class TinygradSite(Site):
         yield
 
 
-def _pytorch_names(tensor: Any) -> dict[str, Callable[..., Any]]:
+def _pytorch_names(tensor: type[tinygrad.Tensor]) -> dict[str, PeerFunction]:
     """Return the functions that rows call, by PyTorch's names and with its argument order."""
 
-    def conv(x: Any, w: Any, stride: int = 1, padding: int = 0, groups: int = 1) -> Any:
+    def conv(
+        x: tinygrad.Tensor, w: tinygrad.Tensor, stride: int = 1, padding: int = 0, groups: int = 1
+    ) -> tinygrad.Tensor:
         return x.conv2d(w, groups=groups, stride=stride, padding=padding)
 
     same_signature = (
         "exp", "tanh", "sigmoid", "sqrt", "log", "sin", "gather", "sort", "relu", "matmul", "add", "sub", "mul",
     )  # fmt: skip
-    table: dict[str, Callable[..., Any]] = {name: getattr(tensor, name) for name in same_signature}
+    table: dict[str, PeerFunction] = {name: getattr(tensor, name) for name in same_signature}
     return table | {
         "sum": lambda x, dim=None: x.sum(dim), "mean": lambda x, dim=None: x.mean(dim), "mm": tensor.matmul,
         "bmm": tensor.matmul, "softmax": lambda x, dim=-1: x.softmax(dim),

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from ...runtime.backends.processor import cores
 from ..sites import CACHES, OurSite, Site
+
+if TYPE_CHECKING:
+    from torch import device as TorchDevice
+
+    from ..library_types import Event
 
 __all__ = ["TorchSite", "site"]
 
@@ -16,8 +22,9 @@ class TorchSite(Site):
     """torch on the CPU or on one GPU."""
 
     name = "torch"
+    device: TorchDevice
 
-    def __init__(self, torch: Any, device: str, scale: int = 1):
+    def __init__(self, torch: ModuleType, device: str, scale: int = 1):
         super().__init__(scale)
         self.library, self.device = torch, torch.device(device)
         self.gpu = self.graphs = self.device.type == "cuda"
@@ -30,8 +37,9 @@ class TorchSite(Site):
         if self.gpu:
             self.library.cuda.synchronize(self.device)
 
-    def _event(self) -> Any:
-        return self.library.cuda.Event(enable_timing=True)
+    def _event(self) -> Event:
+        event: Event = self.library.cuda.Event(enable_timing=True)
+        return event
 
     def release(self) -> None:
         if self.gpu:
@@ -58,13 +66,14 @@ def site(our_sites: Sequence[OurSite], scale: int) -> Site:
     return TorchSite(torch, _torch_device(torch, our_sites), scale)
 
 
-def _torch_device(torch: Any, our_sites: Sequence[OurSite]) -> str:
+def _torch_device(torch: ModuleType, our_sites: Sequence[OurSite]) -> str:
     """Return torch's name for our first GPU that torch also has, else `cpu`."""
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
         for our_site in our_sites:
-            if our_site.device.type == "cuda" and our_site.device.index < len(names):
-                return f"cuda:{our_site.device.index}"
+            index = our_site.device.index or 0
+            if our_site.device.type == "cuda" and index < len(names):
+                return f"cuda:{index}"
             if our_site.gpu and our_site.device.driver.name in names:
                 return f"cuda:{names.index(our_site.device.driver.name)}"
     return "cpu"

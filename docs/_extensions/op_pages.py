@@ -6,11 +6,13 @@ are in no table of contents: Furo repeats all tables on every page, which took m
 The text of a page and its kernels come from the functions behind `weftgrad show`, so that site and command agree.
 """
 
+from __future__ import annotations
+
 import inspect
 import shutil
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from accuracy import accuracy_table
 from docstring_markdown import to_markdown
@@ -20,6 +22,7 @@ import weftgrad as wg
 import weftgrad.nn
 import weftgrad.special
 from weftgrad._generated import ops as generated
+from weftgrad.bench.report_files import load
 from weftgrad.cli.described_devices import find_device
 from weftgrad.cli.kernel_text import SHAPE, distinct, kernel_text, planned_steps
 from weftgrad.cli.op_page import GROUPS, op_page
@@ -29,6 +32,9 @@ from weftgrad.codegen import reference
 from weftgrad.runtime import dtypes
 from weftgrad.runtime.errors import WeftgradError
 from weftgrad.runtime.records import OpRecord, registry
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 PUBLIC = (wg, wg.Tensor, wg.nn.functional, wg.special)  # an op that none of these has is a part of functions
 LABEL_WIDTH = 12  # of the fields of `weftgrad show`
@@ -131,8 +137,6 @@ def measured_times(results: Path) -> dict[str, list[str]]:
 
     A row belongs to an op if all kernels that it launched are the op's.
     """
-    from weftgrad.bench.report_files import load
-
     names = sorted((record.name for record in registry), key=len, reverse=True)
     rows = defaultdict(list)
     for path in sorted(results.glob("zen[0-9]-2-cores-*.json.gz")):
@@ -148,7 +152,7 @@ def measured_times(results: Path) -> dict[str, list[str]]:
     return rows
 
 
-def write_pages(app: Any) -> None:
+def write_pages(app: Sphinx) -> None:
     """Write docs/ops: a page for every op and every function that calls ops, a page for each kind, and an index."""
     folder = Path(app.srcdir) / "ops"
     shutil.rmtree(folder, ignore_errors=True)
@@ -195,7 +199,7 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def setup(app: Any) -> dict[str, bool]:
+def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
     wg.set_default_device("cpu")
     app.connect("builder-inited", write_pages)

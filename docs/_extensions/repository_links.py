@@ -4,14 +4,19 @@ The pages are read on the site and in a checkout. There, a link such as `../ARCH
 site the link's text remains, with the file's path. Pictures stay: Sphinx copies them from anywhere.
 """
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((\.\./[^)\s]+)\)")
 
 
-def replace_links(app: Any, page: str, source: list[str]) -> None:
+def replace_links(app: Sphinx, page: str, source: list[str]) -> None:
     """Replace links that leave docs/. A link to a file that does not exist is an error."""
 
     def as_text(match: re.Match[str]) -> str:
@@ -24,7 +29,7 @@ def replace_links(app: Any, page: str, source: list[str]) -> None:
     source[0] = _LINK.sub(as_text, source[0])
 
 
-def setup(app: Any) -> dict[str, bool]:
+def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
     app.connect("source-read", replace_links)
     return {"parallel_read_safe": True}

@@ -63,7 +63,7 @@ def implementations(task, seeds, with_compile):
         "tensor code": create_update(wg, machine.run, loss.compute_loss, task, seeds),
     }
     if importlib.util.find_spec("torch"):
-        import torch
+        import torch  # optional
 
         compute_loss = import_under_torch("loss").compute_loss
         updates["torch eager"] = create_update(torch, import_under_torch("machine").run, compute_loss, task, seeds)
