@@ -96,12 +96,16 @@ def run(options: argparse.Namespace) -> int:
     if options.report and options.compare:
         raise ArgumentError("bench: --report and --compare are two commands: give one of them")
     if options.report:
-        options.plots = options.plots or options.figures  # draws stored traces again
+        options.plots = options.plots or options.figures or options.curves  # draws stored traces and curves again
         return outputs.from_files(options)
     if options.figures:
         from . import figures  # lazy: start-up of the command line
 
         return figures.run(options)
+    if options.curves:
+        from . import learning  # lazy: start-up of the command line
+
+        return learning.run(options)
     if options.timeline:
         return outputs.timeline(options)
     if options.compare and len(options.compare) > 1:

@@ -36,6 +36,8 @@ __all__ = [
     "write",
 ]
 
+_FOLDERS = ("plots", "figures", "curves")  # options that name folders for pictures
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that name output files, and those that read reports instead of measuring."""
@@ -62,6 +64,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "(needs matplotlib)",
     )  # fmt: skip
     parser.add_argument(
+        "--curves", type=Path, metavar="DIR",
+        help="train the small models, or the one that --only names, and draw what they learn (needs matplotlib)",
+    )  # fmt: skip
+    parser.add_argument(
         "--program", nargs=argparse.REMAINDER, metavar="PROGRAM.py",
         help="for --timeline, and last: the program to run, with its arguments",
     )  # fmt: skip
@@ -77,12 +83,12 @@ def check(options: argparse.Namespace) -> None:
     # lazy: start-up of the command line
     from . import plots
 
-    for name in ("plots", "figures"):
+    for name in _FOLDERS:
         if getattr(options, name, None) and not plots.available():
             raise ArgumentError(f'bench: --{name} needs matplotlib: pip install "weftgrad[bench]"')
-    for name in ("output", "markdown", "html", "csv", "jsonl", "timeline", "plots", "figures"):
+    for name in ("output", "markdown", "html", "csv", "jsonl", "timeline", *_FOLDERS):
         path = getattr(options, name, None)
-        if path is not None and (problem := _path_problem(path, name in ("plots", "figures"))):
+        if path is not None and (problem := _path_problem(path, name in _FOLDERS)):
             raise ArgumentError(f"bench: --{name} {path} cannot be written: {problem}; name another")
 
 

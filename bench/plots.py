@@ -1,8 +1,8 @@
 """Plots of reports by matplotlib: speed over size for each op, and the plots of other modules.
 
 `roofline_plots`, `bar_plots` and `step_plots` draw rooflines, bars and steps, `figure_plots` the figures of
-`--figures`. Names are drawn verbatim: TeX markup in them is not interpreted. matplotlib is optional and slow to import,
-so only functions import it.
+`--figures`, `learning_plots` those of `--curves`. Names are drawn verbatim: TeX markup in them is not interpreted.
+matplotlib is optional and slow to import, so only functions import it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from . import bar_plots, figure_plots, roofline_plots, step_plots
+from . import bar_plots, figure_plots, learning_plots, roofline_plots, step_plots
 from .plot_axes import Plan, chunks, colours, ticks_up
 from .rows import Entry, Section, sections
 
@@ -88,7 +88,7 @@ def _figures(entries: Sequence[Entry], reports: Sequence[Report]) -> Iterator[tu
     from matplotlib.figure import Figure
 
     used_names: set[str] = set()
-    for title, size, draw in (*_plans(entries), *step_plots.plans(reports), *figure_plots.plans(reports)):
+    for title, size, draw in _all_plans(entries, reports):
         stem = file_stem(title)
         name = next(n for n in (stem, *(f"{stem}-{i}" for i in range(2, 1000))) if n not in used_names)
         used_names.add(name)
@@ -97,6 +97,12 @@ def _figures(entries: Sequence[Entry], reports: Sequence[Report]) -> Iterator[tu
             figure.suptitle(title)
             draw(figure)
         yield title, name, figure
+
+
+def _all_plans(entries: Sequence[Entry], reports: Sequence[Report]) -> Iterator[Plan]:
+    yield from _plans(entries)
+    for module in (step_plots, figure_plots, learning_plots):
+        yield from module.plans(reports)
 
 
 def _plans(entries: Sequence[Entry]) -> Iterator[Plan]:

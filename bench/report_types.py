@@ -218,6 +218,17 @@ class CachingRow(TypedDict):
     tries: dict[str, list[list[IterationRow]]]
 
 
+class LearningRow(TypedDict):
+    """What a model learnt on a device: the loss of each step, and a score from 0 to 1 at equal distances."""
+
+    name: str
+    device: str
+    measure: str
+    losses: list[float]
+    scores: list[float]
+    seconds: float
+
+
 class Report(TypedDict):
     """A report of one run. Reports of format 1 without `format` or `suite` are read, too."""
 
@@ -230,6 +241,7 @@ class Report(TypedDict):
     timelines: NotRequired[list[TimelineRow]]
     step_traces: NotRequired[list[TraceRow]]
     caching_runs: NotRequired[list[CachingRow]]
+    learning: NotRequired[list[LearningRow]]
 
 
 # What the template of the HTML page gets.

@@ -24,7 +24,7 @@ from .training import RECIPES, random_images, random_pairs, random_sentences, st
 if TYPE_CHECKING:
     from ..library_types import Model, Tensor
 
-__all__ = ["cases"]
+__all__ = ["batch_on", "cases"]
 
 _CHECKED_COUNT = 2  # images or sentences of the check's batch
 _TOLERANCE = 1e-2  # of gradients' norms: float32 rounding moves activations across the kinks of a ReLU
@@ -109,12 +109,12 @@ def _work(row: _Row, site: Site) -> Work | None:
         if site.ours:
             raise
         raise NotOffered(str(missing)) from missing
-    batch = _on_site(site, row.batch(row.count))
+    batch = batch_on(site, row.batch(row.count))
     return Work(lambda: step(batch), partial(_pairs, row, site, model), moves=True)
 
 
-def _on_site(site: Site, batch: Mapping[str, Array]) -> dict[str, Tensor]:
-    """Return a batch's tensors. Lengths stay in host memory, where packing reads them."""
+def batch_on(site: Site, batch: Mapping[str, Array]) -> dict[str, Tensor]:
+    """Return a batch's tensors on a site. Lengths stay in host memory, where packing reads them."""
     return {
         name: site.library.tensor(array) if name == "lengths" else site.tensor(array) for name, array in batch.items()
     }
@@ -132,7 +132,7 @@ def _pairs(row: _Row, site: Site, model: Model) -> Pairs:
     twin.load_state_dict({name: torch.tensor(value.cpu().numpy()) for name, value in model.state_dict().items()})
     in_float64 = {name: a.astype(np.float64) if a.dtype == np.float32 else a for name, a in arrays.items()}
     batch = {name: torch.tensor(array) for name, array in in_float64.items()}
-    actual = _loss_and_norms(row, site.library, model, _on_site(site, arrays))
+    actual = _loss_and_norms(row, site.library, model, batch_on(site, arrays))
     expected = _loss_and_norms(row, torch, twin, batch)
     model.zero_grad()
     return [(actual[:1], expected[:1]), (actual[1:], expected[1:])]
