@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,10 +62,9 @@ def valid_shapes(op: Op, shapes: Sequence[Shape]) -> list[Shape]:
 def random_arrays(op: Op, shape: Shape, dtype: str) -> list[Array]:
     """Return random operands: normal, or uniform in the range of the spec's `sample`; integers in -50 to 50."""
     rng = np.random.default_rng(0)
-    ranges = op.spec.get("sample") or {}
     arrays: list[Array] = []
     for param, size in zip([p for p in op.params if p.role == "tensor"], tensor_shapes(op, shape), strict=True):
-        bounds = ranges.get(param.name) if isinstance(ranges, Mapping) else None
+        bounds = op.sample_range(param.name)
         if param.type == "mask":
             arrays.append(rng.random(size) < 0.5)
         elif param.type == "index" or dtype.startswith("int"):
