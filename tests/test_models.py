@@ -9,6 +9,7 @@ a rate that suits the size.
 from __future__ import annotations
 
 import doctest
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +17,11 @@ import numpy as np
 import pytest
 
 import weftgrad as wg
-from weftgrad.bench import report, rows, tables
+from weftgrad.bench import plots, report, rows, tables
 from weftgrad.bench.models import NAMES, data, load, suite, training
 from weftgrad.bench.running import measure_case
 from weftgrad.bench.sites import OurSite
+from weftgrad.cli import main
 from weftgrad.nn import init
 
 CLASSES = 10
@@ -274,6 +276,24 @@ def test_ncf_finds_held_out_items():
             batch = zip(("users", "items", "labels"), pairs, strict=True)
             step({name: wg.tensor(part[start : start + 256]) for name, part in batch})
     assert hit_rate() > 0.5
+
+
+def test_the_command_keeps_and_draws_learning_curves(tmp_path, capsys):
+    arguments = ["bench", "--curves", str(tmp_path), "--only", "NCF", "--device", "cpu", "--peers", "none"]
+    if not plots.available():
+        assert main(arguments) == 2
+        assert "needs matplotlib" in capsys.readouterr().err
+        return
+    assert main(arguments) == 0
+    assert "NCF on cpu: loss 0.7" in capsys.readouterr().out
+    (row,) = json.loads((tmp_path / "learning.json").read_text())["learning"]
+    assert len(row["scores"]) == 11
+    assert row["scores"][0] < 0.25
+    assert row["scores"][-1] > 0.5
+    assert np.mean(row["losses"][-10:]) < 0.8 * row["losses"][0]
+    assert (tmp_path / "ncf-learns.png").stat().st_size > 10_000
+    assert main([*arguments[:3], "--only", "Xception"]) == 2
+    assert "no model has 'Xception' in its name: there are AlexNet" in capsys.readouterr().err
 
 
 # --- Data -------------------------------------------------------------------------------------------------------------
