@@ -59,6 +59,30 @@ def test_forms_of_sort(device: Any, matrix: Any) -> None:
         wg.sort(x, out=(wg.empty(5, 8, device=device), wg.empty(5, 8, dtype=wg.bool, device=device)))
 
 
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "sliced"])
+def test_columns_that_are_copied_into_rows(layout: str, device: Any) -> None:
+    """Matrices of these sizes are sorted by column as copies, and matrices that are transposed already are not."""
+    values = np.random.default_rng(0).integers(-50, 50, (3, 90, 170)).astype(np.float32)
+    values[0, 5, 7] = np.nan
+    x = wg.tensor(values, device=device)
+    if layout == "transposed":
+        x = wg.tensor(values.swapaxes(1, 2).copy(), device=device).transpose(1, 2)
+    elif layout == "sliced":
+        x = wg.tensor(np.repeat(values, 2, 2), device=device)[:, :, ::2]
+    expected = np.argsort(values, 1, kind="stable")
+    ordered = wg.sort(x, 1)
+    assert ordered.indices.tolist() == expected.tolist()
+    np.testing.assert_array_equal(ordered.values.cpu().numpy(), np.take_along_axis(values, expected, 1))
+    assert ordered.values.is_contiguous()
+    assert wg.topk(x, 4, 1, largest=False).indices.tolist() == expected[:, :4].tolist()
+    assert wg.kthvalue(x, 30, 1).indices.tolist() == expected[:, 29].tolist()
+    assert wg.median(x[1:], 1).values.tolist() == np.sort(values[1:], 1)[:, 44].tolist()
+    leaf = x[1:].clone().requires_grad_()
+    (wg.sort(leaf, 1).values * wg.arange(90.0, device=device)[:, None]).sum().backward()
+    rank = np.argsort(expected[1:], 1, kind="stable")
+    np.testing.assert_array_equal(leaf.grad.cpu().numpy(), rank)
+
+
 @pytest.mark.parametrize("largest", [True, False])
 def test_topk_takes_the_first_of_equal_elements(device: Any, largest: bool) -> None:
     x = np.random.default_rng(1).integers(0, 9, 700)

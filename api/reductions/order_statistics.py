@@ -25,11 +25,11 @@ from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 from .paired_results import require_single_out, store_pair
-from .sorting import Ordered, to_int
+from .sorting import Ordered, sort_along, to_int, top_along
 
 __all__ = ["kthvalue", "median", "mode", "nanmedian"]
 
-_sort_along, _top_along, _search_sorted = registry["sort_along"], registry["top_along"], registry["search_sorted"]
+_sort_along, _search_sorted = registry["sort_along"], registry["search_sorted"]
 _gather = registry["gather"]
 _TOPK_MIN_RATIO = 8  # kthvalue uses top-k if there are at least this many times k elements, else a full sort
 # From this many elements on, `median` on `cpu` selects with a sample, which has `_SAMPLE_NUMEL` elements.
@@ -105,9 +105,9 @@ def kthvalue(
         )
     flat = input.detach()
     if _TOPK_MIN_RATIO * count <= size:
-        _, positions = call_multiple(_top_along, (flat,), (count, axis_index, False))
+        _, positions = top_along(flat, count, axis_index, False)
     else:
-        _, positions = call_multiple(_sort_along, (flat,), (axis_index, False))
+        _, positions = sort_along(flat, axis_index, False)
     index = call(registry["narrow"], (positions,), (axis_index, count - 1, 1)) if input.meta.ndim else positions
     return _gather_along(input, index, axis_index, keepdim, "kthvalue", out)
 
@@ -130,7 +130,7 @@ def _median(
 
 def _median_along(input: Tensor, dim: int, skip_nan: bool) -> tuple[Tensor, Tensor]:
     """Return the lower median along `dim`, with size 1 there, and its index."""
-    values, positions = call_multiple(_sort_along, (input,), (dim, False))
+    values, positions = sort_along(input, dim, False)
     if not input.meta.ndim or 0 in input.meta.shape:
         shape = tuple(1 if d == dim else n for d, n in enumerate(input.meta.shape))
         if not input.meta.ndim:
