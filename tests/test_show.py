@@ -30,7 +30,7 @@ def show(capsys, monkeypatch):
 
 def test_the_page_of_an_op(show):
     page = show("sigmoid")
-    for part in ("sigmoid(input: Tensor | Number", "out = 1 / (1 + exp(-input))", "d input = grad * out * (1 - out)",
+    for part in ("sigmoid(input: Tensor, *", "out = 1 / (1 + exp(-input))", "d input = grad * out * (1 - out)",
                  "by sigmoid_grad_input(grad, out)", "saved       out (result)", "4 B read and 4 B written per element",
                  "floating dtypes", "schedules contiguous", "schedules flat", "codegen/specs/pointwise.yaml:",
                  "weftgrad show sigmoid --kernel"):  # fmt: skip
