@@ -7,32 +7,32 @@
     │   ├── OutOfMemoryError          MemoryError        requested, in_use, cached, limit, device
     │   ├── ForkError                                    a launch in a child made by os.fork()
     │   ├── LaunchError                                  the driver refused to run a kernel
-    │   ├── CaptureError                                 not possible while a graph is captured
+    │   ├── CaptureError                                 an operation that a captured graph cannot contain
     │   ├── SharedMemoryError         OSError            shared memory could not be allocated
     │   └── CompileError                                 a kernel did not compile
     ├── ShapeError                    ValueError, RuntimeError
-    │   └── AttentionShapeError       AssertionError     operands of multi-head attention that do not fit
+    │   ├── AttentionShapeError       AssertionError     operands of multi-head attention that do not fit
+    │   └── IndexShapeError           IndexError         an index tensor of a wrong shape, or an empty dimension
     ├── DTypeError                    TypeError, RuntimeError
-    │   └── UnsupportedDType          NotImplementedError    a dtype for which the op has no kernel
+    │   ├── UnsupportedDType          NotImplementedError    a dtype for which the op has no kernel
+    │   └── IndexKindError            ArgumentError, IndexError      a type that cannot index
     ├── ArgumentError                 TypeError, ValueError, RuntimeError
+    │   ├── DomainError                                  a value for which an op is not defined
+    │   └── NotPicklable              pickle.PicklingError
     ├── IndexOutOfRange               IndexError, RuntimeError
-    ├── IndexKindError                DTypeError, ArgumentError, IndexError      a type that cannot index
-    ├── IndexShapeError               ShapeError, IndexError                     index shapes, or an empty dimension
-    ├── DomainError                   ArgumentError                              a value for which an op is not defined
     ├── GradientError                 RuntimeError
     │   ├── VersionError                                 a saved tensor was written in place
     │   ├── FreedGraphError                              backward through a graph a second time
-    │   └── AnomalyError                                 a gradient is not finite, in anomaly mode
+    │   └── AnomalyError                                 a gradient contains NaN, in anomaly mode
     ├── ScalerError                   RuntimeError, ValueError, AssertionError    a GradScaler used in the wrong order
-    ├── NotPicklable                  ArgumentError, pickle.PicklingError
     ├── NotSupported                  NotImplementedError
     ├── WorkerError                   RuntimeError       a worker process ended before its work was done
     │   └── WorkerTimeout             TimeoutError
     └── SpecError                     ValueError         an op's YAML is wrong
 
-The middle column lists the builtin exceptions that each also inherits from. So code written for PyTorch (which raises
-`RuntimeError` for a shape) or for NumPy (which raises `ValueError`) catches what it expects. `except WeftgradError`
-catches all of them.
+The second column lists the other base classes: builtin exceptions, and `ArgumentError` for `IndexKindError`. So code
+written for PyTorch (which raises `RuntimeError` for a shape) or for NumPy (which raises `ValueError`) catches what it
+expects. `except WeftgradError` catches all of them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ __all__ = [
 
 
 def format_bytes(nbytes: int) -> str:
-    """Format a size with three digits: `512 B`, `1.50 KiB`, `20.0 MiB`, `1.25 GiB`."""
+    """Format a size with three significant digits from 1 KiB on: `512 B`, `1.50 KiB`, `20.0 MiB`, `1.25 GiB`."""
     size = float(nbytes)
     if abs(size) < 1024:
         return f"{nbytes} B"
@@ -104,20 +104,13 @@ class UnknownDevice(DeviceError, ValueError):
 
 
 class OutOfMemoryError(DeviceError, MemoryError):
-    """The device's memory, or the limit set on it, is exhausted.
+    """The device's memory, or the limit set on it, is exhausted. Each argument is also an attribute.
 
     Args:
         requested: Bytes of the failed allocation.
         in_use: Bytes of live tensors on the device.
-        cached: Bytes that the device's pools hold in free pieces.
-        limit: The pools' limit in bytes, or None.
-        device: Name of the device.
-
-    Attributes:
-        requested: Bytes of the failed allocation.
-        in_use: Bytes of live tensors on the device.
-        cached: Bytes that the device's pools hold in free pieces that could not serve the request.
-        limit: The pools' limit in bytes; None if only the driver's own applies.
+        cached: Bytes that the device's pools hold in free pieces, which could not serve the request.
+        limit: The pools' limit in bytes; None if only the driver's own limit applies.
         device: Name of the device.
 
     Example:
@@ -165,9 +158,11 @@ class CaptureError(DeviceError):
 
 
 class SharedMemoryError(DeviceError, OSError):
-    """Memory shared by processes could not be allocated. The message has the size and the system's reason.
+    """Memory shared by processes could not be allocated or mapped. The message has the size and the system's reason.
 
-    errno: the system's error number; 0 if the error was raised in another process.
+    Args:
+        message: The whole message, also in the attribute `strerror`.
+        number: The system's error number, also in the attribute `errno`; 0 if it is not known.
     """
 
     def __init__(self, message: str, number: int = 0) -> None:
@@ -188,7 +183,7 @@ class ShapeError(WeftgradError, ValueError, RuntimeError):
 
 
 class AttentionShapeError(ShapeError, AssertionError):
-    """Operands or masks of multi-head attention that do not fit together, which PyTorch asserts."""
+    """Operands or masks of multi-head attention that do not fit together. PyTorch raises `AssertionError` for them."""
 
 
 class DTypeError(WeftgradError, TypeError, RuntimeError):
@@ -196,7 +191,7 @@ class DTypeError(WeftgradError, TypeError, RuntimeError):
 
 
 class UnsupportedDType(DTypeError, NotImplementedError):
-    """A dtype for which the op has no kernel: PyTorch's `"avg_pool2d" not implemented for 'Bool'`."""
+    """A dtype for which the op has no kernel. PyTorch's message is `"avg_pool2d" not implemented for 'Bool'`."""
 
 
 class ArgumentError(WeftgradError, TypeError, ValueError, RuntimeError):
@@ -208,7 +203,7 @@ class DomainError(ArgumentError):
 
 
 class IndexOutOfRange(WeftgradError, IndexError, RuntimeError):
-    """A dimension or an index past the end. PyTorch raises one of the two builtins, depending on the function."""
+    """A dimension or an index out of range, or too many indices. PyTorch raises either builtin, by the function."""
 
 
 class IndexKindError(DTypeError, ArgumentError, IndexError):
@@ -216,7 +211,7 @@ class IndexKindError(DTypeError, ArgumentError, IndexError):
 
 
 class IndexShapeError(ShapeError, IndexError):
-    """Index tensors whose shapes do not broadcast, or the extreme of a dimension without elements."""
+    """Index tensors of a wrong shape, or a reduction such as `amax` over a dimension of size 0."""
 
 
 class GradientError(WeftgradError, RuntimeError):
@@ -232,7 +227,7 @@ class FreedGraphError(GradientError):
 
 
 class AnomalyError(GradientError):
-    """Anomaly mode found a gradient that is not finite; the message names the forward op."""
+    """Anomaly mode found NaN in a gradient; the message names the forward op."""
 
 
 class ScalerError(WeftgradError, RuntimeError, ValueError, AssertionError):
@@ -256,4 +251,7 @@ class WorkerTimeout(WorkerError, TimeoutError):
 
 
 class SpecError(WeftgradError, ValueError):
-    """An op's specification is wrong; the message says where."""
+    """An op's specification is wrong; the message says where.
+
+    `codegen` cannot import this module, and raises a `SpecError` of its own. `wg.ops.load` converts it to this class.
+    """

@@ -1,4 +1,4 @@
-"""Check the pages of `weftgrad show`: an op, a Python function, the list of all ops, and wrong names."""
+"""Check the pages of `weftgrad show`: an op, its kernel, a Python function, the list of all ops, and errors."""
 
 import argparse
 
@@ -12,20 +12,22 @@ from weftgrad.cli.show import sections
 from weftgrad.cli.terminal import Style
 from weftgrad.runtime.records import registry
 
-SCREEN = 66
-"""Lines of the longest page, of an op with ten operands: two screens."""
+MAX_LINES = 66
+"""Two screens: the longest page is that of an op with ten operands."""
 
 
 @pytest.fixture
 def show(capsys, monkeypatch):
-    def show(*argv):
+    """A function that runs `weftgrad show ARGUMENTS` and returns its output; the exit status is 2 if it has errors."""
+
+    def run_show(*argv):
         status = cli.main(["show", *argv])
-        printed = capsys.readouterr()
-        assert status == (2 if printed.err else 0)
-        return printed.out + printed.err
+        captured = capsys.readouterr()
+        assert status == (2 if captured.err else 0)
+        return captured.out + captured.err
 
     monkeypatch.setenv("NO_COLOR", "1")
-    return show
+    return run_show
 
 
 def test_the_page_of_an_op(show):
@@ -52,19 +54,20 @@ def test_the_page_of_an_op(show):
         ("sigmoid_grad_input", ("result = grad * out * (1 - out)",)),
     ],
 )
-def test_pages_of_every_kind(show, name, parts):
+def test_pages_of_ops(show, name, parts):
     page = show(name)
     assert not [part for part in parts if part not in page]
 
 
 @pytest.mark.thorough
-def test_every_page_fits_a_screen():
+def test_pages_of_ops_fit_two_screens():
     options = {"kernel": False, "source": False}
     for record in list(registry):
-        # Each operand and result takes a line or more: derivatives of a recurrent layer's gates have up to 20.
+        # Not second derivatives, ops that other tests loaded, and derivatives of a recurrent layer's gates. The latter
+        # have up to 20 operands and results, each of which takes a line or more.
         if record.name.count("_grad_") < 2 and not registry.owner(record.name) and "gates_grad" not in record.name:
             lines = list(sections(argparse.Namespace(op=record.name, name=None, **options), Style()))
-            assert 1 < len(lines) <= SCREEN, record.name
+            assert 1 < len(lines) <= MAX_LINES, record.name
 
 
 @pytest.mark.parametrize(
@@ -85,8 +88,8 @@ def test_the_page_of_a_python_function(show, name, ops, summary):
     assert all(op in page for op in ops)
 
 
-def test_a_function_calls_the_ops_that_its_page_names():
-    """Ops that a profile of a call sees, other than those of operators, are on the page."""
+def test_a_page_names_ops_that_its_function_launches():
+    """An op that a profile of `gelu` or `dropout` sees is one that their pages name."""
     with wg.profiler.profile() as profile:
         wg.nn.functional.gelu(wg.ones(3))
         wg.nn.functional.dropout(wg.ones(3))
@@ -99,14 +102,16 @@ def test_a_function_calls_the_ops_that_its_page_names():
 def test_every_function_has_a_page():
     for name in public_functions():
         lines = list(sections(argparse.Namespace(op=name, name=None, kernel=False, source=False), Style()))
-        assert len(lines) <= SCREEN, name
+        assert len(lines) <= MAX_LINES, name
 
 
 def test_the_list_has_every_op_once(show):
-    listed = [line.split()[0] for line in show().splitlines() if line.startswith("  ") and "," not in line.split()[0]]
-    public = [n for n, (_, namespace, _) in generated.FUNCTIONS.items() if namespace != "hidden" and n in registry]
-    assert sorted(n for n in listed if n in public) == sorted(public)
     text = show()
+    # An op has an indented line of its own that begins with its name. Functions in Python share lines, with commas.
+    first_words = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
+    listed_names = [word for word in first_words if "," not in word]
+    public = [n for n, (_, namespace, _) in generated.FUNCTIONS.items() if namespace != "hidden" and n in registry]
+    assert sorted(n for n in listed_names if n in public) == sorted(public)
     assert "pointwise: each element" in text
     assert "gelu" in text
     assert max(map(len, text.splitlines())) <= 118
@@ -161,5 +166,5 @@ def test_the_kernel_of_a_call(show):
         (("permute", "--source"), "permute has no kernels for opencl"),
     ],
 )
-def test_wrong_names(show, arguments, message):
+def test_errors_say_what_is_possible(show, arguments, message):
     assert message in show(*arguments)

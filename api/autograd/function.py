@@ -33,6 +33,9 @@ class FunctionCtx:
     Attributes:
         needs_input_grad: Per argument of `forward`, whether it requires grad.
         materialize: Whether `backward` gets zeros in place of missing gradients.
+        dirty: The tensors passed to `mark_dirty`.
+        non_differentiable: The `id`s of the tensors passed to `mark_non_differentiable`.
+        freed: True after a backward has dropped the saved tensors.
 
     Example:
         >>> class Square(wg.autograd.Function):
@@ -112,7 +115,7 @@ class FunctionCtx:
         self.materialize = value
 
 
-_MAX_RECIPES = 256  # per class
+_MAX_RECIPES = 256  # per class; a class that reaches it starts anew with an empty cache
 _OperandMetas: TypeAlias = tuple[Meta | None, ...]
 _ResultMetas: TypeAlias = tuple[Meta, ...]
 
@@ -167,7 +170,7 @@ class Function:
             output: Result of `forward`.
 
         Raises:
-            NotImplementedError: If a subclass does not define the method and calls it.
+            NotImplementedError: If a subclass calls it without having defined it.
 
         Example:
             >>> class Square(wg.autograd.Function):
@@ -248,7 +251,7 @@ class Function:
         """
         ctx = FunctionCtx()
         refresh_views(*args)
-        recorded = state().grad
+        is_grad_enabled = state().grad
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.needs for a in args)
         with no_grad():
             if cls.setup_context is Function.setup_context:
@@ -256,49 +259,74 @@ class Function:
             else:
                 result = cls.forward(*args)
                 cls.setup_context(ctx, args, result)
-        if not recorded or not any(ctx.needs_input_grad):
+        if not is_grad_enabled or not any(ctx.needs_input_grad):
             return result
-        outs = result if isinstance(result, tuple) else (result,)
-        tensors = [o.view_as(o) if any(o is a for a in args) and o not in ctx.dirty else o for o in outs]
-        _record_backward(cls, ctx, args, tensors)
-        return tuple(tensors) if isinstance(result, tuple) else tensors[0]
+        results = result if isinstance(result, tuple) else (result,)
+        # An argument that `forward` returns unchanged keeps its own history: the output is a view of it.
+        outputs = [o.view_as(o) if any(o is a for a in args) and o not in ctx.dirty else o for o in results]
+        _record_backward(cls, ctx, args, outputs)
+        return tuple(outputs) if isinstance(result, tuple) else outputs[0]
 
 
 class _Backward:
-    """The backward function of one call. It holds only what the call saved, until `release`.
+    """The backward function of one call. It refers to the tensors that the call saved, until `release`, and no others.
 
     Args:
         cls: The class.
         ctx: The context of the call.
-        count: Number of arguments of `forward`.
-        inputs: Position and layout of each argument that requires a gradient.
-        outputs: Layouts of the results.
+        arg_count: Number of arguments of `forward`.
+        input_layouts: Position and layout of each argument that requires a gradient.
+        output_layouts: Layouts of the results.
     """
 
     def __init__(
-        self, cls: type[Function], ctx: FunctionCtx, count: int, inputs: list[tuple[int, Meta]], outputs: _ResultMetas
+        self,
+        cls: type[Function],
+        ctx: FunctionCtx,
+        arg_count: int,
+        input_layouts: list[tuple[int, Meta]],
+        output_layouts: _ResultMetas,
     ):
-        self.cls, self.ctx, self.count, self.inputs, self.outputs = cls, ctx, count, inputs, outputs
+        self.cls = cls
+        self.ctx = ctx
+        self.arg_count = arg_count
+        self.input_layouts = input_layouts
+        self.output_layouts = output_layouts
 
-    def __call__(self, current: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+    def __call__(self, node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """Return the gradient of each argument in `input_layouts`, None for no gradient.
+
+        Args:
+            node: Not used; the engine passes it to every backward function.
+            grads: The gradients of the results, None where none has arrived.
+
+        Raises:
+            GradientError: `backward` does not return one gradient for each argument, or a gradient is no tensor or does
+                not fit its argument.
+        """
         ctx = self.ctx
         output_grads = [
-            zeros(m) if g is None and ctx.materialize else g for g, m in zip(grads, self.outputs, strict=True)
+            zeros(layout) if grad is None and ctx.materialize else grad
+            for grad, layout in zip(grads, self.output_layouts, strict=True)
         ]
         input_grads = self.cls.backward(ctx, *output_grads)
         input_grads = input_grads if isinstance(input_grads, tuple) else (input_grads,)
-        if len(input_grads) < self.count or any(g is not None for g in input_grads[self.count :]):
+        if len(input_grads) < self.arg_count or any(g is not None for g in input_grads[self.arg_count :]):
             raise GradientError(
-                f"{self.cls.__name__}.backward returned {len(input_grads)} gradients for {self.count} arguments of "
+                f"{self.cls.__name__}.backward returned {len(input_grads)} gradients for {self.arg_count} arguments of "
                 "forward; return one for each argument, None for those without a gradient"
             )
         return [
             None if input_grads[i] is None else self._match_input_layout(i, input_grads[i], layout)
-            for i, layout in self.inputs
+            for i, layout in self.input_layouts
         ]
 
     def _match_input_layout(self, position: int, grad: object, layout: Meta) -> Tensor:
-        """Return a gradient in the shape and dtype of its argument; sum over broadcast dimensions."""
+        """Return a gradient in the shape and dtype of its argument. Sum it over dimensions of which the argument has 1.
+
+        Raises:
+            GradientError: The gradient is no tensor, or its shape does not sum to that of the argument.
+        """
         if not isinstance(grad, Tensor):
             raise GradientError(
                 f"{self.cls.__name__}.backward: gradients are tensors or None, not {type(grad).__name__} at {position}"
@@ -314,31 +342,37 @@ class _Backward:
         return cast_to(sum_to(grad, layout.shape), layout)
 
     def release(self) -> None:
+        """Drop the saved tensors. A call that saved none can run backward again."""
         ctx = self.ctx
-        ctx.freed, ctx._saved, ctx._versions = ctx.freed or bool(ctx._saved), (), ()
+        if ctx._saved:
+            ctx.freed = True
+            ctx._saved = ctx._versions = ()
 
 
-def _recipe(cls: type[Function], metas: _OperandMetas, outs: _ResultMetas) -> Recipe:
+def _cached_recipe(cls: type[Function], metas: _OperandMetas, out_metas: _ResultMetas) -> Recipe:
     """Return the recipe by which calls of `cls` with these layouts are recorded.
 
-    Recipes are cached on the class, because building one takes longer than a kernel launch.
+    It has no rules, because a `_Backward` computes the gradients. Recipes are cached on the class, because building one
+    takes longer than a kernel launch.
     """
     recipes: dict[tuple[_OperandMetas, _ResultMetas], Recipe] | None = cls.__dict__.get("_recipes")
     if recipes is None or len(recipes) >= _MAX_RECIPES:
         recipes = {}
         cls._recipes = recipes
-    recipe = recipes.get((metas, outs))
+    recipe = recipes.get((metas, out_metas))
     if recipe is None:
         record = OpRecord(cls.__name__, "custom", (), gradients={})
-        recipe = recipes[metas, outs] = Recipe(record, metas, outs, (), [True] * len(outs))
+        is_differentiable = [True] * len(out_metas)
+        recipe = recipes[metas, out_metas] = Recipe(record, metas, out_metas, (), is_differentiable)
     return recipe
 
 
 def _record_backward(cls: type[Function], ctx: FunctionCtx, args: tuple[object, ...], outs: list[Tensor]) -> None:
+    """Make `outs` the results of a new node, whose edges lead to the arguments that require grad."""
     inputs = [(i, a) for i, a in enumerate(args) if isinstance(a, Tensor) and a.needs]
     metas = tuple([a.meta if isinstance(a, Tensor) else None for a in args])
     out_metas = tuple([o.meta for o in outs])
-    node = Node(_recipe(cls, metas, out_metas), (), (), ())
+    node = Node(_cached_recipe(cls, metas, out_metas), (), (), ())  # without edges, as the recipe has no rules
     node.edges = tuple([(a.node, a.output) if a.node is not None else (a, 0) for _, a in inputs])
     node.function = _Backward(cls, ctx, len(args), [(i, a.meta) for i, a in inputs], out_metas)
     for i, out in enumerate(outs):
@@ -393,7 +427,10 @@ def once_differentiable(backward: Callable[_P, _Gradients]) -> Callable[_P, _Gra
 
 
 class _NonDifferentiable(Function):
-    """Identity whose output requires grad but whose backward raises an error."""
+    """Identity of `value` whose backward raises an error.
+
+    It takes `grads`, too, so that its output requires grad if one of them does.
+    """
 
     @staticmethod
     def forward(ctx: FunctionCtx, value: Tensor, *grads: Tensor | None) -> Tensor:

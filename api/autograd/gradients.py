@@ -47,7 +47,7 @@ def backward(
     seeds = _as_seed_list(grad_tensors, len(roots))
     if inputs is None:
         retain = create_graph if retain_graph is None else retain_graph
-        engine.run(roots, seeds, retain=retain, create=create_graph)
+        engine.run(roots, seeds, retain_graph=retain, create_graph=create_graph)
         return
     leaves = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     if not leaves:
@@ -154,7 +154,7 @@ def grad(
     if is_grads_batched:
         gradients = _batched_grads(roots, seeds, leaves, retain, create_graph)
     else:
-        gradients = list(engine.run(roots, seeds, retain=retain, create=create_graph, inputs=leaves))
+        gradients = list(engine.run(roots, seeds, retain_graph=retain, create_graph=create_graph, inputs=leaves))
     if materialize_grads:
         return tuple(
             leaf.new_zeros(leaf.shape).requires_grad_(create_graph) if gradient is None else gradient
@@ -166,7 +166,7 @@ def grad(
 
 
 def _batched_grads(
-    roots: list[Tensor], seeds: list[Tensor | None], inputs: list[Tensor], retain: bool, create: bool
+    roots: list[Tensor], seeds: list[Tensor | None], inputs: list[Tensor], retain: bool, create_graph: bool
 ) -> list[Tensor | None]:
     """Return the gradients for every element of the seeds' first dimension, stacked."""
     sizes = {seed.meta.shape[:1] for seed in seeds if seed is not None}
@@ -181,7 +181,8 @@ def _batched_grads(
     runs = []
     for i in range(count):
         batch_seeds = [None if seed is None else seed[i] for seed in seeds]
-        runs.append(engine.run(roots, batch_seeds, retain=retain or i + 1 < count, create=create, inputs=inputs))
+        retain_graph = retain or i + 1 < count
+        runs.append(engine.run(roots, batch_seeds, retain_graph=retain_graph, create_graph=create_graph, inputs=inputs))
     return [None if gradients[0] is None else stack(list(gradients)) for gradients in zip(*runs, strict=True)]
 
 

@@ -1,7 +1,7 @@
 """`weftgrad cache`: show the folder of compiled kernels and its size, and delete them with `--clear`.
 
-Clearing keeps tuned schedules, because finding them took a search (`weftgrad tune --clear` deletes those), and every
-file that weftgrad did not write. `cache_files` finds and deletes the files.
+`--clear` keeps tuned schedules, because finding them took a search; `weftgrad tune --clear` deletes those. It also
+keeps every file that weftgrad did not write. `cache_files` finds and deletes the files.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _ANOTHER_USER = "belongs to another user"  # part of the reason that `runtime.cache.why_unusable` returns
+_OFF_MESSAGE = "the cache is off (WEFTGRAD_CACHE): every process compiles its kernels again"
 
 
 def register(subparsers: Subparsers) -> None:
@@ -43,28 +44,37 @@ def run(options: argparse.Namespace) -> int:
     folder = preferred_folder()
     if folder is None:
         report = _report(None, "off", Content(), None)
-        print(json.dumps(report, indent=1) if options.json else _OFF)
+        print(json.dumps(report, indent=1) if options.json else _OFF_MESSAGE)
         return 0
     reason = why_unusable(folder)
     deleted = None
     if options.clear:
-        is_foreign = _ANOTHER_USER in reason  # then delete nothing, even where the file system would allow it
-        deleted = Content() if is_foreign else survey(folder, [kind for kind in KINDS if kind != TUNED])
-        if is_foreign:
-            deleted.failures.append(f"{folder}: {reason}")
+        if _ANOTHER_USER in reason:  # delete nothing, although root could
+            deleted = Content(failures=[f"{folder}: {reason}"])
+        else:
+            deleted = survey(folder, remove=[kind for kind in KINDS if kind != TUNED])
     content = survey(folder)
     if options.json:
         print(json.dumps(_report(folder, reason, content, deleted), indent=1))
     else:
         _print(folder, reason, content, deleted)
-    return 1 if reason or content.failures or (deleted is not None and deleted.failures) else 0
+    return 1 if reason or _failures(content, deleted) else 0
 
 
-_OFF = "the cache is off (WEFTGRAD_CACHE): every process compiles its kernels again"
+def _failures(content: Content, deleted: Content | None) -> list[str]:
+    """Return the paths that could not be read or deleted, and why."""
+    return [*content.failures, *(deleted.failures if deleted is not None else [])]
 
 
 def _report(folder: Path | None, reason: str, content: Content, deleted: Content | None) -> dict[str, object]:
-    """Return what `--json` prints. `reason`: why the folder cannot be used, or ""."""
+    """Return what `--json` prints.
+
+    Args:
+        folder: The cache folder; None if the cache is off.
+        reason: Why the folder cannot be used; "" if it can.
+        content: The files that are in the folder now.
+        deleted: The files that `--clear` has deleted; None without `--clear`.
+    """
     return {
         "folder": None if folder is None else str(folder),
         "is_off": folder is None,
@@ -75,11 +85,12 @@ def _report(folder: Path | None, reason: str, content: Content, deleted: Content
         "kinds": {kind: {"files": files, "bytes": nbytes} for kind, (files, nbytes) in content.counts.items()},
         "foreign": content.foreign,
         "deleted": None if deleted is None else {"files": deleted.files, "bytes": deleted.nbytes},
-        "failures": [*content.failures, *(deleted.failures if deleted is not None else [])],
+        "failures": _failures(content, deleted),
     }
 
 
 def _print(folder: Path, reason: str, content: Content, deleted: Content | None) -> None:
+    """Print the same as `_report` for a reader."""
     style = Style()
     origin = "WEFTGRAD_CACHE" if "WEFTGRAD_CACHE" in os.environ else "the default; WEFTGRAD_CACHE changes it"
     print(f"{folder} ({origin})")
@@ -94,5 +105,5 @@ def _print(folder: Path, reason: str, content: Content, deleted: Content | None)
     print(table(rows, ("what", "files", "size"), style))
     if content.foreign:
         print(style("comment", f"{content.foreign} more files, links or folders do not belong to weftgrad"))
-    for failure in [*content.failures, *(deleted.failures if deleted is not None else [])]:
+    for failure in _failures(content, deleted):
         print(style("bad", failure))

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 CLASSES = 10
 SIDE = 8
+"""Height and width of an image, in pixels."""
 LEVELS = 16
-"""The highest grey level; levels run from 0 to this one."""
+"""The highest grey level of the file, whose levels run from 0 (white) to 16."""
 TRAINING_IMAGES = 1437
-"""Images for training (80 %): the first ones in the stored order. The other 360 are for testing."""
+"""Number of images for training (80 %): the first ones of the shuffled order. The other 360 are for testing."""
 
 Images = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -24,13 +25,13 @@ def load() -> tuple[Images, Labels, Images, Labels]:
     """Return `(train_images, train_labels, test_images, test_labels)`, always the same split in the same order.
 
     Images are float32 in [0, 1], of shape (1437, 1, 8, 8) and (360, 1, 8, 8); labels are int64 in 0..9, of shape
-    (1437,) and (360,). The arrays are fresh and C-contiguous: the caller may write into them. The order is a
-    permutation stored in the file, so that the split depends on no version of a random number generator.
+    (1437,) and (360,). The arrays are fresh and C-contiguous: the caller may write into them. The file stores the
+    shuffled order of the images, so the split is the same with every version of NumPy's random number generator.
     """
-    with np.load(Path(__file__).with_name("digits.npz"), allow_pickle=False) as stored:
-        order = stored["order"]
-        images = stored["images"][order].astype(np.float32) / np.float32(LEVELS)
-        labels = stored["labels"][order].astype(np.int64)
+    with np.load(Path(__file__).with_name("digits.npz"), allow_pickle=False) as file:
+        order = file["order"]
+        images = file["images"][order].astype(np.float32) / np.float32(LEVELS)
+        labels = file["labels"][order].astype(np.int64)
     images = images.reshape(-1, 1, SIDE, SIDE)
     train, test = slice(None, TRAINING_IMAGES), slice(TRAINING_IMAGES, None)
     return images[train].copy(), labels[train].copy(), images[test].copy(), labels[test].copy()

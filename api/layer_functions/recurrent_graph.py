@@ -182,7 +182,7 @@ def _recorded_gradients(
     output_grads = [(o, g) for o, g in zip(outs, grads, strict=True) if g is not None]
     roots: list[Tensor] = [o for o, _ in output_grads]
     seeds: list[Tensor | None] = [g for _, g in output_grads]
-    return engine.run(roots, seeds, retain=True, create=True, inputs=[aliases[i] for i in grad_indices])
+    return engine.run(roots, seeds, retain_graph=True, create_graph=True, inputs=[aliases[i] for i in grad_indices])
 
 
 def _layer_formula(

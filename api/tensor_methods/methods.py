@@ -1,4 +1,8 @@
-"""The classes whose methods Tensor gets besides its ops. `install` copies the methods to Tensor."""
+"""Copy to `Tensor` the methods that are written in Python, such as `backward`, `numpy` and `__repr__`.
+
+The runtime defines `Tensor`, and must not import this package, so `Tensor` cannot inherit from the classes here.
+`generated_methods` adds the methods that are ops, and `derived_methods` aliases and in-place forms.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,13 @@ from .view_methods import ViewMethods
 __all__ = ["MIXINS", "install"]
 
 MIXINS = (Properties, ViewMethods, AutogradMethods, Conversions, DTypeMethods, CreationMethods, Protocols)
-"""`codegen/tensor_stub.py` reads this tuple, too."""
+"""Classes whose attributes `install` copies; nothing inherits from them. `codegen/tensor_stub.py` reads this tuple."""
 
 
 def install() -> None:
-    """Add all methods to `Tensor`."""
+    """Set the methods and properties of `MIXINS` on `Tensor`, but not what Python itself adds to every class."""
     skipped_names = ("__module__", "__dict__", "__weakref__", "__doc__", "__annotations__", "__qualname__")
-    for source in MIXINS:
-        for name, value in vars(source).items():
+    for mixin in MIXINS:
+        for name, attribute in vars(mixin).items():
             if name not in skipped_names:
-                setattr(Tensor, name, value)
+                setattr(Tensor, name, attribute)

@@ -33,9 +33,11 @@ __all__ = ["run"]
 
 
 class _Buffer:
-    """The sums of gradients for the outputs of a node, or for a leaf.
+    """Sums of the gradients that arrive at a node, one for each output; or at a leaf, whose only sum has index 0.
 
-    is_owned: for each sum, whether its memory is not shared, so that it may be added to in place.
+    Attributes:
+        grads: The sums; None while no gradient has arrived.
+        is_owned: For each sum, whether only this buffer uses its memory, so that it may be added to in place.
     """
 
     __slots__ = ("grads", "is_owned")
@@ -44,22 +46,24 @@ class _Buffer:
         self.grads: list[Tensor | None] = [None] * count
         self.is_owned = [False] * count
 
-    def add(self, index: int, grad: Tensor, is_recorded: bool) -> None:
-        """Add `grad` to the sum number `index`: in place if the sum is owned, unless backward `is_recorded`."""
+    def add(self, index: int, grad: Tensor, create_graph: bool) -> None:
+        """Add `grad` to the sum at `index`. With `create_graph` the addition is recorded, and never in place."""
         total = self.grads[index]
         if total is None:
             self.grads[index] = grad
-        elif self.is_owned[index] and not is_recorded and total.meta is grad.meta:
+        elif self.is_owned[index] and not create_graph and total.meta is grad.meta:
             call_into(registry["add"], (total, grad), (), (total,), in_place=True)
         else:
             self.grads[index] = call(registry["add"], (total, grad))
             self.is_owned[index] = True
 
-    def add_cut(self, index: int, node: Node, grad: Tensor) -> None:
-        """Add the gradient of a view, such as a slice, to the sum for its base. Only the elements of the view change.
+    def add_to_part(self, index: int, node: Node, grad: Tensor) -> None:
+        """Add the gradient of a view, such as a slice, to the part of the base's sum that the view covers.
+
+        This avoids a gradient of the base's size for every view, most of it zeros.
 
         Args:
-            index: The number of the sum.
+            index: The index of the base's sum.
             node: The node of the view.
             grad: The gradient of the view.
         """
@@ -72,32 +76,29 @@ class _Buffer:
         self.is_owned[index] = True
         unshared = Tensor(total.storage, total.meta, total.start)  # `total` itself must not become the base of a view
         view = call(node.recipe.record, (unshared,), node.statics)
-        if grad.meta.numel:
-            operands = (view, grad) if has_gradient else (grad,)
-            call_into(
-                registry["add" if has_gradient else "copy"],
-                operands,
-                () if has_gradient else (None,),
-                (view,),
-                in_place=True,
-            )
+        if not grad.meta.numel:
+            return
+        if has_gradient:
+            call_into(registry["add"], (view, grad), (), (view,), in_place=True)
+        else:
+            call_into(registry["copy"], (grad,), (None,), (view,), in_place=True)
 
 
 def run(
     roots: Sequence[Tensor],
     grads: Sequence[Tensor | None],
     *,
-    retain: bool,
-    create: bool,
+    retain_graph: bool,
+    create_graph: bool,
     inputs: Sequence[Tensor] | None = None,
 ) -> list[Tensor | None]:
-    """Run backward from `roots`.
+    """Compute gradients from `roots` back to the leaves, or to `inputs`.
 
     Args:
         roots: The tensors to differentiate.
         grads: A gradient for each root; None for 1, if the root has one element.
-        retain: Keep the saved tensors of the graph for another backward.
-        create: Record the gradients' own computation, for higher derivatives.
+        retain_graph: Keep the saved tensors of the graph for another backward.
+        create_graph: Record the computation of the gradients, for higher derivatives.
         inputs: Return the gradients of these tensors, and change no leaf's `grad`. If None, accumulate into the leaves.
 
     Returns:
@@ -110,9 +111,9 @@ def run(
     refresh_views(*roots, *(inputs or ()))
     state = _local.state
     outer_grad_mode = state.grad
-    state.grad = create
+    state.grad = create_graph
     try:
-        backward = _Backward(retain, create, inputs)
+        backward = _Backward(retain_graph, create_graph, inputs)
         step = backward.step if tracing.current is None else tracing.current.backward(backward.step)
         return backward.run(roots, grads, step)
     finally:
@@ -120,9 +121,23 @@ def run(
 
 
 class _Backward:
-    def __init__(self, retain: bool, create: bool, inputs: Sequence[Tensor] | None):
-        self.retain = retain
-        self.create = create
+    """The state of one backward.
+
+    Attributes:
+        buffers: The sums for nodes that are in `heap`.
+        leaves: Each leaf that a gradient has arrived at, and its sum, by the `id` of the leaf.
+        heap: `(-sequence, node)` of nodes that wait to be processed. The latest call comes first.
+        captured: Gradients of non-leaf `inputs`, by node and output.
+        requested_nodes: Nodes that computed non-leaf `inputs`.
+        requested_leaves: `id`s of the leaves in `inputs`.
+        reaching_nodes: Nodes from which one of `inputs` can be reached; None without `inputs`.
+        zero_edges: Edges whose gradient is zero, and not computed.
+        seed_storages: `id`s of the storages of the roots' gradients.
+    """
+
+    def __init__(self, retain_graph: bool, create_graph: bool, inputs: Sequence[Tensor] | None):
+        self.retain_graph = retain_graph
+        self.create_graph = create_graph
         self.inputs = inputs
         self.buffers: dict[Node, _Buffer] = {}
         self.leaves: dict[int, tuple[Tensor, _Buffer]] = {}
@@ -136,12 +151,16 @@ class _Backward:
             else:
                 self.requested_nodes.add(tensor.node)
         self.reaching_nodes: set[Node] | None = None
-        self.zero_edges: list[Edge] = []  # edges whose gradient is always zero
-        self.seed_storages: set[int] = set()  # ids of the storages of the roots' gradients
+        self.zero_edges: list[Edge] = []
+        self.seed_storages: set[int] = set()
 
     def run(
         self, roots: Sequence[Tensor], grads: Sequence[Tensor | None], step: Callable[[Node], None]
     ) -> list[Tensor | None]:
+        """Return the gradients of `inputs`, or store those of the leaves.
+
+        `step` is `self.step`, or a profiler's wrapper of it.
+        """
         if self.inputs is not None:
             self.reaching_nodes = self._nodes_reaching_inputs([r.node for r in roots if r.node is not None])
         for root, grad in zip(roots, grads, strict=True):
@@ -173,9 +192,10 @@ class _Backward:
         return reaching_nodes
 
     def _send(self, edge: Edge, grad: Tensor) -> None:
-        slot = self._buffer_of(edge)
-        if slot is not None:
-            slot[0].add(slot[1], grad, self.create)
+        """Add `grad` to the sum at the target of `edge`, unless it is not needed."""
+        if (destination := self._buffer_of(edge)) is not None:
+            buffer, index = destination
+            buffer.add(index, grad, self.create_graph)
 
     def _buffer_of(self, edge: Edge) -> tuple[_Buffer, int] | None:
         """Return the buffer and the index for gradients along `edge`, or None if they are not needed."""
@@ -206,6 +226,7 @@ class _Backward:
         return leaf.needs  # the user may have switched `requires_grad` off since the call
 
     def step(self, node: Node) -> None:
+        """Pass the gradients of a node's results on to its operands. All of its consumers have been processed."""
         grads = self.buffers.pop(node).grads
         if node.hooks is not None:
             _run_hooks(node, grads)
@@ -215,27 +236,28 @@ class _Backward:
                     self.captured[node, output] = grad
         if self.reaching_nodes is not None and node not in self.reaching_nodes:
             return
-        if node.recipe.is_partial_view and not (node.function or node.freed or self.create or anomaly.is_enabled):
-            slot = self._buffer_of(node.edges[0])
-            if slot is not None:
+        if node.recipe.is_partial_view and not (node.function or node.freed or self.create_graph or anomaly.is_enabled):
+            # In place, so not with `create_graph`. Freed graphs and anomaly mode need the checks in `gradients_of`.
+            if (destination := self._buffer_of(node.edges[0])) is not None:
+                buffer, index = destination
                 assert grads[0] is not None
-                slot[0].add_cut(slot[1], node, grads[0])
-            if not self.retain:
+                buffer.add_to_part(index, node, grads[0])
+            if not self.retain_graph:
                 node.release()
             return
         results = gradients_of(node, grads)
         for edge, result in zip(node.edges, results, strict=True):
             if result is not None:
                 self._send(edge, result)
-            elif node.function is None:
+            elif node.function is None:  # a custom function's None means no gradient, a rule's None means zeros
                 self.zero_edges.append(edge)
-        if not self.retain:
+        if not self.retain_graph:
             node.release()
 
     def _send_zeros(self) -> None:
-        """Give zeros to tensors that were used, but only reached by edges whose gradient is zero.
+        """Set the gradient to zeros for leaves and `inputs` that gradients reach only along `zero_edges`.
 
-        Rules return None for such gradients. They are followed after all others, so that most need no memory.
+        This runs after all other gradients are known, so zeros are allocated only where no other gradient has arrived.
         """
         visited: set[Node] = set()
         while self.zero_edges:
@@ -243,20 +265,22 @@ class _Backward:
             if not isinstance(target, Node):
                 if id(target) not in self.leaves and self._needs_gradient(target):
                     buffer = self.leaves.setdefault(id(target), (target, _Buffer(1)))[1]
-                    buffer.add(0, zeros(target.meta), self.create)
+                    buffer.add(0, zeros(target.meta), self.create_graph)
                 continue
             if target in self.requested_nodes and (target, output) not in self.captured:
                 self.captured[target, output] = zeros(target.recipe.out_metas[output])
             if target not in visited and (self.reaching_nodes is None or target in self.reaching_nodes):
                 visited.add(target)
                 self.zero_edges.extend(target.edges)
-                if not self.retain:
+                if not self.retain_graph:
                     target.release()
 
     def _finish(self) -> list[Tensor | None]:
+        """Call the hooks of leaves; then accumulate into the leaves, or return the gradients of `inputs`."""
         if self.zero_edges:
             self._send_zeros()
-        storages_in_use = self.seed_storages  # a later write to `grad` must not change the caller's tensor, or `_ones`
+        # A root's gradient is the caller's tensor or in `_ones`. Later writes to a leaf's `grad` must not change it.
+        unshareable = self.seed_storages
         for leaf, buffer in self.leaves.values():
             grad = buffer.grads[0]
             if grad is not None and leaf.extra is not None and leaf.extra.hooks:
@@ -264,7 +288,7 @@ class _Backward:
                     grad = _call_hook(hook, grad)
                 buffer.grads[0] = grad
             if self.inputs is None and grad is not None:
-                accumulate(leaf, grad, self.create, storages_in_use)
+                accumulate(leaf, grad, self.create_graph, unshareable)
                 buffer.grads[0] = grad = None  # so that a hook can free the memory
                 _run_accumulation_hooks(leaf)
         if self.inputs is None:
@@ -277,12 +301,20 @@ class _Backward:
             else:
                 gradients.append(self.captured.get((tensor.node, tensor.output)))
         for i, gradient in enumerate(gradients):
-            if gradient is not None and gradient.meta.contiguous and _is_shared(gradient):
+            # The caller may write to the result. If it is not contiguous, it is an expanded seed, which refuses writes.
+            if gradient is not None and gradient.meta.contiguous and _is_cached_seed(gradient):
                 gradients[i] = call(registry["copy"], (gradient,), (None,))
         return gradients
 
 
 def _seed(root: Tensor, grad: Tensor | None) -> Tensor:
+    """Return the gradient of a root: `grad`, or 1 if it is None.
+
+    Raises:
+        GradientError: The root does not require grad, or `grad` is None and the root has several elements or no
+            floating dtype.
+        ShapeError: `grad` does not have the root's shape.
+    """
     if not root.needs:
         raise GradientError(
             "backward: the tensor does not require grad and nothing that computed it does; "
@@ -306,13 +338,14 @@ def _seed(root: Tensor, grad: Tensor | None) -> Tensor:
     return grad
 
 
-_ones: dict[Meta, tuple[Tensor, int]] = {}  # the seeds, and the versions of their storages
+_ones: dict[Meta, tuple[Tensor, int]] = {}  # for each layout a cached 1, and its storage's version when it was 1
 
 
 def ones_like(tensor: Tensor) -> Tensor:
     """Return a 1 in the layout of the one-element `tensor`, as the gradient of a root.
 
-    It is shared. A hook or a custom function may write to it, so the next backward compares the storage's version.
+    The tensor is cached, and shared by all runs of backward. A hook or a custom function may write to it: this changes
+    the version of its storage, so the next call fills a new one.
     """
     seed, version = _ones.get(tensor.meta, (None, 0))
     if seed is None or seed.storage.version != version:
@@ -330,31 +363,31 @@ def ones_like(tensor: Tensor) -> Tensor:
     return seed
 
 
-def _is_shared(tensor: Tensor) -> bool:
-    """Return True if the memory of `tensor` is that of a seed that other calls of backward use."""
+def _is_cached_seed(tensor: Tensor) -> bool:
+    """Return True if `tensor` uses the memory of a cached seed, which other runs of backward use too."""
     return any(seed.storage is tensor.storage for seed, _ in _ones.values())
 
 
 def forget_ones() -> None:
-    """Drop the shared seeds, for callers in whose context launches computed nothing."""
+    """Drop the cached seeds. For callers that replaced the driver, so that the seeds may never have been filled."""
     _ones.clear()
 
 
 def accumulate_into(
-    leaves: Sequence[Tensor], grads: Sequence[Tensor | None], seeds: Sequence[Tensor | None], create: bool
+    leaves: Sequence[Tensor], grads: Sequence[Tensor | None], seeds: Sequence[Tensor | None], create_graph: bool
 ) -> None:
-    """Add the result of `run` with `inputs` to the `grad` of these inputs.
+    """Add `grads` to the `grad` of the leaves, and call their hooks: for `backward(inputs=leaves)`.
 
     Args:
-        leaves: The inputs.
-        grads: Their gradients, None for those that no root depends on.
-        seeds: The gradients of the roots that the caller passed; no `grad` shares their memory.
-        create: Record the additions.
+        leaves: The tensors.
+        grads: Their gradients as `run` returned them, None for leaves that no root depends on.
+        seeds: The gradients of the roots that the caller passed. No leaf's `grad` will share their memory.
+        create_graph: Record the additions.
     """
-    storages_in_use = {id(seed.storage) for seed in seeds if seed is not None}
+    unshareable = {id(seed.storage) for seed in seeds if seed is not None}
     for leaf, grad in zip(leaves, grads, strict=True):
         if grad is not None:
-            accumulate(leaf, grad, create, storages_in_use)
+            accumulate(leaf, grad, create_graph, unshareable)
             _run_accumulation_hooks(leaf)
 
 
@@ -366,6 +399,7 @@ def _run_accumulation_hooks(leaf: Tensor) -> None:
 
 def _run_hooks(node: Node, grads: list[Tensor | None]) -> None:
     assert node.hooks is not None
+    # The hooks of `retain_grad` run last, because they store the gradient that the other hooks have returned.
     hooks = sorted(node.hooks.values(), key=lambda entry: isinstance(entry[1], Retained))
     for output, hook in hooks:
         grad = grads[output]
@@ -396,28 +430,30 @@ def _call_hook(hook: GradientHook, grad: Tensor) -> Tensor:
     return result
 
 
-def accumulate(leaf: Tensor, grad: Tensor, create: bool, storages_in_use: set[int]) -> None:
+def accumulate(leaf: Tensor, grad: Tensor, create_graph: bool, unshareable: set[int]) -> None:
     """Add `grad` to `leaf.grad`.
 
-    The first gradient is stored without a copy, unless it is a view, not contiguous, or in memory that is shared.
+    The first gradient is stored without a copy, unless it is a view, not contiguous, or in memory that is shared. With
+    `create_graph` it is never copied.
 
     Args:
         leaf: The leaf.
         grad: Its gradient.
-        create: Record the addition.
-        storages_in_use: Ids of storages that hold other leaves' gradients; that of `grad` is added.
+        create_graph: Record the addition.
+        unshareable: `id`s of storages that `leaf.grad` must not share, because a root's gradient or another leaf's
+            `grad` uses them. Changed in place: includes the storage of `leaf.grad` afterwards.
     """
     extra = leaf.more()
     if extra.grad is not None:
-        if create:
+        if create_graph:
             extra.grad = call(registry["add"], (extra.grad, grad))
         else:
             call_into(registry["add"], (extra.grad, grad), (), (extra.grad,), in_place=True)
         return
-    needs_copy = id(grad.storage) in storages_in_use or grad.extra is not None or not grad.meta.contiguous
-    if needs_copy and not create:
+    needs_copy = id(grad.storage) in unshareable or grad.extra is not None or not grad.meta.contiguous
+    if needs_copy and not create_graph:
         grad = call(registry["copy"], (grad,), (None,))
-    storages_in_use.add(id(grad.storage))
-    if not create:
+    unshareable.add(id(grad.storage))
+    if not create_graph:  # without hooks or history
         grad = Tensor(grad.storage, grad.meta, grad.start)
     extra.grad = grad

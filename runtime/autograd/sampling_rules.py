@@ -72,7 +72,7 @@ def _gradients_by_ops(statics: Statics, values: _Values) -> dict[str, Tensor]:
     if gradients is None:
         operands = {n: t for n, t in (("input", values["input"]), ("grid", values["grid"])) if t.needs}
         result = sample_grid_by_ops(values["input"], values["grid"], *statics)
-        grads = run([result], [values["grad"]], retain=True, create=True, inputs=list(operands.values()))
+        grads = run([result], [values["grad"]], retain_graph=True, create_graph=True, inputs=list(operands.values()))
         gradients = values["sampled"] = {}
         for (name, operand), grad in zip(operands.items(), grads, strict=True):
             gradients[name] = _op("full_like_as", operand, 0.0, statics=(None,)) if grad is None else grad

@@ -1,15 +1,19 @@
 # needs: as_int
-# Adding 1.5 * 2^52 (2^23) leaves the nearest integer in the low bits of the sum: no conversion, which is undefined for
-# NaN, and right whether or not a product in x is fused into the sum.
+# Round by an addition of 1.5 * 2^52 in float64, or 1.5 * 2^23 in float32. Floats of this size are 1 apart, so the sum
+# is rounded to an integer, and its low bits are that integer. A conversion to an integer type would be undefined for
+# NaN. If x is a product, the compiler may fuse it with the addition (FMA), which rounds only once.
 @triton.jit
 def wg_nearest(x):
-    """The nearest integer to a small x, as a number and as an integer of its width; NaN and garbage for NaN."""
+    """Return the integer nearest to x as a float of x's dtype, and as int64 (x is float64) or int32 (float32).
+
+    |x| must be below 2^51 (float64) or 2^22 (float32). For NaN the float is NaN, and the integer is undefined.
+    """
     if x.dtype == tl.float64:
-        t = x + 6755399441055744.0
-        n = t - 6755399441055744.0
-        i = wg_as_int(t) - 0x4338000000000000
+        shifted = x + 6755399441055744.0
+        rounded = shifted - 6755399441055744.0
+        integer = wg_as_int(shifted) - 0x4338000000000000  # the bits of 1.5 * 2^52
     else:
-        t = x + 12582912.0
-        n = t - 12582912.0
-        i = wg_as_int(t) - 0x4B400000
-    return n, i
+        shifted = x + 12582912.0
+        rounded = shifted - 12582912.0
+        integer = wg_as_int(shifted) - 0x4B400000  # the bits of 1.5 * 2^23
+    return rounded, integer
