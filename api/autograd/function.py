@@ -269,7 +269,7 @@ class Function:
 
 
 class _Backward:
-    """The backward function of one call. It refers to the tensors that the call saved, until `release`, and no others.
+    """The backward function of one call. It refers to no tensors but those in `ctx`; `release` drops the saved ones.
 
     Args:
         cls: The class.
