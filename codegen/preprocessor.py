@@ -5,8 +5,10 @@ macros as well, such as vector types, loop pragmas and built-ins, and drop every
 
     text = Preprocessor(macros_of(header)).run(source)
 
-Macros that the source defines are expanded, with arguments, `##` and rescanning as in C11 6.10.3. Macros of the header
-stay. A condition that depends on the compiler (`__AVX512F__`) stays too, with both of its branches.
+Macros that the source or the build options define ("source macros") are expanded, with arguments, `##` and rescanning
+as in C11 6.10.3. Macros of the header ("header macros") stay as they are. A condition that depends on the compiler
+(`__AVX512F__`) stays too, with all of its branches. A macro that is defined inside such a branch counts as a header
+macro from there on.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ _TOKEN = re.compile(
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(\w+)((?:\\\n|[^\n])*)")
 _DEFINITION = re.compile(r"\s*(\w+)(\(([^)]*)\))?(.*)", re.DOTALL)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_COMPARED_TERM = re.compile(r"\b__\w+\s*(?:[<>]=?|[=!]=)\s*\d+[uUlL]*")
-_COMPILER_TERM = re.compile(rf"__has_\w+\s*\([^)]*\)|{_COMPARED_TERM.pattern}|__\w+")
-_UNCLEAR = re.compile(r"!\s*\w+\s*(?:[<>]|[=!]=)")
+# What only the compiler knows: `__has_builtin(f)`, `__clang_major__ >= 15`, `__AVX512F__`.
+_COMPARISON = re.compile(r"\b__\w+\s*(?:[<>]=?|[=!]=)\s*\d+[uUlL]*")
+_COMPILER_TERM = re.compile(rf"__has_\w+\s*\([^)]*\)|{_COMPARISON.pattern}|__\w+")
+_NEGATED_COMPARISON = re.compile(r"!\s*\w+\s*(?:[<>]|[=!]=)")  # `!a == b` is (!a) == b in C, but not (a == b) in Python
 _COMMENT_LINES = re.compile(r"(?:^[ \t]*//[^\n]*\n)+\Z", re.MULTILINE)
 _MAX_DEPTH = 200
 
@@ -41,20 +44,20 @@ class Macro:
 
 
 @dataclass(slots=True)
-class _Branch:
-    """An open conditional.
+class _Conditional:
+    """A conditional between its `#if` and its `#endif`.
 
     Attributes:
-        active: This branch is in the output.
-        finished: Skip the remaining branches: one was taken, or the conditional is inside a branch that is not.
-        printed: The directives stay in the output.
+        is_active: The text of the current branch is in the output, if all enclosing conditionals are active.
+        is_finished: The remaining branches are skipped: one was selected, or an enclosing conditional is not active.
+        keeps_directives: `#if`, `#else` and `#endif` stay in the output, because the compiler decides.
         start: Length of the output where the conditional begins.
         comment_start: Length of the output before the comment lines directly above it.
     """
 
-    active: bool
-    finished: bool
-    printed: bool = False
+    is_active: bool
+    is_finished: bool
+    keeps_directives: bool = False
     start: int = 0
     comment_start: int = 0
 
@@ -71,7 +74,8 @@ def _is_blank(token: str) -> bool:
     return token.isspace() or token.startswith(("//", "/*"))
 
 
-def _definition(text: str) -> tuple[str, Macro]:
+def _parse_definition(text: str) -> tuple[str, Macro]:
+    """Return the name and the macro of a `#define`. text: what follows the word `define`."""
     definition = _DEFINITION.match(_COMMENT.sub(" ", text))
     if definition is None:
         raise ValueError(f"#define{text}: a macro needs a name")
@@ -81,37 +85,44 @@ def _definition(text: str) -> tuple[str, Macro]:
 
 
 def macros_of(text: str) -> dict[str, list[Macro]]:
-    """Return every definition of each macro in a text, whatever conditionals surround it."""
+    """Return the definitions of each macro in a text: a list, because each branch of a conditional may have one."""
     definitions: dict[str, list[Macro]] = {}
     for line in re.finditer(r"^[ \t]*#[ \t]*define\b((?:\\\n|[^\n])*)", text, re.MULTILINE):
-        name, macro = _definition(line[1])
+        name, macro = _parse_definition(line[1])
         definitions.setdefault(name, []).append(macro)
     return definitions
 
 
 class Preprocessor:
-    """Expands the macros of source text; macros persist from one `run` to the next.
+    """Expands the source macros of texts. Macros that one `run` defines are still defined in the next.
 
     Args:
         header_macros: Macros that stay in the text, with their definitions (`macros_of` of the header).
-        defines: Build options: values by name, or by name and parameters (`F(x)`).
+        defines: Build options (`-D`): values by name, or by name and parameters (`F(x)`).
 
     Attributes:
-        required: The macros of the source that the expansion of a kept macro in the output reads: bodies by name, or by
-            name and parameters (`F(x)`). Define them before compiling the output with the header.
+        required: Source macros in the bodies of header macros that the output uses: bodies by name, or by name and
+            parameters (`F(x)`). The output does not define them: do so before compiling it with the header.
     """
 
     def __init__(self, header_macros: Mapping[str, Sequence[Macro]], defines: Mapping[str, str] | None = None):
         self._header_macros = dict(header_macros)
-        self._macros = dict(_definition(f"{name} {value}") for name, value in (defines or {}).items())
+        self._macros = dict(_parse_definition(f"{name} {value}") for name, value in (defines or {}).items())
         self.required: dict[str, str] = {}
         self._output = ""
-        self._branches: list[_Branch] = []
+        self._conditionals: list[_Conditional] = []  # the open ones, the outermost first
 
     def run(self, source: str) -> str:
-        """Return `source` without the conditionals that are decided, and with its macros expanded."""
-        self._output, self._branches = "", []
-        chunk, comment = "", ""
+        """Return `source` with its macros expanded, and without the conditionals whose conditions have a known value.
+
+        The comment of a directive that is removed, such as `#if A // why`, becomes a line above the text of its branch.
+
+        Raises:
+            ValueError: A condition cannot be evaluated, a macro has no name or its arguments no end, or macros nest too
+                deep.
+        """
+        self._output, self._conditionals = "", []
+        chunk, comment = "", ""  # text since the last directive; comment of that directive
         for line in re.findall(r"(?:[^\n]*\\\n)*[^\n]*\n?", source):
             directive = _DIRECTIVE.fullmatch(line.rstrip("\n")) if "#" in line else None
             if directive is None:
@@ -120,93 +131,99 @@ class Preprocessor:
                     chunk += f"{indent}{comment}\n{line}" if comment else line
                     comment = ""
                 continue
-            self._flush(chunk)
+            self._append_expanded(chunk)
             chunk, comment = "", ""
             name, rest = directive.groups()
             if name in ("if", "ifdef", "ifndef"):
-                self._open(name, rest)
+                self._open_conditional(name, rest)
             elif name in ("elif", "else"):
-                self._next(name, rest)
+                self._next_branch(name, rest)
             elif name == "endif":
-                self._close()
+                self._close_conditional()
             elif self._is_active():
-                self._define(name, rest, line)
+                self._apply_other_directive(name, rest, line)
             starts_branch = name in ("if", "ifdef", "ifndef", "elif", "else")
-            if starts_branch and self._is_active() and not self._branches[-1].printed:
+            if starts_branch and self._is_active() and not self._conditionals[-1].keeps_directives:
                 directive_comment = _COMMENT.search(rest)
                 comment = directive_comment[0] if directive_comment is not None else ""
-        self._flush(chunk)
+        self._append_expanded(chunk)
         return re.sub(r"\n{3,}", "\n\n", self._output).strip("\n") + "\n"
 
     def _is_active(self) -> bool:
-        return all(branch.active for branch in self._branches)
+        return all(conditional.is_active for conditional in self._conditionals)
 
     # conditionals
 
-    def _open(self, name: str, rest: str) -> None:
+    def _open_conditional(self, name: str, rest: str) -> None:
         if not self._is_active():
-            self._branches.append(_Branch(False, True))
+            self._conditionals.append(_Conditional(is_active=False, is_finished=True))
             return
-        value, text = self._condition(name, rest)
+        value, text = self._evaluate_condition(name, rest)
         if value is None:
             self._output += f"#if {text}\n" if name == "if" else f"#{name}{rest.rstrip()}\n"
-            self._branches.append(_Branch(True, False, printed=True))
+            self._conditionals.append(_Conditional(is_active=True, is_finished=False, keeps_directives=True))
             return
         start = len(self._output)
-        outer = max((branch.start for branch in self._branches), default=0)
-        comment = _COMMENT_LINES.search(self._output, outer)
-        self._branches.append(_Branch(value, value, start=start, comment_start=comment.start() if comment else start))
+        outer_start = max((conditional.start for conditional in self._conditionals), default=0)
+        comment = _COMMENT_LINES.search(self._output, outer_start)
+        comment_start = comment.start() if comment else start
+        self._conditionals.append(_Conditional(value, value, start=start, comment_start=comment_start))
 
-    def _next(self, name: str, rest: str) -> None:
-        branch = self._branches[-1]
-        if branch.printed:
-            self._output += f"#elif {self._condition('if', rest)[1]}\n" if name == "elif" else f"#else{rest.rstrip()}\n"
-        elif branch.finished:
-            branch.active = False
+    def _next_branch(self, name: str, rest: str) -> None:
+        conditional = self._conditionals[-1]
+        if conditional.keeps_directives:
+            text = f"#elif {self._evaluate_condition('if', rest)[1]}" if name == "elif" else f"#else{rest.rstrip()}"
+            self._output += f"{text}\n"
+        elif conditional.is_finished:
+            conditional.is_active = False
         else:
-            value, text = (True, "") if name == "else" else self._condition("if", rest)
-            if value is None:
+            value, text = (True, "") if name == "else" else self._evaluate_condition("if", rest)
+            if value is None:  # all branches before were removed, so this `#elif` becomes the `#if`
                 self._output += f"#if {text}\n"
-                branch.printed = True
-            branch.active = branch.finished = value is not False
+                conditional.keeps_directives = True
+            conditional.is_active = conditional.is_finished = value is not False
 
-    def _close(self) -> None:
-        branch = self._branches.pop()
-        if branch.printed:
+    def _close_conditional(self) -> None:
+        conditional = self._conditionals.pop()
+        if conditional.keeps_directives:
             self._output += "#endif\n"
-        elif not self._output[branch.start :].strip():
-            self._output = self._output[: branch.comment_start]  # the comment describes text that is not there
+        elif not self._output[conditional.start :].strip():
+            self._output = self._output[: conditional.comment_start]  # the comment describes text that was removed
 
-    def _condition(self, name: str, rest: str) -> tuple[bool | None, str]:
+    def _evaluate_condition(self, name: str, rest: str) -> tuple[bool | None, str]:
         """Return a condition's value, None if it depends on the compiler, and its text with macros expanded.
 
-        A comparison of a compiler's macro with a number (`__clang_major__ >= 15`) is one unknown truth value.
+        Each term that only the compiler knows may be 0 or 1; a comparison such as `__clang_major__ >= 15` is one term.
+        If the condition has the same value for all combinations, it does not depend on the compiler.
         """
         text = _COMMENT.sub(" ", rest.replace("\\\n", " "))
         if name != "if":
             text = f"{'!' if name == 'ifndef' else ''}defined({text.strip()})"
-        text = re.sub(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))", lambda m: self._defined(m[1] or m[2]), text)
+        text = re.sub(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))", lambda m: self._expand_defined(m[1] or m[2]), text)
         text = "".join(self._expand(_tokens(text), frozenset()))
+        # Longest first: `_evaluate` replaces terms in this order, and one may be part of another.
         terms = sorted(set(_COMPILER_TERM.findall(text)), key=len, reverse=True)
-        choices = itertools.product((0, 1), repeat=len(terms))
-        values = {_evaluate(text, dict(zip(terms, bits, strict=True))) for bits in choices}
+        combinations = itertools.product((0, 1), repeat=len(terms))
+        values = {_evaluate(text, dict(zip(terms, bits, strict=True))) for bits in combinations}
         printed_text = re.sub(r"\b__defined_(\w+)", r"defined(\1)", text).strip()
         return (values.pop() if len(values) == 1 else None), printed_text
 
-    def _defined(self, name: str) -> str:
+    def _expand_defined(self, name: str) -> str:
+        """Return the value of `defined(name)`; for names that a compiler may define, a term that stands for it."""
         if name in self._macros or name in self._header_macros:
             return "1"
         return f"__defined_{name}" if name.startswith("__") else "0"
 
-    def _define(self, name: str, rest: str, line: str) -> None:
-        is_printed = any(branch.printed for branch in self._branches)
-        macro_name, macro = _definition(rest) if name in ("define", "undef") else ("", None)
-        if macro_name and not is_printed:
+    def _apply_other_directive(self, name: str, rest: str, line: str) -> None:
+        """Define or remove a macro. Print the line if the compiler decides whether it holds, or for `#pragma` etc."""
+        is_undecided = any(conditional.keeps_directives for conditional in self._conditionals)
+        macro_name, macro = _parse_definition(rest) if name in ("define", "undef") else ("", None)
+        if macro_name and not is_undecided:
             self._macros.pop(macro_name, None)
             if name == "define" and macro is not None:
                 self._macros[macro_name] = macro
             return
-        if macro_name:  # the compiler decides which definition holds
+        if macro_name:  # uses of the name stay in the output, like those of a header macro
             self._macros.pop(macro_name, None)
             definitions = self._header_macros.get(macro_name, ())
             self._header_macros[macro_name] = (*definitions, *([macro] if macro is not None else []))
@@ -214,17 +231,17 @@ class Preprocessor:
 
     # expansion
 
-    def _flush(self, source: str) -> None:
-        """Append the expanded text to the output, without lines that only had macros that expand to nothing."""
+    def _append_expanded(self, source: str) -> None:
+        """Append the expanded text to the output, without lines whose macros all expanded to nothing."""
         expanded = "".join(self._expand(_tokens(source), frozenset()))
         lines, source_lines = expanded.split("\n"), source.split("\n")
-        if expanded != source and len(lines) == len(source_lines):
+        if expanded != source and len(lines) == len(source_lines):  # otherwise the lines cannot be matched
             pairs = zip(lines[:-1], source_lines, strict=False)
             lines = [*[line for line, original in pairs if line.strip() or not original.strip()], lines[-1]]
         self._output += "\n".join(line.rstrip() for line in lines)
 
     def _expand(self, tokens: Sequence[str], hidden: frozenset[str]) -> list[str]:
-        """Return tokens with macros expanded. hidden: macros that are being expanded, which stay (C11 6.10.3.4)."""
+        """Return tokens with macros expanded, except those in `hidden`, which are being expanded (C11 6.10.3.4)."""
         if len(hidden) > _MAX_DEPTH:
             raise ValueError(f"macros nest deeper than {_MAX_DEPTH}")
         output: list[str] = []
@@ -235,7 +252,7 @@ class Preprocessor:
             macro = self._macros.get(token) if token not in hidden and _is_name(token) else None
             if macro is None:
                 if token in self._header_macros:
-                    self._require(token)
+                    self._add_required(token)
                 output.append(token)
                 continue
             arguments: list[list[str]] = []
@@ -282,8 +299,8 @@ class Preprocessor:
             i += 1
         return output
 
-    def _require(self, name: str) -> None:
-        """Add the macros of the source that the kept macro `name` reads to `required`."""
+    def _add_required(self, name: str) -> None:
+        """Add to `required` the source macros in the body of the header macro `name`, directly or through others."""
         pending, visited = [name], {name}
         while pending:
             for macro in self._header_macros[pending.pop()]:
@@ -292,16 +309,17 @@ class Preprocessor:
                         continue
                     visited.add(token)
                     if token in self._macros and token not in (macro.parameters or ()):
-                        signature, value = self._resolved(token)
+                        signature, value = self._expanded_definition(token)
                         self.required[signature] = value
                     elif token in self._header_macros:
                         pending.append(token)
 
-    def _resolved(self, name: str) -> tuple[str, str]:
+    def _expanded_definition(self, name: str) -> tuple[str, str]:
         """Return a source macro's name, with its parameters if it has any, and its body with other macros expanded."""
         macro = self._macros[name]
         if macro.parameters is None:
             return name, "".join(self._expand([name], frozenset()))
+        # Operands of `##` are not expanded, as in C.
         pasted = {macro.body[j] for i, token in enumerate(macro.body) if token == "##" for j in (i - 1, i + 1)}
         body = self._expand(macro.body, frozenset({name, *macro.parameters, *pasted}))
         return f"{name}({', '.join(macro.parameters)})", "".join(body)
@@ -345,10 +363,10 @@ def _evaluate(text: str, terms: Mapping[str, int]) -> bool:
     """Return the value of a condition: integers and operators, with 0 for any name that is not in `terms`.
 
     Raises:
-        ValueError: It is no such expression, or Python's operators bind otherwise than C's in it.
+        ValueError: The text is no such expression, or Python would group its operators differently from C.
     """
     condition = text
-    if _UNCLEAR.search(text):
+    if _NEGATED_COMPARISON.search(text):
         raise ValueError(f"#if {condition}: put parentheses around the operand of `!`")
     for term, value in terms.items():
         text = text.replace(term, str(value))

@@ -143,7 +143,7 @@ def test_exit_status(run, monkeypatch, verdicts, is_right, status):
 
 
 def test_a_page_names_remedies(run):
-    lines = findings.page(
+    lines = findings.as_text(
         [Finding("cpu", "executor", OK, "fine"), Finding("cpu", "result", NOTE, "slow", "make it fast")], Style()
     ).splitlines()
     assert [line.split() for line in lines] == [

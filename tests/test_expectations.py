@@ -162,6 +162,8 @@ def test_grad_of_unused_inputs_and_of_batched_grad_outputs() -> None:
     assert jacobian.tolist() == [[0, 0, 0], [0, 3, 0], [0, 0, 12]]
     (second,) = wg.autograd.grad(jacobian.sum(), x)
     assert second.tolist() == [0, 6, 12]
+    with pytest.raises(ValueError, match="grad: 1 tensors and 2 gradients"):
+        wg.autograd.grad((x * x).sum(), x, [wg.ones(()), wg.ones(())])
     with pytest.raises(ValueError, match="one more dimension"):
         wg.autograd.grad([x * x, x.sum()], x, [wg.eye(3), wg.ones(2)], is_grads_batched=True)
 

@@ -1,7 +1,10 @@
 """Check gradients through views, their bases and in-place writes.
 
-Backward may start at any alias of the memory; the gradients must be those of its current elements. Expected values are
-derived by hand from the assignments: for example, `y[0] = 5` makes y[0] independent of its earlier value.
+A write through one tensor changes the elements, and the history, of every tensor that shares its memory. Backward may
+start at any of them and must return the gradients of the current elements. Expected values are derived by hand from the
+assignments: for example, `y[0] = 5` makes y[0] independent of its earlier value.
+
+A "constant" is a tensor that does not require grad.
 """
 
 from __future__ import annotations
@@ -91,6 +94,7 @@ class _Tripled(wg.autograd.Function):
         return grad * 3
 
 
+# name -> (function of a view of two elements, expected gradients: twice the function's own, as the view is 2 * x[1:])
 CONSUMERS: dict[str, tuple[Callable[[Tensor], Tensor], list[float]]] = {
     "a custom function": (_Tripled.apply, [6, 6]),
     "adaptive_avg_pool1d": (lambda v: wg.nn.functional.adaptive_avg_pool1d(v.view(1, 1, 2), 1), [1, 1]),
@@ -147,20 +151,21 @@ def test_a_view_that_was_detached_in_place_stays_a_constant() -> None:
         lambda x: x.zero_(),
         lambda x: x.view(-1).add_(1),
     ],
+    ids=["mul_", "mul_ of a row", "setitem", "copy_ of itself", "copy_ of zeros", "zero_", "add_ to a view"],
 )
-@pytest.mark.parametrize("of_a_view", [False, True])
-def test_a_leaf_is_not_written_in_place(write: Callable[[Tensor], object], of_a_view: bool) -> None:
-    x = wg.arange(6.0).reshape(2, 3) if of_a_view else wg.ones(2, 3)
+@pytest.mark.parametrize("is_view", [False, True])
+def test_in_place_writes_to_a_leaf_raise(write: Callable[[Tensor], object], is_view: bool) -> None:
+    x = wg.arange(6.0).reshape(2, 3) if is_view else wg.ones(2, 3)
     x.requires_grad_()
     old_values = x.tolist()
     with pytest.raises(RuntimeError, match="leaf tensor that requires grad"):
         write(x)
     assert x.tolist() == old_values
-    with wg.no_grad():
+    with wg.no_grad():  # allowed
         write(x)
 
 
-def test_a_leaf_that_is_a_view_of_a_constant_stays_a_leaf_when_that_is_written() -> None:
+def test_a_leaf_that_is_a_view_of_a_constant_stays_a_leaf_when_the_constant_is_written() -> None:
     base = wg.zeros(3, dtype=wg.float64)
     leaf = base[:2].requires_grad_()
     base.add_(1)
@@ -170,7 +175,7 @@ def test_a_leaf_that_is_a_view_of_a_constant_stays_a_leaf_when_that_is_written()
     assert leaf.grad.tolist() == [2, 2]
 
 
-def test_a_leaf_that_is_switched_off_gets_no_gradient() -> None:
+def test_a_leaf_that_no_longer_requires_grad_gets_no_gradient() -> None:
     x, y = ones(2), ones(2)
     out = (x * y).sum()
     x.requires_grad_(False)
@@ -182,7 +187,7 @@ def test_a_leaf_that_is_switched_off_gets_no_gradient() -> None:
 # Hooks and retained gradients -----------------------------------------------------------------------------------------
 
 
-def test_retained_gradients_are_those_after_later_hooks() -> None:
+def test_retained_gradients_are_those_after_hooks_that_were_registered_later() -> None:
     x = ones(2)
     y = x * 2
     y.retain_grad()
@@ -192,7 +197,7 @@ def test_retained_gradients_are_those_after_later_hooks() -> None:
     assert x.grad.tolist() == [6, 6]
 
 
-def test_retained_gradients_are_memory_of_their_own() -> None:
+def test_retained_gradients_do_not_share_memory() -> None:
     x = ones(2)
     y = x + 1
     y.retain_grad()
@@ -224,8 +229,11 @@ def test_retained_gradients_after_a_write_to_the_base() -> None:
 def test_retain_grad_of_a_constant_raises() -> None:
     with pytest.raises(RuntimeError, match="retain_grad"):
         wg.ones(2).retain_grad()
+
+
+def test_retain_grad_of_a_leaf_has_no_effect() -> None:
     leaf = ones(2)
-    leaf.retain_grad()  # no effect: leaves always keep their gradients
+    leaf.retain_grad()  # leaves always keep their gradients
     assert not leaf.retains_grad
 
 
@@ -248,7 +256,7 @@ def test_a_graph_with_saved_tensors_runs_backward_once() -> None:
         square.sum().backward()
 
 
-def test_a_written_slice_frees_what_it_saved() -> None:
+def test_backward_frees_what_a_write_to_a_slice_saved() -> None:
     x, w = ones(3), ones(2)
     y = x.clone()
     y[:2].mul_(w)
@@ -259,27 +267,27 @@ def test_a_written_slice_frees_what_it_saved() -> None:
         loss.backward()
 
 
-class _Double(wg.autograd.Function):
+class _Doubled(wg.autograd.Function):
     saves = True
 
-    @classmethod
-    def forward(cls, ctx: object, x: Tensor) -> Tensor:
-        if _Double.saves:
+    @staticmethod
+    def forward(ctx: object, x: Tensor) -> Tensor:
+        if _Doubled.saves:
             ctx.save_for_backward(x)  # type: ignore[attr-defined]
         return x * 2
 
     @staticmethod
     def backward(ctx: object, grad: Tensor) -> Tensor:
-        if _Double.saves:
+        if _Doubled.saves:
             assert len(ctx.saved_tensors) == 1  # type: ignore[attr-defined]
         return grad * 2
 
 
 @pytest.mark.parametrize("saves", [True, False])
-def test_a_custom_function_twice(saves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_Double, "saves", saves)
+def test_backward_of_a_custom_function_twice(saves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Doubled, "saves", saves)
     x = ones(2)
-    out = _Double.apply(x)
+    out = _Doubled.apply(x)
     seed = wg.ones(2, dtype=wg.float64)
     out.backward(seed)
     if saves:
@@ -290,12 +298,12 @@ def test_a_custom_function_twice(saves: bool, monkeypatch: pytest.MonkeyPatch) -
         assert x.grad.tolist() == [4, 4]
 
 
-def test_a_graph_without_saved_tensors_holds_no_memory() -> None:
+def test_backward_releases_the_memory_of_saved_tensors() -> None:
     x = ones(4)
     w = wg.full((4,), 2.0, dtype=wg.float64)
-    memory_ref = weakref.ref(w.storage)
+    storage_ref = weakref.ref(w.storage)
     out = (x * w).sum()
     del w
-    assert memory_ref() is not None
+    assert storage_ref() is not None  # the graph of `out` has saved `w`
     out.backward()
-    assert memory_ref() is None
+    assert storage_ref() is None

@@ -1,7 +1,7 @@
-"""Describe parameters that many functions share once, and add the text to the docstrings of these functions.
+"""Tables of descriptions for parameters that many functions share, and a decorator that adds them to docstrings.
 
-A docstring leaves out the parameters in a table such as `OPTIONS`; the decorator `describe` adds their rows to its
-section `Args`, so that `help(wg.zeros)` shows every parameter.
+The docstring of `zeros` does not describe `dtype` or `device`: the table `OPTIONS` does. The decorator `describe` adds
+the rows of a table to the section `Args`, so that `help(wg.zeros)` shows every parameter.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeVar
 __all__ = ["LIKE_OPTIONS", "OPTIONS", "Docstring", "describe"]
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
-_ORDER = ("Args", "Attributes", "Returns", "Yields", "Raises", "Example")
+_TITLES = ("Args", "Attributes", "Returns", "Yields", "Raises", "Example")  # sections, in the order of a docstring
 
 OPTIONS = {
     "*size": "The shape, as ints or as one sequence.",
@@ -42,17 +42,17 @@ def describe(parameters: Mapping[str, str], *, returns: str = "", raises: str = 
     """Return a decorator that adds rows to a function's docstring.
 
     Args:
-        parameters: Name (with its stars) -> description. Those that the function has and its docstring does not
-            describe are added at the end of `Args`, in the table's order.
-        returns: The section `Returns`, if the docstring has none.
-        raises: A row for the section `Raises`, before those that are there.
+        parameters: Name (with its stars) -> description. Rows are added at the end of `Args`, in the table's order, for
+            those parameters that the function has and its docstring does not describe.
+        returns: Text of the section `Returns`, for a docstring without that section.
+        raises: A row to add at the beginning of the section `Raises`.
     """
 
     def add(function: _Function) -> _Function:
         if function.__doc__ is None:  # python -OO
             return function
         docstring = Docstring(function.__doc__)
-        names = _parameters(function)
+        names = _parameter_names(function)
         described = docstring.sections.get("Args", "")
         for name, text in parameters.items():
             bare_name = name.lstrip("*")
@@ -69,67 +69,67 @@ def describe(parameters: Mapping[str, str], *, returns: str = "", raises: str = 
     return add
 
 
-def _parameters(function: Callable[..., object]) -> tuple[str, ...]:
+def _parameter_names(function: Callable[..., object]) -> tuple[str, ...]:
     """Return the names of a function's parameters. `inspect.signature` would slow down the import."""
     code = inspect.unwrap(function).__code__
-    starred = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + starred]
+    starred_count = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + starred_count]
 
 
 class Docstring:
-    """A docstring in Google's style, in parts that can be changed.
+    """A docstring in Google's style, split into sections that can be changed.
 
-    It is only split at blank lines, because the package's import waits for it.
+    The text is split at blank lines and no further: this runs for hundreds of functions while the package is imported.
 
     Args:
         text: The docstring. Its sections have no blank lines, except for the last one, `Example`.
 
     Attributes:
         summary: The text before the first section.
-        sections: Title -> section, which begins with the title's line.
+        sections: Title -> text of the section, whose first line is the title.
         indent: The spaces before a title. Python 3.13 removes them from docstrings.
     """
 
     def __init__(self, text: str):
         parts = text.split("\n\n")
-        count = next((i for i, part in enumerate(parts) if _title(part)), len(parts))
-        self.summary = "\n\n".join(parts[:count])
+        summary_parts = next((i for i, part in enumerate(parts) if _title(part)), len(parts))
+        self.summary = "\n\n".join(parts[:summary_parts])
         self.sections: dict[str, str] = {}
         title = ""
-        for part in parts[count:]:
-            title = _title(part) or title
+        for part in parts[summary_parts:]:
+            title = _title(part) or title  # text without a title continues the last section
             self.sections[title] = f"{self.sections[title]}\n\n{part}" if title in self.sections else part
-        first = next(iter(self.sections.values()), "")
-        self.indent = first[: len(first) - len(first.lstrip(" "))]
+        first_section = next(iter(self.sections.values()), "")
+        self.indent = first_section[: len(first_section) - len(first_section.lstrip(" "))]
 
     def add_row(self, title: str, row: str, *, first: bool = False) -> None:
         """Add a row to a section, at its beginning or its end; create the section if it is missing."""
-        head, _, rows = self.sections.get(title, f"{self.indent}{title}:").partition("\n")
+        title_line, _, rows = self.sections.get(title, f"{self.indent}{title}:").partition("\n")
         new_row = f"{self.indent}    {row}".replace("\n", f"\n{self.indent}        ")
-        ordered = [new_row, rows.rstrip()] if first else [rows.rstrip(), new_row]
-        self.sections[title] = "\n".join([head, *filter(None, ordered)])
+        new_rows = [new_row, rows.rstrip()] if first else [rows.rstrip(), new_row]
+        self.sections[title] = "\n".join([title_line, *filter(None, new_rows)])
 
     def remove_row(self, title: str, name: str) -> None:
-        """Remove the row of a parameter; and the section, if it has no other row."""
-        head, *lines = self.sections.get(title, "").split("\n")
-        rows: list[str] = []
+        """Remove the row `name: …` from a section if it is there, and the section if no row is left."""
+        title_line, *lines = self.sections.get(title, "").split("\n")
+        remaining_lines: list[str] = []
         is_removed = False
         for line in lines:
-            if line[len(self.indent) + 4 : len(self.indent) + 5] != " ":  # not the second line of a row
+            if line[len(self.indent) + 4 : len(self.indent) + 5] != " ":  # the first line of a row
                 is_removed = line.startswith(f"{self.indent}    {name}: ")
             if not is_removed and line.strip():
-                rows.append(line)
-        if rows:
-            self.sections[title] = "\n".join([head, *rows])
+                remaining_lines.append(line)
+        if remaining_lines:
+            self.sections[title] = "\n".join([title_line, *remaining_lines])
         else:
             self.sections.pop(title, None)
 
     def __str__(self) -> str:
-        parts = [self.summary.rstrip(), *(self.sections[t].rstrip() for t in _ORDER if t in self.sections)]
+        parts = [self.summary.rstrip(), *(self.sections[t].rstrip() for t in _TITLES if t in self.sections)]
         return "\n\n".join(parts) + f"\n{self.indent}"
 
 
 def _title(part: str) -> str:
     """Return the title of a section, or "" for other text."""
     title = part[: part.find("\n")].strip()
-    return title[:-1] if title[-1:] == ":" and title[:-1] in _ORDER else ""
+    return title[:-1] if title[-1:] == ":" and title[:-1] in _TITLES else ""

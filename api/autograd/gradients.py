@@ -26,16 +26,17 @@ def backward(
     """Accumulate into every leaf's `grad` the gradient of the sum of `tensors`, weighted by `grad_tensors`.
 
     Args:
-        tensors: Roots of the graph.
-        grad_tensors: Gradient of each root; None means 1 and is allowed for one-element roots.
+        tensors: The tensors to differentiate: roots of the graph.
+        grad_tensors: Gradient of each root, of its shape; None means 1 and is allowed for one-element roots.
         retain_graph: Keep saved tensors for another backward. None means `create_graph`.
         create_graph: Record the backward itself, for higher derivatives.
         inputs: Tensors to compute gradients for, instead of all leaves.
 
     Raises:
-        ArgumentError: If `inputs` is empty.
-        GradientError: If no root requires grad, an input does not, a root with several elements has no gradient, or the
-            graph was freed by an earlier backward.
+        ArgumentError: If `inputs` is empty, or the number of `grad_tensors` differs from that of `tensors`.
+        GradientError: If a root or one of `inputs` does not require grad, a root with several elements has no gradient
+            in `grad_tensors`, or the graph was freed by an earlier backward.
+        ShapeError: If a gradient in `grad_tensors` does not have the shape of its root.
 
     Example:
         >>> x = wg.tensor([1.0, 2.0], requires_grad=True)
@@ -44,16 +45,16 @@ def backward(
         tensor([2., 4.])
     """
     roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-    seeds = _as_seed_list(grad_tensors, len(roots))
+    seeds = _as_seed_list(grad_tensors, len(roots), "backward")
     if inputs is None:
         retain = create_graph if retain_graph is None else retain_graph
         engine.run(roots, seeds, retain_graph=retain, create_graph=create_graph)
         return
-    leaves = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-    if not leaves:
+    input_list = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    if not input_list:
         raise ArgumentError("backward: inputs is empty; leave it out for all leaves")
-    gradients = grad(roots, leaves, seeds, retain_graph, create_graph, allow_unused=True)
-    engine.accumulate_into(leaves, gradients, seeds, create_graph)
+    gradients = grad(roots, input_list, seeds, retain_graph, create_graph, allow_unused=True)
+    engine.accumulate_into(input_list, gradients, seeds, create_graph)
 
 
 @overload
@@ -109,24 +110,27 @@ def grad(
     No tensor's `grad` changes.
 
     Args:
-        outputs: Roots of the graph.
-        inputs: Tensors to differentiate by; each must require grad.
-        grad_outputs: Gradient of each output; None means 1 and is allowed for one-element outputs.
+        outputs: The tensors to differentiate: roots of the graph.
+        inputs: Tensors to differentiate with respect to, leaves or not; each must require grad.
+        grad_outputs: Gradient of each output, of its shape; None means 1 and is allowed for one-element outputs.
         retain_graph: Keep saved tensors for another backward. None means `create_graph`.
         create_graph: Record the backward itself, for higher derivatives.
         only_inputs: Deprecated; has no effect.
         allow_unused: Return None for an input that the outputs do not depend on.
-        is_grads_batched: Each of `grad_outputs` has an extra first dimension of size B, and so have the results. The
-            B gradients are computed one after the other.
+        is_grads_batched: Each of `grad_outputs` is a batch of B gradients, of shape `(B, *output.shape)`, and each
+            result has the shape `(B, *input.shape)`. Backward runs B times.
         materialize_grads: Return zeros for an input that the outputs do not depend on.
 
     Returns:
-        One gradient per input, with its shape.
+        One gradient per input, with its shape; None for an unused input if `allow_unused`.
 
     Raises:
-        GradientError: If an input does not require grad, or is unused and neither option allows it.
-        ArgumentError: If the number of `grad_outputs` differs, or `materialize_grads` and `allow_unused=False` are
-            combined.
+        GradientError: If an output or an input does not require grad, an input is unused and neither `allow_unused` nor
+            `materialize_grads` is set, an output with several elements has no gradient in `grad_outputs`, or the graph
+            was freed by an earlier backward.
+        ArgumentError: If the number of `grad_outputs` differs from that of `outputs`, the sizes of their first
+            dimensions differ with `is_grads_batched`, or `materialize_grads` and `allow_unused=False` are combined.
+        ShapeError: If a gradient in `grad_outputs` does not have the shape of its output.
 
     Example:
         >>> x = wg.tensor([1.0, 2.0], requires_grad=True)
@@ -139,26 +143,26 @@ def grad(
         )
     if materialize_grads and allow_unused is False:
         raise ArgumentError("grad: materialize_grads gives zeros for unused inputs; allow_unused=False contradicts it")
-    roots, leaves = (
+    roots, input_list = (
         list(tensors) if isinstance(tensors, Iterable) and not isinstance(tensors, Tensor) else [tensors]
         for tensors in (outputs, inputs)
     )
-    only_tensors("grad", *roots, *leaves)
-    refresh_views(*leaves)
-    for tensor in leaves:
+    only_tensors("grad", *roots, *input_list)
+    refresh_views(*input_list)  # a write to a view's base may have made the view require grad
+    for tensor in input_list:
         if not tensor.needs:
             raise GradientError("grad: one of the inputs does not require grad")
-    seeds = _as_seed_list(grad_outputs, len(roots))
+    seeds = _as_seed_list(grad_outputs, len(roots), "grad")
     retain = create_graph if retain_graph is None else retain_graph
     gradients: list[Tensor | None]
     if is_grads_batched:
-        gradients = _batched_grads(roots, seeds, leaves, retain, create_graph)
+        gradients = _batched_grads(roots, seeds, input_list, retain, create_graph)
     else:
-        gradients = list(engine.run(roots, seeds, retain_graph=retain, create_graph=create_graph, inputs=leaves))
+        gradients = list(engine.run(roots, seeds, retain_graph=retain, create_graph=create_graph, inputs=input_list))
     if materialize_grads:
         return tuple(
-            leaf.new_zeros(leaf.shape).requires_grad_(create_graph) if gradient is None else gradient
-            for gradient, leaf in zip(gradients, leaves, strict=True)
+            tensor.new_zeros(tensor.shape).requires_grad_(create_graph) if gradient is None else gradient
+            for gradient, tensor in zip(gradients, input_list, strict=True)
         )
     if not allow_unused and any(gradient is None for gradient in gradients):
         raise GradientError("grad: an input is not used by the outputs; pass allow_unused=True to get None for it")
@@ -168,16 +172,24 @@ def grad(
 def _batched_grads(
     roots: list[Tensor], seeds: list[Tensor | None], inputs: list[Tensor], retain: bool, create_graph: bool
 ) -> list[Tensor | None]:
-    """Return the gradients for every element of the seeds' first dimension, stacked."""
+    """Run backward once for every index of the seeds' first dimension, and return the gradients stacked along it.
+
+    Args:
+        roots: Tensors to differentiate.
+        seeds: The gradients of each root, of shape `(B, *root.shape)`; None for a one-element root means ones.
+        inputs: Tensors to differentiate with respect to.
+        retain: Keep the saved tensors after the last run.
+        create_graph: Record the computation of the gradients.
+    """
     sizes = {seed.meta.shape[:1] for seed in seeds if seed is not None}
     if len(sizes) != 1 or () in sizes:
         raise ArgumentError(
-            "grad: with is_grads_batched, grad_outputs have one more dimension than outputs, first, of one size; not "
-            f"{[None if s is None else list(s.meta.shape) for s in seeds]}"
+            "grad: with is_grads_batched, grad_outputs must have one more dimension than outputs: a first dimension, "
+            f"of the same size for all; their shapes are {[None if s is None else list(s.meta.shape) for s in seeds]}"
         )
     ((count,),) = sizes
     if not count:
-        return [leaf.new_zeros((0, *leaf.shape)) for leaf in inputs]
+        return [tensor.new_zeros((0, *tensor.shape)) for tensor in inputs]
     runs = []
     for i in range(count):
         batch_seeds = [None if seed is None else seed[i] for seed in seeds]
@@ -186,11 +198,17 @@ def _batched_grads(
     return [None if gradients[0] is None else stack(list(gradients)) for gradients in zip(*runs, strict=True)]
 
 
-def _as_seed_list(grad_outputs: Tensor | Sequence[Tensor | None] | None, count: int) -> list[Tensor | None]:
-    """Return one gradient (or None) per root. Raise `ArgumentError` if their number differs."""
+def _as_seed_list(
+    grad_outputs: Tensor | Sequence[Tensor | None] | None, count: int, caller: str
+) -> list[Tensor | None]:
+    """Return the seeds of backward: one gradient (or None) for each of `count` roots.
+
+    Raises:
+        ArgumentError: If there are more or fewer gradients than roots.
+    """
     if grad_outputs is None:
         return [None] * count
     seeds: list[Tensor | None] = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
     if len(seeds) != count:
-        raise ArgumentError(f"backward: {count} tensors and {len(seeds)} gradients; there must be one for each")
+        raise ArgumentError(f"{caller}: {count} tensors and {len(seeds)} gradients; there must be one for each")
     return seeds

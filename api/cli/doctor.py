@@ -1,8 +1,9 @@
 """`weftgrad doctor`: check the installation, and print what works and how to repair what does not.
 
 Every line has a verdict: `ok`, `note` (works, but could be better) or `problem`. The last line counts notes and
-problems. Checks that could crash or hang run in child processes (`probes`), and an error in a check becomes a line.
-So the modules of checks import what they check inside functions: a module that cannot be imported becomes a line, too.
+problems. The checks are in the modules `doctor_*`. Those that could crash or hang run in child processes (`probes`).
+An exception in a check is printed as a `problem` line. So that this covers a failing import too, the checks import the
+modules that they test inside their functions.
 
 Exit status: 0 if a kernel ran on `cpu` and there is no problem, else 1.
 """
@@ -20,7 +21,7 @@ from .doctor_drivers import check_gpu, check_opencl, check_triton
 from .doctor_host import check_cache, check_processor, check_settings
 from .doctor_kernels import check_compilers, check_cpu, cpu_runs
 from .doctor_packages import check_native, check_packages
-from .findings import NOTE, OK, PROBLEM, Finding, as_json, page, run_check
+from .findings import NOTE, OK, PROBLEM, Finding, as_json, as_text, run_check
 from .probes import Answer, ask
 from .terminal import Style
 
@@ -31,7 +32,7 @@ __all__ = ["examine", "register"]
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the command."""
+    """Add the command `doctor` to the parser of `weftgrad`."""
     command = subparsers.add_parser(
         "doctor",
         help="check the installation, and show how to repair what does not work",
@@ -64,15 +65,15 @@ def run(options: argparse.Namespace) -> int:
     else:
         style = Style()
         print(f"weftgrad {__version__}, Python {platform.python_version()}, {platform.platform()}")
-        print(page(findings, style))
+        print(as_text(findings, style))
         print()
         print(_summary(counts, answer, style))
     return 0 if is_healthy else 1
 
 
 def examine() -> tuple[list[Finding], Answer]:
-    """Run every check. Return the findings in page order, and the answer of the kernel probe on `cpu`."""
-    # First, and with nothing running beside it: its times are those of a program started now.
+    """Run every check. Return the findings in the order of the report, and what the probe `kernel` printed."""
+    # This probe measures how soon a new program has its first result, so no other check may run at the same time.
     answer = ask("kernel")
     findings = [
         *run_check("processor", check_processor),
@@ -85,16 +86,18 @@ def examine() -> tuple[list[Finding], Answer]:
         *run_check("GPU", check_triton),
         *run_check("packages", check_packages),
     ]
+    # Findings about an OpenCL or CUDA device have its name, such as `opencl:0`, in the fact `listed`.
     devices = [str(finding.facts["listed"]) for finding in findings if "listed" in finding.facts]
     findings += run_check("settings", check_settings, devices)
     return findings, answer
 
 
 def _summary(counts: dict[str, int], answer: Answer, style: Style) -> str:
+    """Return the last line of the report: whether `cpu` runs kernels, and how many problems and notes there are."""
     problems, notes = counts[PROBLEM], counts[NOTE]
     state = f"cpu runs kernels by {answer.text('executor')}" if cpu_runs(answer) else "cpu runs no kernels"
-    colour = "bad" if problems or not cpu_runs(answer) else "warning" if notes else "good"
-    return style(colour, f"{state}; {_count(problems, 'problem')}, {_count(notes, 'note')}")
+    kind = "bad" if problems or not cpu_runs(answer) else "warning" if notes else "good"
+    return style(kind, f"{state}; {_count(problems, 'problem')}, {_count(notes, 'note')}")
 
 
 def _count(number: int, noun: str) -> str:

@@ -8,7 +8,7 @@ from typing import ParamSpec
 
 from .terminal import Style
 
-__all__ = ["NOTE", "OK", "PROBLEM", "Finding", "as_json", "first_line", "page", "run_check"]
+__all__ = ["NOTE", "OK", "PROBLEM", "Finding", "as_json", "as_text", "first_line", "run_check"]
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
 _COLOURS = {OK: "good", NOTE: "warning", PROBLEM: "bad"}
@@ -57,7 +57,7 @@ def first_line(text: str) -> str:
     return text.strip().partition("\n")[0][:400]
 
 
-def page(findings: Sequence[Finding], style: Style) -> str:
+def as_text(findings: Sequence[Finding], style: Style) -> str:
     """Return findings as text: a heading for each topic, a line for each finding, and the remedy below it."""
     lines: list[str] = []
     topic = ""

@@ -215,7 +215,7 @@ def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """Compute the mean over classes i != y of weight[y] * max(0, margin - input[y] + input[i]) ** p.
+    """Compute the sum over classes i != y of weight[y] * max(0, margin - input[y] + input[i]) ** p, divided by C.
 
     For p = 1 this is the loss of Crammer and Singer 2001.
 

@@ -1,6 +1,7 @@
-"""Losses of class scores as modules. The functions of `nn.functional` have the formulas, shapes and errors.
+"""Modules that compute losses of class scores.
 
-`losses` says what `reduction` means.
+The docstrings of the functions in `nn.functional` describe the formulas, shapes and errors in full; the module
+`nn.losses` has the other losses and describes `reduction`, `size_average` and `reduce`.
 """
 
 from __future__ import annotations
@@ -31,13 +32,16 @@ __all__ = [
 
 
 class BCELoss(WeightedLoss):
-    """Binary cross-entropy of probabilities: -(y log(x) + (1 - y) log(1 - x)); logarithms are at least -100.
+    """Binary cross-entropy of probabilities: -(y log(x) + (1 - y) log(1 - x)), with logarithms clamped at -100.
 
     Args:
         weight: Factor of each loss, broadcastable to the input.
         size_average: Deprecated.
         reduce: Deprecated.
         reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Shape:
+        Input x `(*)` and target y `(*)`, both of probabilities.
 
     Example:
         >>> wg.nn.BCELoss()(wg.tensor([0.5]), wg.tensor([1.0]))
@@ -57,6 +61,9 @@ class BCEWithLogitsLoss(WeightedLoss):
         reduce: Deprecated.
         reduction: `"mean"`, `"sum"` or `"none"`.
         pos_weight: Factor of the losses of positive targets, broadcastable to the input.
+
+    Shape:
+        Input `(*)` of logits and target `(*)` of probabilities.
 
     Example:
         >>> wg.nn.BCEWithLogitsLoss()(wg.tensor([0.0]), wg.tensor([1.0]))
@@ -168,7 +175,9 @@ class CrossEntropyLoss(WeightedLoss):
 
 
 class MultiMarginLoss(WeightedLoss):
-    """mean over classes i != y of max(0, margin - input[y] + input[i]) ** p (Crammer and Singer 2001 for p = 1).
+    """Sum over classes i != y of max(0, margin - input[y] + input[i]) ** p, divided by the number of classes.
+
+    For p = 1 this is the loss of Crammer and Singer 2001.
 
     Args:
         p: 1 or 2.
@@ -234,6 +243,9 @@ class MultiLabelSoftMarginLoss(WeightedLoss):
         reduce: Deprecated.
         reduction: `"mean"`, `"sum"` or `"none"`.
 
+    Shape:
+        Input `(N, C)` of logits and target `(N, C)` of 0 and 1.
+
     Example:
         >>> wg.nn.MultiLabelSoftMarginLoss()(wg.tensor([[0.0, 0.0]]), wg.tensor([[1.0, 0.0]]))
         tensor(0.6931)
@@ -251,10 +263,12 @@ class CTCLoss(Loss):
     Args:
         blank: Index of the blank class.
         reduction: `"mean"` divides each loss by its number of labels and averages; `"sum"` or `"none"`.
-        zero_infinity: Replace infinite losses, of labels without an alignment, and their gradients by 0.
+        zero_infinity: Replace infinite losses and their gradients by 0. A loss is infinite if the labels have no
+            alignment, because the input is too short.
 
     Shape:
-        See `functional.ctc_loss`.
+        Log-probabilities `(T, N, C)` or `(T, C)`, class indices `(N, S)` or all of them concatenated, N input lengths
+        and N target lengths. See `functional.ctc_loss`.
 
     Example:
         >>> log_probabilities = wg.zeros(4, 1, 3).log_softmax(2)

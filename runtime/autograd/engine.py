@@ -379,7 +379,7 @@ def accumulate_into(
     """Add `grads` to the `grad` of the leaves, and call their hooks: for `backward(inputs=leaves)`.
 
     Args:
-        leaves: The tensors.
+        leaves: The tensors; the caller may pass some that are no leaves.
         grads: Their gradients as `run` returned them, None for leaves that no root depends on.
         seeds: The gradients of the roots that the caller passed. No leaf's `grad` will share their memory.
         create_graph: Record the additions.

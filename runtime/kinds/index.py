@@ -33,7 +33,15 @@ from ..records import registry
 from ..schedules import Choice, choose
 from . import Planned, Request, pointwise, slot
 from .elementwise import elementwise_parts
-from .index_access import Access, along_dim, check_total, lanes_of, merge_in_order, merged_dims, step
+from .index_access import (
+    Access,
+    check_has_positions,
+    element_access,
+    index_step,
+    lanes_of,
+    merge_in_order,
+    slice_access,
+)
 from .index_bags import plan_bag_sums, plan_bags
 from .index_masks import plan_mask_counts, plan_mask_positions
 from .triton import index as triton
@@ -76,7 +84,7 @@ def _read(request: Request, access: Access) -> Planned:
     out = request.into[0] if request.into else meta(source.dtype, access.shape, None, request.device)
     if out.shape != access.shape:
         raise ShapeError(f"{request.where()}: the result has shape {list(access.shape)}, out has {list(out.shape)}")
-    check_total(request, access)
+    check_has_positions(request, access)
     if not out.numel:
         return Planned((out,))
     sizes, strides = collapse(access.shape, [access.outer_strides, access.index_strides, out.strides])
@@ -91,7 +99,9 @@ def _read(request: Request, access: Access) -> Planned:
     if caps.style in READS:
         position_dims = (indexed_dims[0], indexed_dims[1][0])
         launch = READS[caps.style]
-        return Planned((out,), (launch(request, raw.compute, slots, sizes, strides, position_dims, access.total),))
+        return Planned(
+            (out,), (launch(request, raw.compute, slots, sizes, strides, position_dims, access.num_positions),)
+        )
     defines = [("OUTER", str(len(sizes) - 1)), ("INDEXED_DIMS", str(len(indexed_dims[0])))]
     has_row_index = strides[1][-1] == 0  # one index holds for a whole row
     lanes = lanes_of(request, raw.compute)
@@ -103,7 +113,7 @@ def _read(request: Request, access: Access) -> Planned:
         source_stride = strides[0][-1]
         is_adjacent = strides[1][-1] == strides[2][-1] == 1 and source_stride in (0, 1)
         streams = is_adjacent and _should_stream(request, out, inner, lanes)
-        address_extent = access.total * abs(indexed_dims[1][0][0]) + lanes
+        address_extent = access.num_positions * abs(indexed_dims[1][0][0]) + lanes
         gathers_vectors = (
             is_adjacent
             and inner >= lanes > 1
@@ -120,22 +130,24 @@ def _read(request: Request, access: Access) -> Planned:
             defines += [("GATHERS_VECTORS", "1"), ("STRAIGHT", str(direct_bytes)), ("IOTA", iota("L", lanes))]
     tables = [*indexed_dims[0], *indexed_dims[1][0], *(s for row in strides for s in row), *sizes[:-1]]
     if not caps.takes_runs:
-        params = _schedule(request, raw, numel, access.total)
+        params = _schedule(request, raw, numel, access.num_positions)
         local = min(params["group"] or _READ_GROUP, caps.max_group)
-        geometry = pack_longs((rows, inner, 1, 1, access.total, *tables))
+        geometry = pack_longs((rows, inner, 1, 1, access.num_positions, *tables))
         size: tuple[int, ...] = (-(-numel // local) * local,)
         return Planned(
-            (out,), (step(request, "grid", raw.compute, 1, slots, defines, geometry, size, (local,), numel),)
+            (out,), (index_step(request, "grid", raw.compute, 1, slots, defines, geometry, size, (local,), numel),)
         )
     parts = elementwise_parts(numel, caps.cores)
     row_chunk, row_items = split(rows, parts)
     chunk, items = split(inner, -(-parts // row_items), 64)
-    geometry = pack_longs((rows, inner, row_chunk, chunk, access.total, *tables))
+    geometry = pack_longs((rows, inner, row_chunk, chunk, access.num_positions, *tables))
     size = (row_items, items)
     slots += (_MISS_SLOT,) if reports_misses else ()
     lanes = lanes if copies_vectors or streams or gathers_vectors else 1
     outputs = (out, *_miss_flags(request, row_items * items))
-    return Planned(outputs, (step(request, "rows", raw.compute, lanes, slots, defines, geometry, size, (1, 1), numel),))
+    return Planned(
+        outputs, (index_step(request, "rows", raw.compute, lanes, slots, defines, geometry, size, (1, 1), numel),)
+    )
 
 
 def _reports_misses(request: Request) -> bool:
@@ -163,13 +175,13 @@ def _schedule(request: Request, dtype: DType, numel: int, total: int) -> Choice:
 def _gather(request: Request) -> Planned:
     """Plan `gather`: one index per element."""
     (_, layout), (_, index) = request.tensors
-    return _read(request, along_dim(request, layout, index))
+    return _read(request, element_access(request, layout, index))
 
 
 def _take(request: Request) -> Planned:
     """Plan `take`: one index per slice of the merged dimensions."""
     (_, layout), (_, index) = request.tensors
-    return _read(request, merged_dims(request, layout, index))
+    return _read(request, slice_access(request, layout, index))
 
 
 # Writing
@@ -204,7 +216,7 @@ def _write(
         raise DTypeError(
             f"{request.where()}: source is {source.dtype.name}, the result {out.dtype.name}; convert it with .to()"
         )
-    check_total(request, access)
+    check_has_positions(request, access)
     if not source.numel:
         return []
     combines = request.record.detail["does"] != "write"
@@ -235,7 +247,9 @@ def _write(
             (indexed_dims[0], indexed_dims[1][0]),
             (index_sizes, index_strides[0], index_strides[1]),
         )
-        return [launch(request, element, slots, sizes, strides, position_dims, index_dims, access.total, buffers)]
+        return [
+            launch(request, element, slots, sizes, strides, position_dims, index_dims, access.num_positions, buffers)
+        ]
     has_row_index = strides[0][-1] == 0
     lanes = lanes_of(request, element)
     # VECTOR: 0 scalar loops, 1 vectors of source elements, 2 one source element for the whole row
@@ -252,7 +266,7 @@ def _write(
         defines.append(("PREPARE", "0"))
     tables = [*indexed_dims[0], *indexed_dims[1][0], *(s for row in strides for s in row), *index_sizes,
               *(s for row in index_strides for s in row), *sizes[:-1]]  # fmt: skip
-    caps, total, numel = request.capabilities, access.total, source.numel
+    caps, total, numel = request.capabilities, access.num_positions, source.numel
     if not caps.takes_runs:
         params = _schedule(request, dtype, numel, total)
         local = min(params["group"] or _WRITE_GROUP, caps.max_group)
@@ -260,7 +274,7 @@ def _write(
         range_size, ranges = split(total, max(1, min(target_ranges, total)))
         geometry = pack_longs((rows, inner, 1, 1, total, range_size, index_count, *tables))
         size: tuple[int, ...] = (-(-rows * inner // local) * local, ranges)
-        return [step(request, "grid", element, 1, slots, defines, geometry, size, (local, 1), numel, buffers)]
+        return [index_step(request, "grid", element, 1, slots, defines, geometry, size, (local, 1), numel, buffers)]
     defines += [("ONE_INDEX", str(int(has_row_index))), ("SINGLE", str(int(is_single_column)))]
     defines += [("VECTOR", str(vector_mode)), ("PREPARE", str(prepare))]
     stages_rows = False
@@ -282,7 +296,7 @@ def _write(
     size = (row_items, items)
     slots += (_MISS_SLOT,) if _reports_misses(request) else ()
     lanes = lanes if vector_mode or stages_rows else 1
-    return [step(request, "rows", element, lanes, slots, defines, geometry, size, (1, 1), numel, buffers)]
+    return [index_step(request, "rows", element, lanes, slots, defines, geometry, size, (1, 1), numel, buffers)]
 
 
 def _can_prepare_rows(request: Request, out: Meta, access: Access, source: Meta, initial: Meta | None) -> bool:
@@ -295,7 +309,7 @@ def _can_prepare_rows(request: Request, out: Meta, access: Access, source: Meta,
         return False
     rows = prod(n for d, n in enumerate(access.shape) if d not in access.index_dims)
     has_contiguous_rows = len(access.index_dims) == 1 and access.indexed_strides == (1,) and source.numel > 0
-    return has_contiguous_rows and rows > 1 and access.total > 1 and rows * access.total == out.numel
+    return has_contiguous_rows and rows > 1 and access.num_positions > 1 and rows * access.num_positions == out.numel
 
 
 def pointwise_steps(
@@ -309,7 +323,7 @@ def pointwise_steps(
 def _update(request: Request, locate: Callable[[Request, Meta, Meta], Access]) -> Planned:
     """Plan an update: copy the input, unless the call works in place, then write to its indexed elements.
 
-    `locate` computes the geometry: `along_dim` or `merged_dims`. Half dtypes are added and multiplied in a
+    `locate` computes the geometry: `element_access` or `slice_access`. Half dtypes are added and multiplied in a
     float32 copy, which is rounded once at the end.
     """
     input_layout, index, source = request.operands
@@ -353,12 +367,12 @@ def _accumulator_layout(request: Request, out: Meta, source: Meta) -> Meta | Non
 
 def _scatter(request: Request) -> Planned:
     """Plan a write with one index per element."""
-    return _update(request, along_dim)
+    return _update(request, element_access)
 
 
 def _put(request: Request) -> Planned:
     """Plan a write with one index per slice of the merged dimensions."""
-    return _update(request, merged_dims)
+    return _update(request, slice_access)
 
 
 def _zeros_layout(request: Request) -> Meta:
@@ -370,12 +384,12 @@ def _zeros_layout(request: Request) -> Meta:
 
 def _spread(request: Request) -> Planned:
     """Plan the gradient of `gather`: a scatter-add into zeros."""
-    return _add_to_zeros(request, _zeros_layout(request), along_dim)
+    return _add_to_zeros(request, _zeros_layout(request), element_access)
 
 
 def _spread_taken(request: Request) -> Planned:
     """Plan the gradient of `take`: a scatter-add into zeros."""
-    return _add_to_zeros(request, _zeros_layout(request), merged_dims)
+    return _add_to_zeros(request, _zeros_layout(request), slice_access)
 
 
 def _add_to_zeros(request: Request, out: Meta, locate: Callable[[Request, Meta, Meta], Access]) -> Planned:

@@ -1,4 +1,9 @@
-"""Helpers that the planners of index ops share: strides of the accessed elements, vector width, the launch itself."""
+"""Helpers that the planners of index ops share: the geometry of an indexed access, the vector width, the launch.
+
+`Access` describes which elements of a tensor an index selects, for reading and for writing. `element_access` computes
+it for ops such as `gather` and `scatter`, whose index has an entry per element, and `slice_access` for ops such as
+`take`, whose index has an entry per slice.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,15 @@ from ..errors import IndexOutOfRange, ShapeError
 from ..layout import collapse, normalize_dim
 from . import Request
 
-__all__ = ["Access", "along_dim", "check_total", "lanes_of", "merge_in_order", "merged_dims", "step"]
+__all__ = [
+    "Access",
+    "check_has_positions",
+    "element_access",
+    "index_step",
+    "lanes_of",
+    "merge_in_order",
+    "slice_access",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +34,12 @@ class Access:
 
     Attributes:
         shape: shape of the accessed elements: of a gather's result, or a scatter's source.
-        outer_strides: strides of the indexed tensor along `shape`, 0 along the dimensions that the index replaces.
+        outer_strides: strides of the indexed tensor along `shape`, 0 along `index_dims`.
         index_strides: strides of the index along `shape`, 0 along dimensions that it does not have.
-        indexed_sizes: sizes of the indexed dimensions.
-        indexed_strides: strides of the indexed tensor along them.
-        index_dims: the dimensions of `shape` that the index has.
+        indexed_sizes: sizes of the indexed tensor's dimensions whose positions the index holds.
+        indexed_strides: strides of the indexed tensor along these dimensions.
+        index_dims: the dimensions of `shape` in the place of the indexed dimensions. Along the others, an element has
+            the same coordinate in `shape` and in the indexed tensor.
     """
 
     shape: tuple[int, ...]
@@ -36,13 +50,18 @@ class Access:
     index_dims: tuple[int, ...]
 
     @property
-    def total(self) -> int:
-        """Number of positions that an index can name."""
+    def num_positions(self) -> int:
+        """Number of positions that an index can select; valid indices are below it."""
         return prod(self.indexed_sizes)
 
 
-def along_dim(request: Request, layout: Meta, index: Meta) -> Access:
-    """Describe an access with one index per element, along the dimension `dim` (`torch.gather`).
+def element_access(request: Request, layout: Meta, index: Meta) -> Access:
+    """Describe an access with one index per element, along the static argument `dim` (`torch.gather`).
+
+    Args:
+        request: the call.
+        layout: layout of the indexed tensor.
+        index: layout of the index. Its shape is the shape of the access.
 
     Raises:
         ShapeError: if the index has another rank, or is longer than the tensor in a dimension other than `dim`.
@@ -50,7 +69,7 @@ def along_dim(request: Request, layout: Meta, index: Meta) -> Access:
     dim = normalize_dim(request.static("dim"), layout.ndim, request.where())
     shape = index.shape
     if index.ndim != layout.ndim or any(
-        n > m for d, (n, m) in enumerate(zip(shape, layout.shape, strict=True)) if d != dim
+        index_size > size for d, (index_size, size) in enumerate(zip(shape, layout.shape, strict=True)) if d != dim
     ):
         raise ShapeError(
             f"{request.where()}: index of shape {list(shape)} does not fit {list(layout.shape)}: it must have as many "
@@ -62,11 +81,19 @@ def along_dim(request: Request, layout: Meta, index: Meta) -> Access:
     return Access(shape, outer_strides, index.strides, (layout.shape[dim],), (layout.strides[dim],), (dim,))
 
 
-def merged_dims(request: Request, layout: Meta, index: Meta) -> Access:
-    """Describe an access with one index per slice, along `count` dimensions from `dim` on, merged into one.
+def slice_access(request: Request, layout: Meta, index: Meta) -> Access:
+    """Describe an access with one index per slice of the tensor (`torch.take`, `torch.index_select`).
+
+    The static arguments `dim` and `count` name the indexed dimensions: `count` of them from `dim` on. An index is a
+    row-major position in all of them together. In the access, the dimensions of the index replace them.
+
+    Args:
+        request: the call.
+        layout: layout of the indexed tensor.
+        index: layout of the index, of any rank.
 
     Raises:
-        ShapeError: if the tensor does not have these dimensions.
+        ShapeError: if the tensor does not have the indexed dimensions.
     """
     dim, count = request.static("dim"), request.static("count")
     assert isinstance(dim, int)
@@ -86,27 +113,35 @@ def merged_dims(request: Request, layout: Meta, index: Meta) -> Access:
 def merge_in_order(
     sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Merge dimensions like `collapse`, but keep the elements in row-major order of `sizes`."""
+    """Merge dimensions like `collapse`, but keep the elements in row-major order of `sizes`.
+
+    Args:
+        sizes: the dimensions.
+        strides: for each tensor, its strides along them.
+
+    Returns:
+        The merged dimensions, at least one, and for each tensor its strides along them.
+    """
     merged, merged_strides = collapse(sizes, [*strides, contiguous_strides(sizes)])
     if not merged:
         return (1,), [(0,)] * len(strides)
     return merged, merged_strides[:-1]
 
 
-def check_total(request: Request, access: Access) -> None:
+def check_has_positions(request: Request, access: Access) -> None:
     """Raise IndexOutOfRange if there are indices, but an indexed dimension is empty."""
-    if not access.total and 0 not in access.shape:
+    if not access.num_positions and 0 not in access.shape:
         raise IndexOutOfRange(
             f"{request.where()}: there is nothing to index in dimensions of sizes {list(access.indexed_sizes)}"
         )
 
 
 def lanes_of(request: Request, element: str) -> int:
-    """Return the vector width in elements; 1 on GPUs, which use one work-item per element."""
+    """Return the vector width in elements of the OpenCL C type `element`; 1 on GPUs (one work-item per element)."""
     return request.capabilities.vector_lanes(8 if element in ("long", "double") else 4)
 
 
-def step(
+def index_step(
     request: Request,
     entry: str,
     element: str,
@@ -122,9 +157,17 @@ def step(
     """Build the launch of an index kernel.
 
     Args:
-        size: global size. local: work-group size.
-        work: elements touched (see `Step`).
-        buffers: positions of the buffers of `slots`; None means 0, 1, 2, …
+        request: the call.
+        entry: the schedule: the kernel is called `OP_ENTRY`, and `SCHEDULE_ENTRY` is defined for its source.
+        element: compute type in OpenCL C, such as `float`.
+        lanes: width of the vector type in elements.
+        slots: the kernel's buffers, in the order of its parameters.
+        defines: further macros, (name, value).
+        geometry: the bytes of the kernel's struct of sizes and strides.
+        size: global size in work-items.
+        local: work-group size in work-items.
+        work: elements that the launch reads or writes (see `Step`).
+        buffers: position of each slot's buffer among the call's inputs, outputs and scratch; None means 0, 1, 2, …
     """
     name = request.record.name
     text = request.text

@@ -16,7 +16,7 @@ from ..errors import ShapeError, UnsupportedDType
 from ..layout import pack_longs, split
 from . import Planned, Request, slot
 from .elementwise import elementwise_parts
-from .index_access import lanes_of, step
+from .index_access import index_step, lanes_of
 from .triton import index as triton
 
 __all__ = ["BAG_INDICES", "BAG_SUMS", "plan_bag_sums", "plan_bags"]
@@ -53,7 +53,7 @@ def _opencl_bag_index_step(
     chunk, items = split(total, elementwise_parts(total, caps.cores) if caps.takes_runs else total)
     geometry = pack_longs((total, bags, offset_stride, chunk))
     size = (-(-items // local) * local,)
-    return step(request, "bags", "long", 1, slots, (), geometry, size, (local,), total)
+    return index_step(request, "bags", "long", 1, slots, (), geometry, size, (local,), total)
 
 
 def plan_bag_sums(request: Request) -> Planned:
@@ -105,12 +105,12 @@ def _opencl_bag_sums_step(
         local = min(_GROUP, caps.max_group)
         geometry = pack_longs((bags, features, *counts, 1, features, *strides))
         size = (-(-numel // local) * local,)
-        return step(request, "grid", element, lanes, slots, defines, geometry, size, (local,), work)
+        return index_step(request, "grid", element, lanes, slots, defines, geometry, size, (local,), work)
     parts = elementwise_parts(work, caps.cores)
     bag_chunk, bag_items = split(bags, parts)
     chunk, items = split(features, -(-parts // bag_items), 64)
     geometry = pack_longs((bags, features, *counts, bag_chunk, chunk, *strides))
-    return step(request, "rows", element, lanes, slots, defines, geometry, (bag_items, items), (1, 1), work)
+    return index_step(request, "rows", element, lanes, slots, defines, geometry, (bag_items, items), (1, 1), work)
 
 
 BAG_INDICES = ByStyle("bags", cpu=_opencl_bag_index_step, gpu=_opencl_bag_index_step, triton=triton.bag_index_step)

@@ -13,7 +13,7 @@ from ..errors import ShapeError
 from ..layout import pack_longs, split
 from . import Planned, Request, slot
 from .elementwise import elementwise_parts
-from .index_access import step
+from .index_access import index_step
 from .triton import index as triton
 
 __all__ = ["COUNTS", "LISTS", "plan_mask_counts", "plan_mask_positions"]
@@ -73,13 +73,13 @@ def _opencl_count_steps(
     request: Request, slots: tuple[Slot, ...], numel: int, chunk: int, chunks: int
 ) -> tuple[Step, Step]:
     geometry = pack_longs((numel, chunk, chunks))
-    count = step(request, "count", "long", 1, slots, (), geometry, (chunks,), (1,), numel)
-    return count, step(request, "sum", "long", 1, slots, (), geometry, (1,), (1,), chunks)
+    count = index_step(request, "count", "long", 1, slots, (), geometry, (chunks,), (1,), numel)
+    return count, index_step(request, "sum", "long", 1, slots, (), geometry, (1,), (1,), chunks)
 
 
 def _opencl_list_step(request: Request, slots: tuple[Slot, ...], numel: int, chunk: int, chunks: int) -> Step:
     geometry = pack_longs((numel, chunk))
-    return step(request, "list", "long", 1, slots, (), geometry, (chunks,), (1,), numel)
+    return index_step(request, "list", "long", 1, slots, (), geometry, (chunks,), (1,), numel)
 
 
 COUNTS = ByStyle("counts of a mask", cpu=_opencl_count_steps, gpu=_opencl_count_steps, triton=triton.count_steps)

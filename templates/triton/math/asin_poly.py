@@ -1,7 +1,10 @@
 # needs:
 @triton.jit
 def wg_asin_poly(z):
-    """(asin(s) - s) / s for z = s^2 in [0, 1/4]; our own minimax fits (2^-32 and 2^-60)."""
+    """Return (asin(s) - s) / s for z = s^2 in [0, 1/4]: our own minimax fits.
+
+    The error of asin(s) is 2^-31.6 at most with the coefficients for float32, 2^-59.6 with those for float64.
+    """
     if z.dtype == tl.float64:
         p = z * 0.03272768518320219 - 0.021156609232120673
         p = p * z + 0.021818168725601016
