@@ -12,7 +12,7 @@ import weftgrad as wg
 from weftgrad.autograd import Function, functional
 from weftgrad.autograd.function import once_differentiable
 from weftgrad.runtime.context import anomaly
-from weftgrad.runtime.errors import AnomalyError, GradientError
+from weftgrad.runtime.errors import AnomalyError, FreedGraphError, GradientError, VersionError
 
 A = np.array([1.0, 2.0])
 
@@ -164,6 +164,75 @@ def test_once_differentiable_refuses_the_second_derivative():
     (second,) = wg.autograd.grad((Once.apply(x, 3.0) * x).sum(), x, create_graph=True)
     with pytest.raises(GradientError, match="once_differentiable"):
         second.sum().backward()
+
+
+def test_once_differentiable_passes_none_on():
+    class Cut(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, grad: Any) -> Any:
+            return None
+
+    x = leaf()
+    assert wg.autograd.grad(Cut.apply(x), x, leaf(), create_graph=True, allow_unused=True) == (None,)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_forward_returns_a_dirty_argument_beside_an_untouched_one(count: int):
+    class DoubleFirst(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, y: Any) -> Any:
+            x.mul_(2)
+            ctx.mark_dirty(x)
+            return x, y
+
+        @staticmethod
+        def backward(ctx: Any, grad_x: Any, grad_y: Any) -> Any:
+            return grad_x * 2, grad_y * 3
+
+    x_leaf, y_leaf = leaf([1.0] * count), leaf([2.0] * count)  # for one element, the dirty argument equals the other
+    x, y = x_leaf * 1, y_leaf * 1
+    first, second = DoubleFirst.apply(x, y)
+    assert first is x
+    assert second is not y
+    (first + second).sum().backward()
+    assert x_leaf.grad.tolist() == [2.0] * count
+    assert y_leaf.grad.tolist() == [3.0] * count
+
+
+def test_saved_tensors_say_why_they_cannot_be_read():
+    class Saved(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * ctx.saved_tensors[0]
+
+    x = leaf() * 1
+    y = Saved.apply(x)
+    x.mul_(2)
+    with pytest.raises(VersionError):
+        y.sum().backward()
+    y = Saved.apply(leaf())
+    y.sum().backward()
+    with pytest.raises(FreedGraphError):
+        y.sum().backward()
+
+
+def test_gradients_of_two_leaves_share_no_memory_with_create_graph():
+    """As in PyTorch, a later backward through one leaf changes neither the other's gradient nor the passed one."""
+    a, b, passed = leaf(), leaf(), wg.ones(2, dtype=wg.float64, device="cpu")
+    (a + b).backward(passed, create_graph=True)
+    (a * 1).sum().backward()
+    assert a.grad.tolist() == [2.0, 2.0]
+    assert b.grad.tolist() == passed.tolist() == [1.0, 1.0]
 
 
 def test_variables_are_tensors():

@@ -46,11 +46,11 @@ class RecordingInterpreter(InterpreterDriver):
         self._forbids_host_reads = False
         super().__init__(device, overrides)
 
-    def _prepare(self, step: Step) -> Callable[[list[Any], Sequence[Any]], None]:
+    def _prepare(self, step: Step) -> Callable[..., None]:
         run = super()._prepare(step)
 
-        def recording_run(tensors: list[Any], scalars: Sequence[Any]) -> None:
-            run(tensors, scalars)
+        def recording_run(tensors: list[Any], scalars: Sequence[Any], stream: Any) -> None:
+            run(tensors, scalars, stream)
             self.launched.append(step)
 
         return recording_run

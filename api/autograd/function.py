@@ -12,7 +12,7 @@ from ..runtime.autograd.view_rules import zeros
 from ..runtime.context import state
 from ..runtime.device import Meta
 from ..runtime.dispatch import is_recorded, refresh_views
-from ..runtime.errors import GradientError
+from ..runtime.errors import FreedGraphError, GradientError, VersionError
 from ..runtime.records import OpRecord
 from ..runtime.tensor import Tensor
 from .grad_mode import no_grad
@@ -78,13 +78,14 @@ class FunctionCtx:
         """The tensors passed to `save_for_backward`.
 
         Raises:
-            GradientError: If one was modified in place since, or the graph was freed.
+            VersionError: If one was modified in place since.
+            FreedGraphError: If the graph was freed.
         """
         if self.freed:
-            raise GradientError("the saved tensors of this function were freed; pass retain_graph=True to backward")
+            raise FreedGraphError("the saved tensors of this function were freed; pass retain_graph=True to backward")
         for tensor, version in zip(self._saved, self._versions, strict=True):
             if tensor is not None and tensor.storage.version != version:
-                raise GradientError(
+                raise VersionError(
                     f"a tensor of shape {list(tensor.meta.shape)} saved for backward was modified in place: it has "
                     f"version {tensor.storage.version}, and was saved at version {version}"
                 )
@@ -263,7 +264,8 @@ class Function:
             return result
         results = result if isinstance(result, tuple) else (result,)
         # An argument that `forward` returns unchanged keeps its own history: the output is a view of it.
-        outputs = [o.view_as(o) if any(o is a for a in args) and o not in ctx.dirty else o for o in results]
+        dirty_ids = {id(tensor) for tensor in ctx.dirty}
+        outputs = [o.view_as(o) if any(o is a for a in args) and id(o) not in dirty_ids else o for o in results]
         _record_backward(cls, ctx, args, outputs)
         return tuple(outputs) if isinstance(result, tuple) else outputs[0]
 
@@ -420,6 +422,8 @@ def once_differentiable(backward: Callable[_P, _Gradients]) -> Callable[_P, _Gra
                 _NonDifferentiable.apply(grad_input, *grads) if isinstance(grad_input, Tensor) else grad_input
                 for grad_input in grad_inputs
             )
+        if grad_inputs is None:
+            return None
         result: Tensor = _NonDifferentiable.apply(grad_inputs, *grads)
         return result
 

@@ -433,8 +433,7 @@ def _call_hook(hook: GradientHook, grad: Tensor) -> Tensor:
 def accumulate(leaf: Tensor, grad: Tensor, create_graph: bool, unshareable: set[int]) -> None:
     """Add `grad` to `leaf.grad`.
 
-    The first gradient is stored without a copy, unless it is a view, not contiguous, or in memory that is shared. With
-    `create_graph` it is never copied.
+    The first gradient is stored without a copy, unless it is a view, not contiguous, or in memory that is shared.
 
     Args:
         leaf: The leaf.
@@ -451,7 +450,7 @@ def accumulate(leaf: Tensor, grad: Tensor, create_graph: bool, unshareable: set[
             call_into(registry["add"], (extra.grad, grad), (), (extra.grad,), in_place=True)
         return
     needs_copy = id(grad.storage) in unshareable or grad.extra is not None or not grad.meta.contiguous
-    if needs_copy and not create_graph:
+    if needs_copy:
         grad = call(registry["copy"], (grad,), (None,))
     unshareable.add(id(grad.storage))
     if not create_graph:  # without hooks or history
