@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import weftgrad as wg
 from weftgrad import nn, optim
@@ -34,13 +34,6 @@ class Net(nn.Module):
 
     def forward(self, images: wg.Tensor) -> wg.Tensor:
         return self.classes(self.dropout(self.features(images).flatten(1)))
-
-
-class Stateful(Protocol):
-    """What a checkpoint has a part of: a module, an optimizer, a scheduler, a scaler or a loader."""
-
-    def state_dict(self) -> dict[str, object]: ...
-    def load_state_dict(self, state: dict[str, object], /) -> object: ...
 
 
 class Training:
@@ -84,7 +77,7 @@ class Training:
         self.net.train()
         return (guesses == self.test_labels).float().mean().item()
 
-    def parts(self) -> dict[str, Stateful]:
+    def parts(self) -> dict[str, Any]:
         """Return the objects that have a `state_dict`, by name."""
         return {
             "net": self.net, "optimizer": self.optimizer, "scheduler": self.scheduler, "scaler": self.scaler,
@@ -92,7 +85,7 @@ class Training:
         }  # fmt: skip
 
     def save(self, path: Path) -> None:
-        state: dict[str, object] = {name: part.state_dict() for name, part in self.parts().items()}
+        state = {name: part.state_dict() for name, part in self.parts().items()}
         state |= {"random": wg.get_rng_state(), "epoch": self.epoch, "steps": self.steps, "loss": self.loss}
         wg.save(state, path)
 

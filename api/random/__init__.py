@@ -7,6 +7,7 @@ always knows the state of a generator.
 """
 
 from .distributions import bernoulli, normal
+from .distributions import host_permutation as host_permutation
 from .distributions import philox as philox
 from .drawing import draw as draw
 from .factories import rand, rand_like, randint, randint_like, randn, randn_like

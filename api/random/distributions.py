@@ -1,4 +1,7 @@
-"""Sample from distributions whose parameters are tensors: `bernoulli` and `normal`. `philox` draws on the host."""
+"""Sample from distributions whose parameters are tensors: `bernoulli` and `normal`.
+
+`philox` and `host_permutation` draw on the host.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ from ..runtime.dtypes import Array, DTypeLike
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from .drawing import draw, fill_random, require_floating, to_probability
-from .generator import Generator
+from .generator import Generator, default_generator
 
-__all__ = ["bernoulli", "normal", "philox"]
+__all__ = ["bernoulli", "host_permutation", "normal", "philox"]
 
 
 @describe(OPTIONS)
@@ -114,3 +117,10 @@ def philox(count: int, seed: int, offset: int) -> Array:
         b, d = q & mask32, p & mask32
         k, l = (k + 0x9E3779B9) & 0xFFFFFFFF, (l + 0xBB67AE85) & 0xFFFFFFFF  # noqa: E741
     return a << shift32 | b
+
+
+def host_permutation(count: int, generator: Generator | None) -> list[int]:
+    """Return a random order of 0 to count - 1, drawn and sorted on the host: loading data needs no kernels."""
+    words = philox(count, *(generator or default_generator).take(1))  # distinct: Philox is a bijection
+    order: list[int] = np.argsort(words).tolist()
+    return order

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import accumulate
 from typing import Generic, TypeVar
 
-from ...random import Generator, randperm
+from ...random import Generator, host_permutation
 from ...runtime.dtypes import Array
 from ...runtime.errors import ArgumentError, IndexOutOfRange, NotSupported, ShapeError
 from ...runtime.tensor import Tensor
@@ -307,6 +307,6 @@ def random_split(
                 warnings.warn(f"random_split: the subset with index {i} is empty", stacklevel=2)
     if sum(sizes) != count:
         raise ArgumentError(f"random_split: lengths {list(lengths)} do not add up to {count} samples")
-    order: list[int] = randperm(count, generator=generator, device="cpu").tolist()
+    order = host_permutation(count, generator)
     ends = accumulate(int(n) for n in sizes)
     return [Subset(dataset, order[end - int(n) : end]) for n, end in zip(sizes, ends, strict=True)]

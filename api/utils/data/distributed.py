@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sized
 
-from ...random import Generator, randperm
+from ...random import Generator, host_permutation
 from ...runtime.errors import ArgumentError, NotSupported
 from .sampler import Sampler
 
@@ -64,7 +64,7 @@ class DistributedSampler(Sampler[int]):
         count = len(self.dataset)
         if self.shuffle:
             generator = Generator().manual_seed(self.seed + self.epoch)
-            order = randperm(count, generator=generator, device="cpu").tolist()
+            order = host_permutation(count, generator)
         else:
             order = list(range(count))
         if not self.drop_last:

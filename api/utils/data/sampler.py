@@ -13,7 +13,7 @@ from typing import Generic
 import numpy as np
 
 from ...creation.from_data import tensor
-from ...random import Generator, default_generator, multinomial, philox, randperm
+from ...random import Generator, default_generator, host_permutation, multinomial, philox
 from ...runtime import dtypes, host_data
 from ...runtime.dtypes import Array
 from ...runtime.errors import ArgumentError, ShapeError
@@ -30,10 +30,6 @@ __all__ = [
 def draw_seed(generator: Generator | None) -> int:
     """Draw a 63-bit integer from a generator (None: the default one), to seed other generators."""
     return int(philox(1, *(generator or default_generator).take(1))[0]) >> 1
-
-
-def _permutation(count: int, generator: Generator | None) -> list[int]:
-    return randperm(count, generator=generator, device="cpu").tolist()
 
 
 class Sampler(Generic[T_co]):
@@ -132,10 +128,10 @@ class RandomSampler(Sampler[int]):
                 remaining -= len(words)
             return
         for _ in range(self.num_samples // count):
-            yield from _permutation(count, generator)
+            yield from host_permutation(count, generator)
         remainder = self.num_samples % count
         if remainder:
-            yield from _permutation(count, generator)[:remainder]
+            yield from host_permutation(count, generator)[:remainder]
 
     def __len__(self) -> int:
         return self.num_samples
@@ -158,7 +154,7 @@ class SubsetRandomSampler(Sampler[T_co]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[T_co]:
-        for i in _permutation(len(self.indices), self.generator):
+        for i in host_permutation(len(self.indices), self.generator):
             yield self.indices[i]
 
     def __len__(self) -> int:
