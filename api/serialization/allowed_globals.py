@@ -27,7 +27,7 @@ _SAFE = {
     ("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "scalar"),
     ("numpy.core.multiarray", "scalar"),
 }  # fmt: skip
-# Where names are now that files of earlier versions have under other modules.
+# The present module of each name that has moved. Files of earlier versions have the old module.
 _MOVED = {
     ("weftgrad.conversion", "_unpickle"): "weftgrad.tensor_methods.conversion",
     ("weftgrad.methods", "Size"): "weftgrad.tensor_methods.size",

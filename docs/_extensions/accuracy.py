@@ -24,8 +24,8 @@ MIN_RESULTS = 10  # the single result of a reduction over all elements can be ne
 PERCENTILE = 99.9
 CANCELLING = 100  # ULP: a largest error above it comes from results near zero
 
-CANCELLATION = """The largest errors belong to results near zero, where two terms cancel: their rounding errors stay,
-and are many last places of the small difference."""
+CANCELLATION = """The largest errors belong to results near zero, such as differences of nearly equal terms: their
+rounding errors stay, and are many last places of the small result."""
 
 
 def accuracy_table(record: OpRecord) -> list[str]:
