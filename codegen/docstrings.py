@@ -21,6 +21,7 @@ _RESULT_DTYPES = {
     "bool": "bool",
     "index": "int64",
     "accumulate": "dtype of `input`, or int64 if that is an integer or bool",
+    "truth": "bool, or uint8 if `input` is uint8",
 }
 _OUT_TEXT = "Receives the result. It must have the result's shape, or no elements: then it gets memory for them."
 _KINDS_WITH_FORMULA = ("pointwise", "composite")

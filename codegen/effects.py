@@ -106,7 +106,7 @@ def _method(op: Op, entry: Mapping[str, object]) -> Errors:
 
 def _alias(op: Op, entry: Mapping[str, object]) -> Errors:
     if op.alias and op.namespace == "hidden":
-        remedy = "leave `alias` out, or write namespace: torch or nn.functional"
+        remedy = "leave `alias` out, or write namespace: torch, nn.functional or special"
         yield "alias", f"{op.name}: a hidden op has no public names, so nobody can call {op.alias[0]!r}", remedy
 
 

@@ -17,7 +17,7 @@ __all__ = ["doctest_lines", "example_errors", "inplace_doctest_lines"]
 
 _MAX_CALL = 100
 _ARROW = " -> "
-_MODULES = {"torch": "wg.", "nn.functional": "wg.nn.functional."}
+_MODULES = {"torch": "wg.", "nn.functional": "wg.nn.functional.", "special": "wg.special."}
 _SYNTAX = (
     ast.Expression, ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.List, ast.Tuple,
     ast.UnaryOp, ast.USub, ast.Load,

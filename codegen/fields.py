@@ -6,11 +6,12 @@ The language reference and the JSON schema are generated from these tables. `loa
 
 from __future__ import annotations
 
-__all__ = ["OUT", "TOGETHER", "Field", "Fields", "Unread", "expression_text"]
+__all__ = ["LET", "OUT", "TOGETHER", "Field", "Fields", "Unread", "expression_text"]
 
 Field = tuple[tuple[type, ...], str]
 Fields = dict[str, Field]
 Unread = dict[str, Field]  # common field -> (types of values without effect, remedy)
+LET: Field = ((dict,), "named intermediate values, in order; each may use the earlier ones")
 OUT: Field = ((str, dict, int, float, bool), "the result: an expression, or several by name")
 TOGETHER: Field = ((bool,), "whether one op computes the gradients of all operands")
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 import pprint
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .bindings import bindings
@@ -20,14 +20,19 @@ from .kinds.composite import called_ops
 from .loader import collisions, load_file
 from .model import Op, SpecError, SpecErrors
 from .python_sources import Sources
-from .render import Generated, RecordData, environment, record_literals, render_all, templates_folder
+from .render import Generated, environment, record_literals, render_all, templates_folder
 from .schedules import load as load_schedules
 from .schedules import module_text as schedules_text
 from .tensor_stub import functions_text, tensor_methods_text
 
-__all__ = ["Drift", "ExistingOps", "functions_module", "generate", "own_specs", "render_package", "resolve"]
+__all__ = [
+    "Drift", "ExistingOps", "functions_module", "generate", "load_files", "own_specs", "render_package",
+    "resolve_calls", "write_files",
+]  # fmt: skip
 
 _SPEC_FOLDER = Path(__file__).resolve().parent / "specs"
+_EXTENSIONS = {"opencl": "cl", "triton": "py"}
+_COMMENT_MARKS = {"opencl": "//", "triton": "#"}
 
 
 class Drift(Exception):
@@ -35,7 +40,8 @@ class Drift(Exception):
 
     def __init__(self, files: Sequence[str]):
         self.files = tuple(files)
-        super().__init__(f"{len(self.files)} generated files are out of date: {', '.join(self.files[:10])}")
+        names = ", ".join(self.files[:10]) + (", ..." if len(self.files) > 10 else "")
+        super().__init__(f"{len(self.files)} generated files are out of date: {names}; run `weftgrad generate`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +52,13 @@ class ExistingOps:
         functions: names of public ops, which composites may call.
         reserved: names that a spec must not define.
         record_names: names that derived ops must not get.
+        conflicts: for some reserved names, where the op comes from and how it differs, for the message of an error.
     """
 
     functions: Container[str] = ()
-    reserved: Container[str] = ()
+    reserved: Collection[str] = ()
     record_names: Iterable[str] = ()
+    conflicts: Mapping[str, str] = field(default_factory=dict)
 
 
 def own_specs() -> list[Path]:
@@ -69,20 +77,21 @@ def generate(
     """Write the package for `specs` to `folder`, and return the names of the files that changed.
 
     Args:
+        folder: the folder of the package.
         specs: spec files; None: the project's own.
-        check: write nothing.
+        check: write nothing, and raise `Drift` if a file would change.
         trust: accept custom ops, whose kernels are code.
         existing_ops: the ops that exist when the package is imported.
 
     Raises:
         SpecErrors: a spec is wrong.
-        Drift: with `check`, a file would change.
+        Drift: a file is out of date; only with `check`.
     """
     own = specs is None
     paths = own_specs() if specs is None else list(specs)
     ops = load_files(paths, trust=trust or own)
     files = render_package(ops, paths, own=own, existing_ops=existing_ops or ExistingOps())
-    return _write(folder, files, check)
+    return write_files(folder, files, check=check)
 
 
 def load_files(paths: Iterable[Path], *, trust: bool = False) -> list[Op]:
@@ -101,8 +110,12 @@ def load_files(paths: Iterable[Path], *, trust: bool = False) -> list[Op]:
     return ops
 
 
-def resolve(ops: Sequence[Op], existing_ops: ExistingOps) -> dict[str, str]:
-    """Return the ops that composites among `ops` may call, with their names in the generated module.
+def resolve_calls(ops: Sequence[Op], existing_ops: ExistingOps) -> dict[str, str]:
+    """Check the names of `ops` and the calls of composites among them.
+
+    Returns:
+        Name of an op that they may call -> its name in the generated module. An existing op gets the prefix `_own_`
+        there.
 
     Raises:
         SpecErrors: a name exists already, a call names no op, or ops call each other in a cycle.
@@ -113,17 +126,18 @@ def resolve(ops: Sequence[Op], existing_ops: ExistingOps) -> dict[str, str]:
     for op in ops:
         for name in (op.name, *op.alias, *([f"{op.name}_"] if op.inplace else [])):
             if name in existing_ops.functions or name in existing_ops.reserved:
-                errors.append(_error(op, f"an op named {name!r} exists already; choose another name", "op"))
+                detail = existing_ops.conflicts.get(name, "")
+                errors.append(_error(op, f"an op named {name!r} exists already{detail}; choose another name", "op"))
         if op.kind == "composite":
             calls[op.name] = called_ops(op)
-    called_names = set().union(*calls.values()) if calls else set()
-    callables = {name: name for name in own_ops} | {
-        n: f"_own_{n}" for n in called_names if n not in own_ops and n in existing_ops.functions
-    }
-    for name, targets in calls.items():
-        errors += [_error(own_ops[name], f"no op is called {t!r}", "out") for t in sorted(targets - set(callables))]
-        if name in _reachable_ops(calls, name):
-            errors.append(_error(own_ops[name], f"{name} calls itself", "out"))
+    called_names: set[str] = set().union(*calls.values())
+    imported_names = {name for name in called_names if name not in own_ops and name in existing_ops.functions}
+    callables = {name: name for name in own_ops} | {name: f"_own_{name}" for name in imported_names}
+    for caller, callees in calls.items():
+        unknown_names = sorted(callees - callables.keys())
+        errors += [_error(own_ops[caller], f"no op is called {name!r}", "out") for name in unknown_names]
+        if caller in _reachable_ops(calls, caller):
+            errors.append(_error(own_ops[caller], f"{caller} calls itself, directly or through other ops", "out"))
     if errors:
         raise SpecErrors(errors)
     return callables
@@ -146,8 +160,8 @@ def _error(op: Op, message: str, field: str) -> SpecError:
 
 
 def functions_module(ops: Sequence[Op], generated: Generated, callables: Mapping[str, str], **head: object) -> str:
-    """Return the text of the module with a function for each of `ops`."""
-    return _template("python/ops.py.j2", **_functions(ops, generated, callables), **head)
+    """Return the text of the module with a function for each of `ops`. The template's first lines print `head`."""
+    return _template("python/ops.py.j2", **_function_values(ops, generated, callables), **head)
 
 
 def render_package(
@@ -155,7 +169,7 @@ def render_package(
 ) -> dict[str, str]:
     """Return relative path -> text of the package's files."""
     existing_ops = existing_ops or ExistingOps()
-    callables = resolve(ops, existing_ops)
+    callables = resolve_calls(ops, existing_ops)
     generated = render_all(ops, reserved_names=existing_ops.record_names)
     runtime = "weftgrad.runtime"
     digest = inputs_digest(paths)
@@ -163,12 +177,11 @@ def render_package(
     files: dict[str, str] = {}
     for name, data in generated.records.items():
         for target, source in data.rendered.sources.items():
-            extension = {"opencl": "cl", "triton": "py"}[target]
-            files[f"kernels/{target}/{name}.{extension}"] = _with_header(data, source.text, target)
+            files[f"kernels/{target}/{name}.{_EXTENSIONS[target]}"] = _with_header(source.text, target)
     owner = None if own else f"the package made from {sources}"
     common = {"sources": sources, "digest": digest, "runtime": runtime, "owner": owner}
     files["records.py"] = _template(
-        "python/records.py.j2", records=_records(generated), names=_names(generated.records), **common
+        "python/records.py.j2", records=_record_rows(generated), names=_name_lines(generated.records), **common
     )
     files["ops.py"] = functions_module(ops, generated, callables, package=True, **common)
     files["__init__.py"] = _init_text(sources, digest, own)
@@ -198,43 +211,51 @@ def inputs_digest(paths: Sequence[Path]) -> str:
 
 def _init_text(sources: str, digest: str, own: bool) -> str:
     text = f'"""Generated by `weftgrad generate` from {sources}; do not edit. Inputs: {digest}."""\n'
-    if not own:
-        text += "\nimport weftgrad  # noqa: F401  (its ops come first)\n\nfrom .ops import *  # noqa: F403\n"
-    else:
+    if own:
         text += "\nfrom . import schedules  # noqa: F401  (what planners choose from)\n"
+    else:
+        text += "\nimport weftgrad  # noqa: F401  (its ops come first)\n\nfrom .ops import *  # noqa: F403\n"
     return text
 
 
-def _with_header(data: RecordData, text: str, target: str) -> str:
-    mark = {"opencl": "//", "triton": "#"}[target]
-    return f"{mark} Generated by `weftgrad generate`; do not edit.\n{text.rstrip()}\n"
+def _with_header(text: str, target: str) -> str:
+    """Return kernel text below a comment that says where it comes from."""
+    return f"{_COMMENT_MARKS[target]} Generated by `weftgrad generate`; do not edit.\n{text.rstrip()}\n"
 
 
 def _template(name: str, **values: object) -> str:
     return str(environment().get_template(name).render(**values))
 
 
-def _records(generated: Generated) -> list[dict[str, object]]:
+def _record_rows(generated: Generated) -> list[dict[str, object]]:
+    """Return for each record the values that `records.py.j2` prints."""
     rows: list[dict[str, object]] = []
     for name, data in generated.records.items():
-        literals = [(k, _literal(v)) for k, v in record_literals(data).items() if v not in ({}, (), "") or k == "rules"]
+        literals = [
+            (field, _literal(value))
+            for field, value in record_literals(data).items()
+            if value not in ({}, (), "") or field == "rules"  # the other defaults; {} says that an op has no gradients
+        ]
         sources = data.rendered.sources
-        texts = ", ".join(f"{target}={source.functions!r}" for target, source in sorted(sources.items()))
-        text = f"{name!r}, {texts}" if sources else None
-        rows.append({"literals": literals, "text": text})
+        called_functions = ", ".join(f"{target}={source.functions!r}" for target, source in sorted(sources.items()))
+        text_arguments = f"{name!r}, {called_functions}" if sources else None
+        rows.append({"literals": literals, "text": text_arguments})
     return rows
 
 
-def _names(names: Iterable[str]) -> str:
+def _name_lines(names: Iterable[str]) -> str:
+    """Return the names as lines of string literals, indented for a set in `records.py.j2`."""
     return pprint.pformat(sorted(names), width=116, compact=True).replace("\n", "\n    ")
 
 
 def _literal(value: object) -> str:
+    """Return `value` as Python code, indented for an argument in `records.py.j2`."""
     text = pprint.pformat(value, width=100, sort_dicts=False, compact=True)
     return text.replace("\n", "\n        ")
 
 
-def _functions(ops: Sequence[Op], generated: Generated, callables: Mapping[str, str]) -> dict[str, object]:
+def _function_values(ops: Sequence[Op], generated: Generated, callables: Mapping[str, str]) -> dict[str, object]:
+    """Return the values that `ops.py.j2` prints."""
     functions = [b for op in ops for b in bindings(generated.records[op.name], callables)]
     return {
         "borrowed": sorted((n, s) for n, s in callables.items() if n != s),
@@ -246,14 +267,23 @@ def _functions(ops: Sequence[Op], generated: Generated, callables: Mapping[str, 
     }
 
 
-def _write(folder: Path, files: dict[str, str], check: bool) -> list[str]:
+def write_files(folder: Path, files: Mapping[str, str], *, check: bool = False) -> list[str]:
+    """Write files to a folder, remove files that were generated before, and return the names of those that changed.
+
+    Args:
+        folder: The folder.
+        files: Text by the file's path in the folder. Each first line says that it was generated.
+        check: Write nothing.
+
+    Raises:
+        Drift: With `check`, a file would change.
+    """
     changed_names = [
         n for n, text in files.items() if not (folder / n).is_file() or (folder / n).read_text("utf-8") != text
     ]
-    present_names = {
-        str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.parts
-    }
-    stale_names = sorted(present_names - set(files)) if folder.is_dir() else []
+    present_paths = [p for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+    other_names = sorted({p.relative_to(folder).as_posix() for p in present_paths} - set(files))
+    stale_names = [name for name in other_names if _is_generated(folder / name)]
     if check:
         if changed_names or stale_names:
             raise Drift(changed_names + stale_names)
@@ -263,8 +293,7 @@ def _write(folder: Path, files: dict[str, str], check: bool) -> list[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(files[name], encoding="utf-8")
     for name in stale_names:
-        if _is_generated(folder / name):
-            (folder / name).unlink()
+        (folder / name).unlink()
     return changed_names
 
 

@@ -21,6 +21,7 @@ from .kind_modules import kind_module, kind_names
 from .model import (
     AUTOCAST,
     AUTOCAST_LISTS,
+    DERIVED_FILE,
     DTYPES,
     KINDS,
     RESULT_DTYPES,
@@ -73,7 +74,7 @@ OPERATORS = (
     "+", "-", "*", "/", "//", "%", "**", "@", "&", "|", "^", "~", "<<", ">>", "==", "!=", "<", "<=", ">", ">=",
     "neg", "abs",
 )  # fmt: skip
-NAMESPACES = ("torch", "nn.functional", "hidden")
+NAMESPACES = ("torch", "nn.functional", "special", "hidden")
 
 
 def load_file(path: Path, *, trust: bool = False) -> list[Op]:
@@ -107,7 +108,7 @@ def load_text(text: str, file: str = "<text>", *, trust: bool = False) -> list[O
     return ops
 
 
-def op_from_mapping(entry: Mapping[str, object], file: str = "<derived>", *, trust: bool = True) -> Op:
+def op_from_mapping(entry: Mapping[str, object], file: str = DERIVED_FILE, *, trust: bool = True) -> Op:
     """Build an op from a mapping instead of YAML, such as a derived gradient. Raises `SpecErrors`."""
     located = Located()
     located.update(entry)
@@ -180,7 +181,7 @@ def _parse_op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -
     signature = _text(entry, "op")
     name, params = parse_signature(signature)
     outputs = _outputs(entry)
-    _check_parameters(params, outputs, derived=file == "<derived>")
+    _check_parameters(params, outputs, derived=file == DERIVED_FILE)
     grad = entry.get("grad")
     gradients = {k: expression_text(v) for k, v in grad.items()} if isinstance(grad, dict) else None
     op = Op(
@@ -200,7 +201,7 @@ def _parse_op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -
     if "public_name" in entry:
         check_name(op.public_name, "the public name")
     _check_operand_fields(op)
-    if file != "<derived>" and (unread := effect_errors(op, entry)):
+    if file != DERIVED_FILE and (unread := effect_errors(op, entry)):
         raise SpecErrors(unread)
     module.check(op)
     return op

@@ -49,14 +49,15 @@ BUILTIN: dict[str, str] = {name: f"{name}({{x}})" for name in _UNARY.split()} | 
 PREFER_OWN = {("erf", "float")}
 
 # WG_LIST: a vector literal is `(float2)WG_LIST 0, 1 WG_LIST_END`, because C needs braces (templates/opencl/as_c.h).
-# WG_ANY: whether any lane of a mask is set: clang's built-in (2 instructions) if available, else repeated halving.
+# WG_ANY: whether any lane of a mask is set: clang's built-in (2 instructions) where the text is compiled for a known
+# processor, else repeated halving. Translators from LLVM to SPIR-V (Intel's GPUs, Mesa) abort at its instruction.
 ANY_LANE_MACROS = """\
 #ifndef WG_LIST
 #define WG_LIST (
 #define WG_LIST_END )
 #endif
 #ifndef WG_ANY2
-#if defined(__has_builtin)
+#if defined(__has_builtin) && (defined(WG_AS_C) || defined(__x86_64__) || defined(__aarch64__))
 #if __has_builtin(__builtin_reduce_or)
 #define WG_ANY2(m) __builtin_reduce_or(m)
 #define WG_ANY4(m) __builtin_reduce_or(m)
@@ -101,13 +102,23 @@ def is_fixed(text: str) -> bool:
     return text.split("\n", 2)[1:2] == ["// fixed types"]
 
 
-def find(name: str, element: str, texts: Mapping[str, str]) -> str | None:
-    """Return the stem of the file with a function for an element type: the type's own file before the generic one."""
-    return next((stem for stem in (f"{name}.{element_class(element)}", name) if stem in texts), None)
+def find(name: str, element: str, texts: Mapping[str, str], fp64: bool = True) -> str | None:
+    """Return the stem of the file with a function for an element type: the type's own file before the generic one.
+
+    Without `fp64`, a file such as `digamma.no_f64` comes first: it does in float what the others do in double.
+    So does the generic file where the one for float would call it in double.
+    """
+    stems = [f"{name}.{element_class(element)}", name]
+    if not fp64 and element == "float":
+        stems = [
+            f"{name}.no_f64",
+            *(stem for stem in stems if f"{name}.f64" not in needs(texts.get(stem, "// needs:"))),
+        ]
+    return next((stem for stem in stems if stem in texts), None)
 
 
 def _resolve_order(
-    names: Iterable[str], element: str, texts: Mapping[str, str], builtin: bool = False
+    names: Iterable[str], element: str, texts: Mapping[str, str], builtin: bool = False, fp64: bool = True
 ) -> list[tuple[str, str, str]]:
     """Return (function, stem or "" for a built-in, element) with dependencies before their users."""
     resolved: dict[tuple[str, str], tuple[str, str, str]] = {}
@@ -125,7 +136,7 @@ def _resolve_order(
         if builtin and element_type in CLASSES and base in BUILTIN and key not in PREFER_OWN:
             resolved[key] = (base, "", element_type)
             return
-        stem = find(base, element_type, texts)
+        stem = find(base, element_type, texts, fp64)
         if stem is None:
             via = f", needed by {' -> '.join(n for n, _ in visiting)}" if visiting else ""
             raise KeyError(f"no math function {base!r} for {element_type}{via}")
@@ -233,6 +244,7 @@ def program_text(
     lanes_list: Sequence[int],
     texts: Mapping[str, str],
     builtin: bool = False,
+    fp64: bool = True,
 ) -> str:
     """Return source that defines functions for one element type, for scalars and for vectors.
 
@@ -245,8 +257,10 @@ def program_text(
         texts: the result of `sources`.
         builtin: call OpenCL's built-ins where they exist. Right if the compiler inlines them (GPUs); 10 times too slow
             if it does not (PoCL).
+        fp64: the compiler has double. Without it, functions that use double for precision are replaced by their
+            `.no_f64` files; pass `builtin`, because others have no such file.
     """
-    plan = _resolve_order(names, element, texts, builtin)
+    plan = _resolve_order(names, element, texts, builtin, fp64)
     parts: list[str] = [ANY_LANE_MACROS]
     for lanes in sorted({1, *lanes_list}):
         current = None

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from .expr.nodes import Scope, Type
 
 __all__ = [
-    "AUTOCAST", "AUTOCAST_LISTS", "DTYPES", "KINDS", "MISSING", "RESULTS", "RESULT_DTYPES", "TARGETS", "Missing", "Op",
-    "Param", "SpecError", "SpecErrors",
+    "AUTOCAST", "AUTOCAST_LISTS", "DERIVED_FILE", "DTYPES", "KINDS", "MISSING", "RESULTS", "RESULT_DTYPES", "TARGETS",
+    "Missing", "Op", "Param", "SpecError", "SpecErrors",
 ]  # fmt: skip
 
 KINDS = (
@@ -24,9 +24,11 @@ KINDS = (
 )  # fmt: skip
 DTYPES = ("float", "numeric", "integer", "integral", "bool", "all")  # values of the spec field `dtypes`
 TARGETS = ("opencl", "triton")  # languages of kernels
-RESULTS = ("promote", "float", "bool", "index", "accumulate")  # rules of the spec field `result`; it may name a dtype
+# Rules of the spec field `result`, which may also name a dtype.
+RESULTS = ("promote", "float", "bool", "index", "accumulate", "truth")
 RESULT_DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 AUTOCAST = ("lower", "float32", "widest", "refuse")  # values of the spec field `autocast`
+DERIVED_FILE = "<derived>"  # stands for the file of entries that the generator derives from others
 AUTOCAST_LISTS = ("cpu", "gpu")  # autocast has one list for the device `cpu` and one for all others
 
 
@@ -130,6 +132,11 @@ class Op:
     spec: Mapping[str, object] = field(default_factory=dict)
     file: str = ""
     line: int = 0
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether the entry was derived from another op, as a gradient, and is not in a file."""
+        return self.file == DERIVED_FILE
 
     @property
     def operands(self) -> tuple[Param, ...]:

@@ -51,6 +51,7 @@ class _Conditional:
         is_active: The text of the current branch is in the output, if all enclosing conditionals are active.
         is_finished: The remaining branches are skipped: one was selected, or an enclosing conditional is not active.
         keeps_directives: `#if`, `#else` and `#endif` stay in the output, because the compiler decides.
+        has_else: Its `#else` was read, so that only `#endif` may follow.
         start: Length of the output where the conditional begins.
         comment_start: Length of the output before the comment lines directly above it.
     """
@@ -58,6 +59,7 @@ class _Conditional:
     is_active: bool
     is_finished: bool
     keeps_directives: bool = False
+    has_else: bool = False
     start: int = 0
     comment_start: int = 0
 
@@ -118,8 +120,8 @@ class Preprocessor:
         The comment of a directive that is removed, such as `#if A // why`, becomes a line above the text of its branch.
 
         Raises:
-            ValueError: A condition cannot be evaluated, a macro has no name or its arguments no end, or macros nest too
-                deep.
+            ValueError: A condition cannot be evaluated, `#if` and `#endif` do not match, a macro has no name or its
+                arguments no end, or macros nest too deep.
         """
         self._output, self._conditionals = "", []
         chunk, comment = "", ""  # text since the last directive; comment of that directive
@@ -134,6 +136,8 @@ class Preprocessor:
             self._append_expanded(chunk)
             chunk, comment = "", ""
             name, rest = directive.groups()
+            if name in ("elif", "else", "endif") and not self._conditionals:
+                raise ValueError(f"{line.strip()}: no #if before it is open: add one, or remove this line")
             if name in ("if", "ifdef", "ifndef"):
                 self._open_conditional(name, rest)
             elif name in ("elif", "else"):
@@ -147,6 +151,8 @@ class Preprocessor:
                 directive_comment = _COMMENT.search(rest)
                 comment = directive_comment[0] if directive_comment is not None else ""
         self._append_expanded(chunk)
+        if self._conditionals:
+            raise ValueError(f"#endif: {len(self._conditionals)} fewer than #if, #ifdef and #ifndef: add them")
         return re.sub(r"\n{3,}", "\n\n", self._output).strip("\n") + "\n"
 
     def _is_active(self) -> bool:
@@ -171,6 +177,9 @@ class Preprocessor:
 
     def _next_branch(self, name: str, rest: str) -> None:
         conditional = self._conditionals[-1]
+        if conditional.has_else:
+            raise ValueError(f"#{name}{rest.rstrip()}: it follows the #else of the same #if: move it before that #else")
+        conditional.has_else = name == "else"
         if conditional.keeps_directives:
             text = f"#elif {self._evaluate_condition('if', rest)[1]}" if name == "elif" else f"#else{rest.rstrip()}"
             self._output += f"{text}\n"

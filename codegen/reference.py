@@ -1,4 +1,4 @@
-"""Generate documentation: the language reference, a JSON Schema for editors, a page per op, and specs as YAML.
+"""Generate documentation: the language reference, a JSON Schema for editors, and specs as YAML.
 
 All of it is generated from the tables that the loader, the signature parser and the vocabulary use, so it cannot
 disagree with them.
@@ -10,15 +10,14 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 
-from .examples import doctest_lines
 from .expr import Function, functions
 from .expr.parse import CONSTANTS, ROW_NAMES
 from .kind_modules import kind_module
 from .loader import COMMON, KIND_FIELDS, NAMESPACES, OPERATORS, REQUIRED
-from .model import AUTOCAST, AUTOCAST_LISTS, DTYPES, KINDS, MISSING, RESULT_DTYPES, RESULTS, Op, SpecError
+from .model import AUTOCAST, AUTOCAST_LISTS, DTYPES, KINDS, RESULT_DTYPES, RESULTS
 from .signature import annotation_table
 
-__all__ = ["DTYPE_TEXT", "json_schema", "language_reference", "op_page", "pages", "schema_text", "spec_text"]
+__all__ = ["DTYPE_TEXT", "json_schema", "language_reference", "schema_text", "spec_text"]
 
 _TYPES = {str: "string", dict: "object", list: "array", bool: "boolean", int: "integer", float: "number"}
 _CHOICES: dict[str, tuple[str, ...]] = {"dtypes": DTYPES, "operator": OPERATORS, "namespace": NAMESPACES}
@@ -216,100 +215,3 @@ def _property(name: str, types: tuple[type, ...], meaning: str) -> dict[str, obj
 def schema_text() -> str:
     """Return `json_schema` as text."""
     return json.dumps(json_schema(), indent=2, ensure_ascii=True) + "\n"
-
-
-# Pages
-
-
-def pages(ops: Iterable[Op]) -> dict[str, str]:
-    """Return file name -> Markdown: a page for each public op, an index, and the language reference."""
-    public = sorted((op for op in ops if op.namespace != "hidden"), key=lambda op: op.name)
-    files = {f"ops/{op.name}.md": op_page(op) for op in public}
-    rows = [(f"[{op.name}](ops/{op.name}.md)", op.kind, _escape_markup(_summary(op))) for op in public]
-    files["index.md"] = "# Ops\n\n" + _table(("op", "kind", ""), rows) + "\n"
-    files["language.md"] = language_reference()
-    return files
-
-
-def _summary(op: Op) -> str:
-    return (op.doc.splitlines() or [""])[0]
-
-
-def _escape_markup(prose: str) -> str:
-    """Escape prose of a spec, so that it contains no markup."""
-    return re.sub(r"([<>\[\]])", r"\\\1", "".join(c if c.isprintable() or c == "\n" else " " for c in prose))
-
-
-def op_page(op: Op) -> str:
-    """Return an op's page: signature, prose, formula, derivatives, dtypes, saved tensors, an example."""
-    parts = [f"# {op.name}", f"```python\n{op.signature}\n```", _escape_markup(op.doc)]
-    not_shown = ("doc", "example", "reference", "sample")
-    parts += ["## Formula", f"```yaml\n{spec_text({k: v for k, v in op.spec.items() if k not in not_shown})}```"]
-    parts += ["## Derivatives", _derivatives(op)]
-    facts = [f"- dtypes: {DTYPE_TEXT[op.dtypes]}", f"- result: {op.result}"]
-    if op.alias:
-        facts.append(f"- also called {', '.join(f'`{a}`' for a in op.alias)}")
-    if op.operator:
-        facts.append(f"- operator: `{op.operator}`")
-    if op.autocast:
-        autocast_text = ", ".join(
-            f"{word} on {where}" for where, word in zip(AUTOCAST_LISTS, op.autocast, strict=True) if word
-        )
-        facts.append(f"- autocast: {autocast_text}")
-    if op.inplace:
-        facts.append(f"- in place: `{op.name}_`")
-    if op.reference:
-        facts.append(f"- tested against `{op.reference}`")
-    parts += ["## Facts", "\n".join(facts), "## Example", f"```python\n{_example(op)}\n```"]
-    return "\n\n".join(p for p in parts if p) + "\n"
-
-
-def _derivatives(op: Op) -> str:
-    if op.grad == "none":
-        return "Not differentiable."
-    if op.kind == "composite":
-        return "Through the ops it calls."
-    if op.kind == "view":
-        return "The gradient goes back through the same geometry."
-    try:
-        derived = kind_module(op.kind).derive(op)
-    except SpecError as error:
-        return f"None: {error.message}."
-    saved_operands: set[str] = set()
-    rows = []
-    for parameter, rule in derived.items():
-        saved_operands |= {n for n in rule.operands if not n.startswith("grad")}
-        spec: Mapping[str, object] = rule.spec or {"out": "grad"}
-        out = spec.get("out", spec.get("reduce", ""))
-        results = dict(out) if isinstance(out, Mapping) else {None: out}
-        formulas = results.values() if rule.result is None else [results[rule.result]]
-        rows.append((f"`{parameter}`", f"`{'; '.join(map(str, formulas))}`"))
-    if not rows:
-        return "None."
-    saved_names = ", ".join(f"`{n}`" for n in sorted(saved_operands)) or "nothing"
-    return _table(("operand", "gradient"), rows) + f"\n\nSaved for backward: {saved_names}."
-
-
-def _example(op: Op) -> str:
-    """Return Python code that calls the op: the spec's example, or a call with random operands."""
-    if op.example:
-        return "\n".join([">>> import weftgrad as wg", *doctest_lines(op)])
-    module_path = {"torch": "wg", "nn.functional": "wg.nn.functional"}.get(op.namespace, "wg")
-    lines = ["import weftgrad as wg", ""]
-    arguments = []
-    for p in op.params:
-        if p.is_tensor and p.role != "optional":
-            kind = {"mask": " > 0", "index": ".abs().long()"}.get(p.type, "")
-            size = {"column": "4", "row": "3"}.get(p.scope, "3, 4")
-            lines.append(f"{p.name} = wg.randn({size}){kind}")
-            arguments.append(p.name)
-        elif p.default is MISSING:
-            arguments.append(f"{p.name}={_example_value(p.annotation)}")
-    return "\n".join([*lines, f"{module_path}.{op.name}({', '.join(arguments)})"])
-
-
-def _example_value(annotation: str) -> str:
-    """Return an argument for an example."""
-    if "Sequence" in annotation:
-        return "(4,)"
-    return "1" if annotation in ("int", "float", "Number") else "..."

@@ -7,15 +7,16 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypedDict
 
-from .expr import ExprError, substitute, to_text
-from .expr import name as variable
+from .expr import ExprError, substitute, to_text, variable
 from .kind_modules import kind_module
 from .kinds import Derived, Rendered
-from .kinds.pointwise import expressions, operand_table
+from .kinds.pointwise import expressions
+from .kinds.spec_expressions import operand_table
 from .loader import op_from_mapping
-from .model import MISSING, Op, SpecError, SpecErrors
+from .model import DERIVED_FILE, MISSING, Op, SpecError, SpecErrors
 from .signature import c_names, parse_signature
 
 if TYPE_CHECKING:
@@ -86,16 +87,19 @@ class Generated:
     """The records of a set of ops and their derivatives, by name, in the order in which they were added.
 
     reserved_names: names that no derived op may get: those of ops added later or of another set.
+    registered_specs: the specs of the ops that are registered in this process, by name.
     """
 
     records: dict[str, RecordData] = field(default_factory=dict)
     reserved_names: Container[str] = ()
+    registered_specs: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     _shapes: dict[tuple[object, ...], str] = field(default_factory=dict)
 
     def add(self, op: Op, order: int, *, is_spec_op: bool = False, rules_only: bool = False) -> str:
         """Render `op` and its gradients, and return the name of its record.
 
-        A derived op with the same kernel as an existing op is replaced by that op: `grad * other` is `mul`.
+        A derived op with the same kernel as an existing op is replaced by that op: `grad * other` is `mul`. One that is
+        registered already, from the same spec under the same name, is not rendered again.
 
         Args:
             order: how many orders of derivatives to render.
@@ -103,8 +107,10 @@ class Generated:
             rules_only: add only the gradients, not the variants: the op is registered already.
         """
         existing = self._shapes.get(_kernel_signature(op))
-        if not is_spec_op and op.file == "<derived>" and existing is not None:
+        if not is_spec_op and op.is_derived and existing is not None:
             return existing
+        if not is_spec_op and op.name not in self.records and self.registered_specs.get(op.name) == op.spec:
+            return op.name
         if op.name in self.records or (not is_spec_op and op.name in self.reserved_names):
             op = replace(op, name=self._free_name(op.name))
         try:
@@ -120,7 +126,7 @@ class Generated:
         except (ExprError, SpecError) as error:
             if not is_spec_op:
                 raise
-            message = f"a derivative cannot be written out: {str(error).removeprefix('<derived>: ')}"
+            message = f"a derivative cannot be written out: {str(error).removeprefix(f'{DERIVED_FILE}: ')}"
             hint = "give a shorter formula in grad, or grad: none"
             raise SpecErrors([SpecError(message, file=op.file, line=op.line, field="grad", suggestion=hint)]) from None
         self.records[op.name] = RecordData(op, rendered, rules, variants, bare, op.public_name)
@@ -192,7 +198,8 @@ class Generated:
     def _instead(self, op: Op, spec: Mapping[str, object], order: int) -> str:
         """Add the op of `spec`, which the runtime runs instead of `op` and reports under the same name."""
         record_name = self.add(replace(op_from_mapping(spec), file=op.file, line=op.line), order)
-        self.records[record_name] = replace(self.records[record_name], called=op.public_name or op.name)
+        if record_name in self.records:  # else it is registered already
+            self.records[record_name] = replace(self.records[record_name], called=op.public_name or op.name)
         return record_name
 
     def _free_name(self, name: str) -> str:
@@ -216,15 +223,22 @@ def _kernel_signature(op: Op) -> tuple[object, ...]:
     return (op.kind, texts, roles, op.result, tuple(op.outputs) == ("out",))
 
 
-def render_all(ops: Iterable[Op], order: int = 2, reserved_names: Iterable[str] = ()) -> Generated:
+def render_all(
+    ops: Iterable[Op],
+    order: int = 2,
+    reserved_names: Iterable[str] = (),
+    registered_specs: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
+) -> Generated:
     """Render `ops` and their derivatives.
 
     Args:
         order: how many orders of derivatives to render.
         reserved_names: names that derived ops must not get, besides those of `ops`.
+        registered_specs: the specs of the ops that are registered in this process, by name.
     """
     spec_ops = list(ops)
-    generated = Generated(reserved_names=frozenset(reserved_names).union(op.name for op in spec_ops))
+    names = frozenset(reserved_names).union(op.name for op in spec_ops)
+    generated = Generated(reserved_names=names, registered_specs=registered_specs)
     for op in spec_ops:
         generated.add(op, 0 if op.kind == "composite" else order, is_spec_op=True)
     return generated

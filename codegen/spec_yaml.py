@@ -49,7 +49,7 @@ class Located(dict[str, object]):
 def read_entries(text: str, file: str) -> tuple[list[Located], list[SpecError]]:
     """Return the entries of a YAML text, a list of mappings, and the errors in it. `file` is the name in errors."""
     errors: list[SpecError] = []
-    if len(text) > MAX_BYTES:
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:  # YAML rejects lone surrogates below
         return [], [SpecError(f"a spec is at most {MAX_BYTES >> 20} MiB", file=file, line=1)]
     try:
         depth = 0

@@ -85,7 +85,7 @@ def functions_text(sources: Sources) -> str:
 def _members(sources: Sources, init: Module) -> dict[str, _Member]:
     """Return the members that the package sets on Tensor, without operators of specs."""
     members: dict[str, _Member] = {}
-    for module, class_name in _mixins(sources):
+    for module, class_name in _method_classes(sources):
         members.update(_class_members(module, class_name))
     for module in _modules_with_methods(sources, init):
         members.update(_table(sources, module))
@@ -136,13 +136,13 @@ def _class_members(module: Module, class_name: str) -> dict[str, _Member]:
     return members
 
 
-def _mixins(sources: Sources) -> Iterator[tuple[Module, str]]:
+def _method_classes(sources: Sources) -> Iterator[tuple[Module, str]]:
     """Yield the classes whose methods `tensor_methods.methods.install` copies to Tensor, with their modules."""
     methods = sources.module(f"{PACKAGE}.tensor_methods.methods")
-    mixins = methods.values["MIXINS"]
-    if not isinstance(mixins, ast.Tuple):
-        raise StubError(f"{methods.name}.MIXINS is no tuple")
-    for node in mixins.elts:
+    method_classes = methods.values["METHOD_CLASSES"]
+    if not isinstance(method_classes, ast.Tuple):
+        raise StubError(f"{methods.name}.METHOD_CLASSES is no tuple")
+    for node in method_classes.elts:
         module, class_name = methods.imports[ast.unparse(node)]
         yield sources.module(module), class_name
 

@@ -56,9 +56,7 @@ def _function(node: ast.FunctionDef, lines: Sequence[str], constants: Numbers) -
     return _statements(node.body, lines, first, node.end_lineno or 0, known)
 
 
-def _statements(
-    body: Sequence[ast.stmt], lines: Sequence[str], first: int, end: int, constants: Numbers
-) -> list[str]:
+def _statements(body: Sequence[ast.stmt], lines: Sequence[str], first: int, end: int, constants: Numbers) -> list[str]:
     """Return lines `first` to `end` (exclusive, from 0), with the decided branches of `body` replaced by their text."""
     output: list[str] = []
     position = first

@@ -118,7 +118,11 @@ class Region(Mode):
             return operand
         copy_args = (registry["copy"], (operand,), (dtype,), None, False)
         if not (
-            self.caching and operand.needs and operand.node is None and dtype in _LOWER and operand_dtype is float32
+            self.caching
+            and operand.needs_grad
+            and operand.node is None
+            and dtype in _LOWER
+            and operand_dtype is float32
         ):
             return copy(*copy_args)
         cast = self.cache.get((id(operand), dtype))

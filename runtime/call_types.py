@@ -16,7 +16,7 @@ from .tensor import Tensor
 
 __all__ = [
     "BackwardFunction", "Call", "CallInto", "CallMultiple", "CallResult", "Edge", "Empty", "GradientFunction",
-    "GradientHook", "Launcher", "Memory", "SavedValues", "Static", "Statics",
+    "GradientHook", "Launcher", "Memory", "ReadyHook", "SavedValues", "Static", "Statics",
 ]  # fmt: skip
 
 Memory: TypeAlias = Any
@@ -46,6 +46,9 @@ Edge: TypeAlias = tuple[Node | Tensor, int]
 
 GradientHook: TypeAlias = Callable[[Tensor], object]
 """A user's hook: it gets a gradient, and returns one to use instead, or None."""
+
+ReadyHook: TypeAlias = Callable[[Tensor, Tensor], None]
+"""It gets a leaf and its complete gradient, and accumulates that (`autograd.ready_leaves`)."""
 
 GradientFunction: TypeAlias = Callable[..., Tensor | None]
 """`function(node, values, position)` returns the gradient of the operand at `position`; None stands for zeros.

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .device import Device
     from .dispatch import Plan
     from .modes import Mode
+    from .plan_families import Lineage
 
 __all__ = ["Anomaly", "State", "anomaly", "current_stream", "entered_device", "forget_plans", "set_stream", "state"]
 
@@ -68,6 +69,8 @@ class State:
         return False
 
 
+# The plan families that all threads share, by what the calls have in common (`plan_families`).
+lineages: dict[tuple[object, ...], Lineage] = {}
 _lock = threading.Lock()
 _states: WeakSet[State] = WeakSet()
 
@@ -86,8 +89,10 @@ def state() -> State:
 
 
 def forget_plans() -> None:
-    """Drop the plans of all threads, after a change of a setting that planners read."""
+    """Drop the plans of all threads, and all plan families, after a change of a setting that planners read."""
+    global lineages
     with _lock:
+        lineages = {}
         for thread_state in _states:
             thread_state.plans = {}  # not cleared: its thread may be using it
 

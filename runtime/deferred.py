@@ -4,15 +4,21 @@ A check consists of two numbers that kernels compute: the minimum and maximum of
 host asynchronously, and examined later: when the host waits for the device anyway (it reads values or synchronises), or
 when the next check is made and they have arrived; at the latest when the process ends. An error is raised once. A check
 that is made while a graph is captured becomes part of the graph, and is repeated by every replay.
+
+On devices with a miss word, kernels that read by an index check it themselves. They store the first index out of
+range and the number of the check (`number_check`) in the word, which is in memory that the host reads directly. It is
+examined at the same times.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -25,7 +31,7 @@ if TYPE_CHECKING:
     from .backends.protocol import Event, Stream
     from .dtypes import Array
 
-__all__ = ["check_ready", "defer", "pending_count", "poll"]
+__all__ = ["check_ready", "defer", "number_check", "pending_count", "poll"]
 
 Judge = Callable[[int, int], None]
 _MAX_WAITING_CHECKS = 4096  # per device; beyond that, the host waits for the device
@@ -57,6 +63,44 @@ class _Check:
 
 _waiting: dict[Device, deque[_Check]] = {}
 _lock = threading.Lock()
+_INDEX_BITS = 44  # of a miss word; the number of the check is above them
+_MAX_NUMBERED_CHECKS = 4096
+_numbers: dict[tuple[str, int], int] = {}  # of checks, by the name of the function and the size of the dimension
+_judges: list[Judge] = []  # by number - 1
+_marking_drivers: WeakSet[Any] = WeakSet()  # drivers whose kernels may have written the miss word
+
+
+def number_check(device: Device, where: str, size: int, judge: Judge) -> int:
+    """Return the number of the check that `where` makes of indices into `size` elements, for kernels on `device`.
+
+    Return 0 if kernels cannot make it: the device has no miss word, or there are too many checks. `judge(index, index)`
+    raises the error for an index out of range. Errors of earlier calls are raised first.
+    """
+    driver = device.driver
+    if not hasattr(driver, "miss_word"):
+        return 0
+    poll(device)
+    with _lock:
+        _marking_drivers.add(driver)
+        number = _numbers.get((where, size), 0)
+        if not number and len(_judges) < _MAX_NUMBERED_CHECKS:
+            if len(_judges) % 16 == 15:
+                _judges.append(judge)  # for a number that is not used: kernels are specialized for multiples of 16
+            _judges.append(judge)
+            number = _numbers[where, size] = len(_judges)
+    return number
+
+
+def _examine_miss_word(driver: Any) -> None:
+    if driver not in _marking_drivers or not driver.miss_word.array[0]:
+        return
+    array = driver.miss_word.array
+    with _lock:
+        word, array[0] = int(array[0]), 0
+    if word:
+        half = 1 << (_INDEX_BITS - 1)
+        index = (word + half) % (2 * half) - half
+        _judges[(word >> _INDEX_BITS) - 1](index, index)
 
 
 def defer(low: Tensor, high: Tensor, judge: Judge) -> None:
@@ -94,6 +138,8 @@ def poll(device: Device) -> None:
 
 
 def _check_ready(device: Device, wait: bool, read: bool) -> None:
+    if device._driver is not None:
+        _examine_miss_word(device._driver)
     waiting = _waiting.get(device)
     while waiting:
         with _lock:
@@ -116,6 +162,10 @@ def pending_count(device: Device) -> int:
 
 @atexit.register
 def _at_exit() -> None:
+    for driver in list(_marking_drivers):
+        with contextlib.suppress(Exception):  # as below
+            driver.synchronize()
+        _examine_miss_word(driver)
     for device in list(_waiting):
         try:
             check_ready(device, wait=True)

@@ -35,7 +35,7 @@ def derive_rules(record: OpRecord) -> Mapping[str, Rule]:
         from ..codegen.model import SpecError
         from ..codegen.render import Generated
 
-        generated = Generated(reserved_names=registry)
+        generated = Generated(reserved_names=registry, registered_specs=registry.specs())
         try:
             # One order of derivatives. The record itself is registered already; only its gradients remain.
             name = generated.add(op_from_mapping(record.spec), 1, is_spec_op=True, rules_only=True)

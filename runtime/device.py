@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakValueDictionary
 
-from .dtypes import DType
+from .dtypes import DType, NamedDType
 from .errors import ShapeError, UnknownDevice
+from .traced_sizes import Size
 
 if TYPE_CHECKING:
     from .backends.protocol import Driver
@@ -39,8 +40,11 @@ __all__ = [
 
 _lock = threading.RLock()
 _devices: dict[str, Device] = {}
-_types = {"cpu": False, "opencl": True, "cuda": True, "interpreter": False}  # type of devices -> they have numbers
+_types = {  # type of devices -> they have numbers
+    "cpu": False, "opencl": True, "cuda": True, "interpreter": False, "meta": False,
+}  # fmt: skip
 _default: Device | None = None
+_outer_defaults: list[Device | None] = []  # of the `with device:` blocks that are open
 _open_driver: Callable[[Device], Driver]
 _find_best_device: Callable[[], Device]
 
@@ -57,10 +61,12 @@ def set_backends(open_driver: Callable[[Device], Driver], best_device: Callable[
 
 
 class Device:
-    """A device: its `type` (`cpu`, `opencl`, `cuda`, `interpreter`) and `index`. There is one object per device.
+    """A device: its `type` (`cpu`, `opencl`, `cuda`, …) and `index`. There is one object per device.
+
+    A device is a context manager: within its `with` block it is the default device, in all threads.
 
     Args:
-        type: `cpu`, `opencl`, `cuda` or `interpreter`.
+        type: `cpu`, `opencl`, `cuda`, `interpreter` or `meta` (shapes without memory).
         index: Number of the device; None for a type without numbers.
 
     Example:
@@ -85,6 +91,14 @@ class Device:
                 if self._driver is None:
                     self._driver = _open_driver(self)
         return self._driver
+
+    def __enter__(self) -> Device:
+        _outer_defaults.append(_default)
+        set_default_device(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        set_default_device(_outer_defaults.pop())
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
@@ -254,9 +268,15 @@ class Meta:
     Equal layouts are one object, so plans are looked up by identity and shapes are never compared.
     """
 
-    __slots__ = ("__weakref__", "contiguous", "device", "dtype", "nbytes", "ndim", "numel", "shape", "strides")
+    __slots__ = (
+        "__weakref__", "contiguous", "device", "dtype", "nbytes", "ndim", "numel", "shape", "signature", "strides",
+    )  # fmt: skip
+
+    signature: object | None  # what `plan_families` compares of a layout; None until it does
 
     def __init__(self, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], device: Device):
+        if isinstance(dtype, NamedDType):
+            raise dtype.unsupported()
         self.dtype = dtype
         self.shape = shape
         self.strides = strides
@@ -267,9 +287,10 @@ class Meta:
             numel *= size
         self.numel = numel
         self.nbytes = numel * dtype.itemsize
-        if self.nbytes > _MAX_BYTES or max(shape, default=0) > _MAX_BYTES:
+        if self.nbytes > _MAX_BYTES or (not numel and any(size > _MAX_BYTES for size in shape)):
             raise ShapeError(f"a {dtype.name} tensor cannot have the shape {list(shape)}: its size overflows 64 bits")
         self.contiguous = is_contiguous(shape, strides)
+        self.signature = None
 
     def with_dtype(self, dtype: DType) -> Meta:
         """Return the contiguous layout of the same shape with another dtype."""
@@ -287,7 +308,12 @@ _MAX_RECENT = 4096
 def meta(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...] | None, device: Device) -> Meta:
     """Return the `Meta` of these properties; `strides=None` means contiguous."""
     key = (dtype, shape, strides, device)
-    layout = _recent.get(key)
+    try:
+        layout = _recent.get(key)
+    except TypeError:  # traced sizes have no hash
+        if Size not in map(type, (*shape, *(strides or ()))):
+            raise
+        return Meta(dtype, shape, strides or contiguous_strides(shape), device)
     if layout is None:
         if len(_recent) >= _MAX_RECENT:
             _recent.clear()
@@ -297,12 +323,10 @@ def meta(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...] | None, 
 
 def _intern(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], device: Device) -> Meta:
     key = (dtype, shape, strides, device)
-    layout = _metas.get(key)
-    if layout is None:
-        with _lock:
-            layout = _metas.get(key)
-            if layout is None:
-                layout = _metas[key] = Meta(dtype, shape, strides, device)
+    with _lock:
+        layout = _metas.get(key)
+        if layout is None:
+            layout = _metas[key] = Meta(dtype, shape, strides, device)
     return layout
 
 

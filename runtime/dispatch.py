@@ -4,8 +4,8 @@ A call is a dictionary look-up and a launch. The key holds the record, the stati
 (interned: dtype, shape, strides, device) or number type, and a bit mask of the operands that need gradients. The value
 is a `Plan`: the layouts of the results, and a function that sets the kernel arguments and enqueues.
 
-Plans are cheap to make, because compiled kernels are cached separately under keys without sizes. Each thread has its
-own plans, because kernel objects are not thread-safe. The number of plans and their memory are bounded.
+Plans are cheap to make (`plans`), because compiled kernels are cached separately under keys without sizes. Each thread
+has its own plans, because kernel objects are not thread-safe.
 
 `call`, `call_into` and `empty` are C functions from `native_dispatch` that behave like `_call`, `_call_into` and
 `_empty` here. The planners are in `kinds`.
@@ -18,32 +18,25 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from . import schedules
-from .autograd.node import Node, Recipe, recipe_of
-from .context import State, _local
-from .device import Device, Meta, meta
-from .errors import ArgumentError, DeviceError, GradientError, ShapeError
-from .kinds import Planned, Request
-from .layout import are_disjoint, has_internal_overlap
+from .autograd.node import Node
+from .context import _local
+from .device import Meta, meta
+from .errors import ArgumentError, GradientError, ShapeError
+from .layout import are_disjoint
 from .native_dispatch import bind
-from .planners import planner
-from .records import OpRecord, registry
+from .plans import Plan, make_plan, plan_for
+from .records import OpRecord
 from .storage import Storage
 from .tensor import Extra, Tensor
 
 if TYPE_CHECKING:
-    from .backends.protocol import Driver, Stream
-    from .call_types import Call, CallInto, CallMultiple, CallResult, Empty, Launcher, Statics
+    from .backends.protocol import Stream
+    from .call_types import Call, CallInto, CallMultiple, CallResult, Empty, Statics
 
 __all__ = [
     "Plan", "call", "call_into", "call_multiple", "empty", "fit", "plan_for", "plan_into", "set_inplace_history",
 ]  # fmt: skip
 
-_MAX_PLANS = 16384  # per thread
-_MAX_PLAN_BYTES = 64 << 20  # per thread; convolutions, with three steps per plan, reach this limit first
-_PLANS_BETWEEN_CHECKS = 256
-# Estimated memory of a plan, from the growth of the process over plans of 15 ops that have 0 to 3 steps.
-_PLAN_BYTES, _STEP_BYTES, _OPERAND_BYTES = 1300, 3300, 64
 _NUMBERS = (bool, int, float)
 
 
@@ -65,52 +58,6 @@ def set_inplace_history(functions: InplaceHistory) -> None:
     _inplace_history = functions
 
 
-class Plan:
-    """A cached recipe for running all calls with the same record, static arguments and layouts.
-
-    Attributes:
-        planned: The planner's result.
-        device: The device of the call.
-        driver: The driver of the device; None for a view, which needs none.
-        outputs: (layout, bytes) of each result.
-        run: The launcher `run(tensors, numbers, stream)`, or None if there is nothing to launch.
-        tensors: Positions of the tensors among the operands.
-        numbers: Positions of the numbers among the operands.
-        has_only_tensors: True if all operands are tensors.
-        view: For a view op, the offset in bytes of the result's first element from the operand's; else None.
-        recipe: What `Node` needs to record the call for backward; None if nothing is recorded.
-        single: (layout, bytes) of the result if the fast path applies: one result, only tensors as operands, a launch,
-            no view, and nothing to record. Else None.
-        visible: Number of results that callers get. Results that only backward reads follow them in `outputs`.
-        nbytes: Estimated memory of the plan.
-    """
-
-    __slots__ = (
-        "device", "driver", "has_only_tensors", "nbytes", "numbers", "outputs", "planned", "recipe", "run", "single",
-        "tensors", "view", "visible",
-    )  # fmt: skip
-
-    def __init__(self, planned: Planned, request: Request, recipe: Recipe | None):
-        operands = request.operands
-        self.planned = planned
-        self.device = request.device
-        self.driver: Driver = request.device.driver if planned.view is None else None  # type: ignore[assignment]
-        self.outputs = tuple((m, m.nbytes) for m in planned.outputs)
-        self.tensors = tuple(i for i, o in enumerate(operands) if isinstance(o, Meta))
-        self.numbers = tuple(i for i, o in enumerate(operands) if o is not None and not isinstance(o, Meta))
-        self.has_only_tensors = len(self.tensors) == len(operands)
-        self.view = planned.view
-        self.visible = len(self.outputs) - sum(o.saved for o in request.record.outputs)
-        self.recipe = recipe
-        self.run: Launcher | None = None
-        if planned.steps:
-            self.run = request.device.driver.launcher(planned.steps, planned.scratch)
-        is_single_launch = len(self.outputs) == 1 and self.has_only_tensors and self.run is not None and recipe is None
-        self.single = self.outputs[0] if is_single_launch and self.view is None else None
-        self.nbytes = _PLAN_BYTES + _OPERAND_BYTES * (len(operands) + len(request.statics))
-        self.nbytes += sum(_STEP_BYTES + len(step.geometry) for step in planned.steps)
-
-
 def _call(record: OpRecord, operands: Sequence[object], statics: Statics = ()) -> CallResult:
     """Run an op and return its result, or a tuple of its results.
 
@@ -126,7 +73,7 @@ def _call(record: OpRecord, operands: Sequence[object], statics: Statics = ()) -
     if state.mode is not None:
         return state.mode.call(record, operands, statics, None, False)
     key: list[object] = [record, statics]
-    needs = 0
+    grad_mask = 0
     grad = state.grad
     bit = 1
     for operand in operands:
@@ -135,19 +82,21 @@ def _call(record: OpRecord, operands: Sequence[object], statics: Statics = ()) -
             extra = operand.extra
             if extra is not None and extra.base is not None and extra.seen_rewrites != extra.base.extra.rewrites:  # type: ignore[union-attr]
                 refresh(operand)  # a view whose base was written in place
-            if grad and operand.needs:
-                needs |= bit
+            if grad and operand.needs_grad:
+                grad_mask |= bit
         elif operand is None:
             key.append(None)
         else:
             key.append(type(operand))
         bit += bit
-    key.append(needs)
+    key.append(grad_mask)
     plan = state.plans.get(tuple(key))
     if plan is None:
         if (python_operands := _with_python_numbers(operands)) is not None:
             return _call(record, python_operands, statics)
-        plan = _make_plan(state, tuple(key), record, operands, statics, needs)
+        plan = make_plan(state, tuple(key), record, operands, statics, grad_mask)
+        if call is not _call and state.plans.get(tuple(key)) is plan:
+            return call(record, operands, statics)  # the rest is faster in C
     if plan.view is not None:
         return _view(plan, operands, statics)
     device, driver = plan.device, plan.driver
@@ -176,7 +125,7 @@ def _call(record: OpRecord, operands: Sequence[object], statics: Statics = ()) -
         for i, differentiable in enumerate(plan.recipe.differentiable):
             if differentiable:
                 out = outs[i]
-                out.needs = True
+                out.needs_grad = True
                 out.node = node
                 out.output = i
     return outs[0] if plan.visible == 1 else tuple(outs[: plan.visible])
@@ -193,7 +142,7 @@ def _view(plan: Plan, operands: Sequence[object], statics: Statics) -> Tensor:
     out.extra = Extra(base, base.extra.rewrites)  # type: ignore[union-attr]
     if plan.recipe is not None:
         out.node = Node(plan.recipe, operands, (out,), statics)
-        out.needs = True
+        out.needs_grad = True
     return out
 
 
@@ -222,12 +171,12 @@ def _call_into(
     if not in_place and not all(isinstance(out, Tensor) for out in outs):
         raise ArgumentError(f"{record.name}: out must be a tensor, not {', '.join(type(o).__name__ for o in outs)}")
     refresh_views(*operands, *outs)
-    needs = 0
+    grad_mask = 0
     if state.grad:
         for i, operand in enumerate(operands):
-            if isinstance(operand, Tensor) and operand.needs:
-                needs |= 1 << i
-        if not in_place and (needs or any(o.needs for o in outs)):
+            if isinstance(operand, Tensor) and operand.needs_grad:
+                grad_mask |= 1 << i
+        if not in_place and (grad_mask or any(o.needs_grad for o in outs)):
             raise GradientError(f"{record.name}(out=...): out= does not record gradients; use it under no_grad()")
     if not in_place and not all(out.meta.numel for out in outs):
         operands = _fit_outputs(record, operands, statics, outs)
@@ -235,14 +184,14 @@ def _call_into(
         for operand in operands:
             if isinstance(operand, Tensor) and operand.storage is out.storage and operand is not out:
                 _check_overlap(record, out, operand)
-        if state.grad and needs | out.needs:
+        if state.grad and grad_mask | out.needs_grad:
             _inplace_history.check(record, out)
-    key = (record, statics, *map(_key_part, operands), needs, tuple(o.meta for o in outs))
+    key = (record, statics, *map(_key_part, operands), grad_mask, tuple(o.meta for o in outs))
     plan = state.plans.get(key)
     if plan is None:
         if (python_operands := _with_python_numbers(operands)) is not None:
             return _call_into(record, python_operands, statics, outs, in_place=in_place)
-        plan = _make_plan(state, key, record, operands, statics, needs, tuple(o.meta for o in outs))
+        plan = make_plan(state, key, record, operands, statics, grad_mask, tuple(o.meta for o in outs))
     node = None
     if (recipe := plan.recipe) is not None:
         node_operands = operands
@@ -260,7 +209,7 @@ def _call_into(
         out.storage.version += 1
     if node is not None:
         node.refresh_saved_outputs(outs)
-    if state.grad and in_place and (node is not None or outs[0].needs):
+    if state.grad and in_place and (node is not None or outs[0].needs_grad):
         _inplace_history.rebase(outs[0], node)
     return outs[0] if len(outs) == 1 else tuple(outs)
 
@@ -300,7 +249,7 @@ def plan_into(record: OpRecord, operands: Sequence[object], statics: Statics, ou
     state = _local.state
     into = tuple(o.meta for o in outs)
     key = (record, statics, *map(_key_part, operands), 0, into)
-    return state.plans.get(key) or _make_plan(state, key, record, operands, statics, 0, into)
+    return state.plans.get(key) or make_plan(state, key, record, operands, statics, 0, into)
 
 
 def refresh(view: Tensor) -> None:
@@ -311,7 +260,7 @@ def refresh(view: Tensor) -> None:
 def refresh_views(*operands: object) -> None:
     """Call `refresh` on each view among `operands` whose base was written in place.
 
-    Call this before reading an operand's `needs` or `node`. Operands that are not tensors are skipped.
+    Call this before reading an operand's `needs_grad` or `node`. Operands that are not tensors are skipped.
     """
     for operand in operands:
         if isinstance(operand, Tensor):
@@ -325,7 +274,7 @@ def is_recorded(*operands: object) -> bool:
     if not _local.state.grad:
         return False
     refresh_views(*operands)
-    return any(isinstance(operand, Tensor) and operand.needs for operand in operands)
+    return any(isinstance(operand, Tensor) and operand.needs_grad for operand in operands)
 
 
 def _with_python_numbers(operands: Sequence[object]) -> list[object] | None:
@@ -333,8 +282,10 @@ def _with_python_numbers(operands: Sequence[object]) -> list[object] | None:
 
     The planner accepts Python numbers only. `np.float64` is a subclass of `float` and stays.
     """
-    converted = [o.item() if isinstance(o, np.generic) and not isinstance(o, _NUMBERS) else o for o in operands]
-    return converted if any(type(a) is not type(b) for a, b in zip(converted, operands, strict=True)) else None
+    for operand in operands:
+        if isinstance(operand, np.generic) and not isinstance(operand, _NUMBERS):
+            return [o.item() if isinstance(o, np.generic) and not isinstance(o, _NUMBERS) else o for o in operands]
+    return None
 
 
 def _key_part(operand: object) -> Meta | type | None:
@@ -379,103 +330,6 @@ def _extent(tensor: Tensor) -> tuple[int, int]:
         span = (extent - 1) * stride * size
         low, high = (low + span, high) if span < 0 else (low, high + span)
     return low, high + size
-
-
-def _make_plan(
-    state: State,
-    key: tuple[object, ...],
-    record: OpRecord,
-    operands: Sequence[object],
-    statics: Statics,
-    needs: int,
-    into: tuple[Meta, ...] | None = None,
-) -> Plan:
-    """Plan a call, and store the plan under `key`. into: layouts of existing outputs (`out=`, in place), or None."""
-    for layout in into or ():
-        if has_internal_overlap(layout):
-            raise ShapeError(
-                f"{record.name}: cannot write to a tensor of shape {list(layout.shape)} with strides "
-                f"{list(layout.strides)}: several indices are the same element; call .clone() first"
-            )
-    plans = state.plans  # read before planning: if `forget_plans` runs meanwhile, this plan must be forgotten, too
-    request = _request(record, operands, statics, into, needs)
-    variant = request.record
-    planned = planner(variant.kind)(request)
-    result_dtype = planned.outputs[0].dtype if needs and "dtype" in variant.statics else None
-    if result_dtype is not None and result_dtype.kind != "f" and variant.kind in ("reduction", "scan"):
-        raise GradientError(
-            f"{request.where()}: a result of {result_dtype.name} has no gradient, but one of the operands wants it; "
-            "give a floating dtype, or take .detach() of the operands"
-        )
-    recipe = recipe_of(variant, request.operands, planned.outputs, needs, statics) if needs else None
-    plan = Plan(planned, request, recipe)
-    if schedules.on_plan is not None:
-        schedules.on_plan(plan, request, operands)
-    if plans and len(plans) % _PLANS_BETWEEN_CHECKS == 0:
-        _drop_oldest(plans)
-    plans[key] = plan
-    return plan
-
-
-def _drop_oldest(plans: dict[tuple[object, ...], Plan]) -> None:
-    """If plans exceed the limit of their number or memory, drop the oldest until both are at 3/4 of their limits."""
-    sizes = [(key, plan.nbytes) for key, plan in list(plans.items())]  # dicts keep insertion order
-    count, nbytes = len(sizes), sum(size for _, size in sizes)
-    if count < _MAX_PLANS and nbytes < _MAX_PLAN_BYTES:
-        return
-    for key, size in sizes:
-        if count <= _MAX_PLANS * 3 // 4 and nbytes <= _MAX_PLAN_BYTES * 3 // 4:
-            break
-        plans.pop(key, None)  # a finalizer may have run ops meanwhile, and dropped the plan
-        count, nbytes = count - 1, nbytes - size
-
-
-def _request(
-    record: OpRecord, operands: Sequence[object], statics: Statics, into: tuple[Meta, ...] | None, needs: int = 0
-) -> Request:
-    """Build the planner's request: check the operands, and choose the variant of the op that fits the call."""
-    layouts: list[Meta | type | None] = []
-    device: Device | None = into[0].device if into else None
-    other_devices: set[Device] = set()
-    for operand in operands:
-        if isinstance(operand, Tensor):
-            layout = operand.meta
-            layouts.append(layout)
-            if device is None:
-                device = layout.device
-            elif device is not layout.device:
-                other_devices.add(layout.device)
-        elif operand is None:
-            layouts.append(None)
-        elif isinstance(operand, _NUMBERS):
-            layouts.append(next(t for t in _NUMBERS if isinstance(operand, t)))
-        else:
-            raise ArgumentError(
-                f"{record.name}: takes tensors and numbers, not {type(operand).__name__}; make a tensor with tensor()"
-            )
-    if device is None:
-        raise ArgumentError(f"{record.name}: at least one argument must be a tensor")
-    for role, layout_or_type in zip(record.operands, layouts, strict=False):
-        if layout_or_type is None and role.role not in ("optional", "absent"):
-            kind = "a number" if role.role in ("scalar", "number") else "a tensor"
-            raise ArgumentError(f"{record.called or record.name}: {role.name} must be {kind}, not None")
-    if other_devices:
-        device_names = ", ".join(f"{o.meta.device}" for o in operands if isinstance(o, Tensor))
-        raise DeviceError(f"{record.name}: tensors on different devices ({device_names}); move them with .to(device)")
-    if record.variants:
-        present = tuple(m is not None for o, m in zip(record.operands, layouts, strict=True) if o.role == "optional")
-        name = record.variants.get(present)
-        if name is not None:
-            record = registry[name]
-    if record.bare and not needs:
-        record = registry[record.bare]
-    return Request(record, tuple(layouts), statics, device, into)
-
-
-def plan_for(record: OpRecord, operands: Sequence[object], statics: Statics = ()) -> Planned:
-    """Plan a call without running it: for `weftgrad show`, for compiling ahead of time, and to infer shapes."""
-    request = _request(record, operands, statics, None)
-    return planner(request.record.kind)(request)
 
 
 def _empty(layout: Meta, stream: Stream | None = None) -> Tensor:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
 
-from .errors import DTypeError
+from .context import forget_plans
+from .errors import DTypeError, UnsupportedDType
 
 __all__ = [
     "BY_NAME",
     "Array",
     "DType",
     "DTypeLike",
+    "NamedDType",
     "accumulator",
     "bfloat16",
     "bits_dtype",
@@ -28,6 +31,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "named_dtype",
     "number_dtype",
     "parse",
     "promote",
@@ -88,11 +92,54 @@ class DType:
     def __repr__(self) -> str:
         return f"weftgrad.{self.name}"
 
-    def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
+    def __reduce__(self) -> tuple[Callable[..., DType], tuple[str | int, ...]]:
         return parse, (self.name,)
 
     def __deepcopy__(self, memo: object) -> DType:
         return self
+
+
+class NamedDType(DType):
+    """An element type of PyTorch that no kernel computes, such as complex64: a name to compare, look up and refuse.
+
+    Args:
+        name: Name, such as `complex64`.
+        kind: As in `DType`, or `c` (complex).
+        itemsize: Bytes of an element.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, name: str, kind: str, itemsize: int):
+        self.name = name
+        self.kind = kind
+        self.itemsize = itemsize
+        self.order = -1
+        self.storage = self.compute = ""
+        self.numpy = np.dtype(name if hasattr(np, name) else f"V{itemsize}")
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == "c"
+
+    @property
+    def is_signed(self) -> bool:
+        return self.kind in "ifc"
+
+    def __reduce__(self) -> tuple[Callable[..., DType], tuple[str | int, ...]]:
+        return named_dtype, (self.name, self.kind, self.itemsize)
+
+    def unsupported(self) -> UnsupportedDType:
+        """Return the exception for a tensor of this dtype, to be raised."""
+        return UnsupportedDType(
+            f"{self.name}: there are no tensors of this dtype here, only its name; use one of {', '.join(BY_NAME)}"
+        )
+
+
+@cache
+def named_dtype(name: str, kind: str, itemsize: int) -> NamedDType:
+    """Return the dtype of this name that no kernel computes: one object for each name."""
+    return NamedDType(name, kind, itemsize)
 
 
 DTypeLike: TypeAlias = DType | str | type[bool] | type[int] | type[float] | np.dtype[np.generic] | type[np.generic]
@@ -148,6 +195,7 @@ def set_default_dtype(dtype: DType) -> None:
     if not isinstance(dtype, DType) or not dtype.is_floating_point:
         raise DTypeError(f"the default dtype must be a floating type, not {dtype!r}")
     _default = dtype
+    forget_plans()  # their results may have the old one
 
 
 def parse(value: object) -> DType:
@@ -187,6 +235,9 @@ def promote(a: DType, b: DType) -> DType:
     """Return the smallest dtype that holds both, by PyTorch's table: int and float give float, uint8 and int8 int16."""
     if a is b:
         return a
+    for dtype in (a, b):
+        if isinstance(dtype, NamedDType):
+            raise dtype.unsupported()
     if a.kind == "f" or b.kind == "f":
         if a.kind != b.kind:
             return a if a.kind == "f" else b

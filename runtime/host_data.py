@@ -174,7 +174,7 @@ def to_numpy(tensor: Tensor, *, force: bool = False) -> Array:
         ArgumentError: The dtype is bfloat16, which NumPy does not have.
     """
     refresh_views(tensor)
-    if tensor.needs and not force:
+    if tensor.needs_grad and not force:
         raise GradientError("numpy: the tensor requires grad; use .detach().numpy()")
     if tensor.meta.dtype is dtypes.bfloat16:
         raise ArgumentError("numpy: NumPy has no bfloat16; use .float().numpy()")

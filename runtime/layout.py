@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from .device import Meta, contiguous_strides
 from .errors import ArgumentError, IndexOutOfRange, ShapeError
+from .traced_sizes import PackedSizes, Size
 
 __all__ = [
     "are_disjoint",
@@ -178,6 +179,8 @@ def split(total: int, parts: int, quantum: int = 1) -> tuple[int, int]:
 def pack_longs(values: Iterable[int]) -> bytes:
     """Return integers as consecutive native 64-bit values, the form in which kernels get their geometry."""
     numbers = tuple(values)
+    if Size in map(type, numbers):
+        return PackedSizes(numbers)  # type: ignore[return-value]  # the generated function of a family packs them
     return struct.pack(f"@{len(numbers)}q", *numbers)
 
 

@@ -62,18 +62,22 @@ class SegmentInfo:
     blocks: tuple[BlockInfo, ...]
 
 
-def default_limit(device_memory: int | None = None) -> int:
-    """Return the default limit in bytes for pools over host memory: 90% of the smallest bound.
+def default_limit(device_memory: int | None = None, is_host_memory: bool = True) -> int:
+    """Return the default limit in bytes for a device's pools: 90% of the smallest bound.
 
-    The bounds are the device's size, the limits of this process's control groups, and the machine's memory. Drivers
-    over host memory overcommit. Beyond the limit of a control group the process is killed without an exception, so the
-    pool must know the limit.
+    The bounds are the device's size, and where its memory is the host's the limits of this process's control groups and
+    the machine's memory. Drivers over host memory overcommit. Beyond the limit of a control group the process is killed
+    without an exception, so the pool must know the limit.
 
     Args:
-        device_memory: The device's size in bytes, or None if the driver reports none.
+        device_memory: The device's size in bytes, None or 0 if the driver reports none.
+        is_host_memory: Whether the device allocates from the host's memory. A GPU with its own does not: 24 GB on it
+            are 24 GB in a container of 8 GB, too.
     """
+    if device_memory and not is_host_memory:
+        return int(device_memory * _SHARE)
     bound = host_memory()
-    if device_memory is not None:
+    if device_memory:
         bound = min(bound, device_memory)
     return int(bound * _SHARE)
 

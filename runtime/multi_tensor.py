@@ -90,8 +90,9 @@ class _Group:
         self.types = [tensors[indices[0]].meta.dtype for tensors in lists]
         self.sizes = [lists[0][i].meta.numel for i in indices]
         self.itemsizes = np.array([t.itemsize for t in self.types], np.int64)[:, None]
-        if (flag := record.detail.get("flag")) is not None:  # all parts of a tensor read the same flag
-            self.itemsizes[flag] = 0
+        # All parts of a tensor read the same flag.
+        if (flag_position := record.detail.get("flag_position")) is not None:
+            self.itemsizes[flag_position] = 0
         self.tables: dict[int, list[_Table]] = {}
         self.launchers: dict[tuple[int, bool], Launcher] = {}
         self.tensor_ranges: list[tuple[slice, Runs | None]] = []  # for each launch
@@ -189,7 +190,7 @@ class MultiTensor:
     def __init__(self, record: OpRecord):
         self.record = record
         self.over = overwritten_operands(record)
-        self.flag: int | None = record.detail.get("flag")
+        self.flag_position: int | None = record.detail.get("flag_position")
         self._metas: list[Meta] = []
         self._buffers: list[Memory] = []
         self._starts: list[int] = []
@@ -266,12 +267,12 @@ class MultiTensor:
             for k, other in enumerate(layouts):
                 if other.device is not first.device:
                     self._refuse(DeviceError, "are on different devices", layouts)
-                if other.numel != 1 if k == self.flag else other.shape != first.shape:
+                if other.numel != 1 if k == self.flag_position else other.shape != first.shape:
                     self._refuse(ShapeError, "have different shapes", layouts)
             if not first.numel:
                 continue
             if not is_dense(first) or not all(
-                m is first or k == self.flag or _have_same_order(m, first) for k, m in enumerate(layouts)
+                m is first or k == self.flag_position or _have_same_order(m, first) for k, m in enumerate(layouts)
             ):
                 self._single_tensors.append(i)
                 continue

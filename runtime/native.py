@@ -1,22 +1,28 @@
 """The C implementation of `dispatch` and of launches, which is optional: Python code does the same, more slowly.
 
 It is compiled at installation from `csrc`. If it is missing, or if `WEFTGRAD_NATIVE=0`, then `present` is False,
-`launcher`, `host_launcher` and `operator` return their Python argument, and switches do nothing.
+`launcher`, `host_template` and `operator` return their Python argument, and switches do nothing.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .backends.arguments import PACK
+from .backends.arguments import PACK, launch_in_order
 from .backends.protocol import Step
 
 if TYPE_CHECKING:
+    from ._native import Program
+    from .autograd.backward_state import BackwardState
+    from .autograd.node import Node
+    from .backends.protocol import Driver
     from .backends.queues import Counter
-    from .call_types import Call, CallInto, Empty, Launcher
+    from .call_types import Call, CallInto, Empty, Launcher, Statics
+    from .device import Meta
+    from .plans import Plan
     from .records import OpRecord
 
 try:
@@ -27,8 +33,9 @@ else:
     _is_compiled = True
 
 __all__ = [
-    "bind", "call", "call_into", "call_kernel", "empty", "host_launcher", "kernel", "launcher", "limit_helpers",
-    "operator", "present", "processor_features", "record_stacks", "route_through_python", "set_opencl_library",
+    "advance", "bind", "bind_families", "call", "call_into", "call_kernel", "empty", "fill_plan", "host_template",
+    "host_templates_of", "kernel", "launcher", "limit_helpers", "operator", "present", "processor_features", "program",
+    "record_stacks", "route_through_python", "sequence", "set_opencl_library", "set_reaching_nodes",
 ]  # fmt: skip
 
 _OPENCL_FUNCTIONS = ("clSetKernelArg", "clEnqueueNDRangeKernel")  # in the order of `_native.set_opencl_functions`
@@ -98,6 +105,10 @@ call: Call = _function("call")
 call_into: CallInto = _function("call_into")
 empty: Empty = _function("empty")
 
+# Take the next node of a run of backward, and do what its `step` does (csrc/backward.c).
+advance: Callable[[BackwardState], None] = _function("advance")
+set_reaching_nodes: Callable[[BackwardState, list[Node]], None] = _function("set_reaching_nodes")
+
 # Call a `kernel` with arguments that Python has packed (csrc/call.c). The caller notes a call before it begins. As this
 # is no Python function, no signal handler can run between the note and the call.
 call_kernel: Callable[..., None] = _function("call_kernel")
@@ -150,33 +161,76 @@ def launcher(kernel: _OpenCLKernel, step: Step, run: Launcher, counter: Counter)
     return native_launcher
 
 
-def host_launcher(
+def host_template(
     kernel: object,
     step: Step,
-    size: tuple[int, int, int],
-    run: Launcher,
+    make_fallback: Callable[[bytes, tuple[int, int, int], int], Launcher],
     counter: Counter,
     helpers: int,
-    releases: bool,
-) -> Launcher:
-    """Return a C launcher of `step` on `cpu`, or `run` if C cannot launch it.
+    max_locked_work: int,
+) -> Callable[[bytes, tuple[int, int, int], int], Launcher]:
+    """Return a function `launcher(geometry, size, work)` of steps on `cpu` that differ in these only.
 
     Args:
         kernel: An object made by `kernel`.
-        step: The launch.
-        size: Number of work-items in each dimension.
-        run: The Python launcher.
+        step: One of the steps.
+        make_fallback: The same function for Python launchers; returned if C cannot launch the step.
         counter: Counts the launches.
         helpers: Number of threads that share the work-items with the calling thread (csrc/team.c).
-        releases: Release the GIL while the kernel runs.
+        max_locked_work: With more work, the GIL is released while the kernel runs.
     """
     if not present:
-        return run
+        return make_fallback
     try:
-        native_launcher = _native.HostLauncher(
-            kernel, step.geometry, size, step.buffers, step.integers, step.scalars, PACK[step.instance.element], run,
-            counter, helpers, step.work, releases,
+        native_template = _native.HostTemplate(
+            kernel, step.buffers, step.integers, step.scalars, PACK[step.instance.element], make_fallback, counter,
+            helpers, max_locked_work,
         )  # fmt: skip
     except ValueError:  # the step has more arguments than C has room for
-        return run
-    return native_launcher
+        return make_fallback
+    return native_template
+
+
+def sequence(driver: Driver, runs: Sequence[Launcher], scratch: Sequence[int]) -> Launcher:
+    """Return the launcher of several steps of a device whose launches C knows, as `arguments.launch_in_order` does."""
+    if not present or (len(runs) == 1 and not scratch):
+        return launch_in_order(driver, runs, scratch)
+    return _native.Sequence(driver.device, driver, tuple(runs), tuple(scratch))
+
+
+def host_templates_of(run: Launcher | None) -> list[_native.HostTemplate]:
+    """Return the template of each C launcher on `cpu` in the launcher of a plan; none if there are other launchers."""
+    if not present:
+        return []
+    launchers = run.launchers if isinstance(run, _native.Sequence) else (run,)
+    templates = [launcher.template for launcher in launchers if isinstance(launcher, _native.HostLauncher)]
+    return templates if len(templates) == len(launchers) else []
+
+
+def program(
+    layouts: int, sizes: int, constants: tuple[int | float, ...], loads: bytes, instructions: bytes, parts: bytes,
+    lists: bytes, objects: tuple[object, ...], classes: tuple[type, ...], driver: Driver,
+) -> Program:  # fmt: skip
+    """Return the program of a plan family (`plan_programs`, csrc/program.c).
+
+    Raises:
+        ValueError: The program is too long.
+    """
+    return _native.Program(layouts, sizes, constants, loads, instructions, parts, lists, objects, classes, driver)
+
+
+def fill_plan(
+    record: OpRecord,
+    operands: list[Meta | type | None],
+    statics: Statics,
+    grad_mask: int,
+    into: tuple[Meta, ...] | None,
+) -> Plan | None:
+    """Return the plan of a call from a plan family; None without one, and without C (csrc/families.c)."""
+    return _native.fill_plan(record, operands, statics, grad_mask, into) if present else None
+
+
+def bind_families(*arguments: object) -> None:
+    """Give C what it needs to plan calls by plan families: the arguments of csrc/families.c's function."""
+    if present:
+        _native.bind_families(*arguments)

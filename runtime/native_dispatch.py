@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import native
-from .autograd import node
+from .autograd import backward_state, node
 from .backends.arguments import Base, Scratch
 from .backends.host import HostSegment
 from .backends.queues import Counter, QueueStream
 from .context import State, _local
 from .device import Device, Meta
+from .plan_families import Family, Lineage
 from .pool import Block, Pool, Segment
+from .records import OpRecord
 from .storage import Storage
 from .tensor import Extra, Tensor
 
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["bind"]
 
 _CLASSES: tuple[type, ...] = (
-    Base, Block, Counter, Device, Extra, HostSegment, Meta, Pool, QueueStream, Scratch, Segment, State, Storage, Tensor,
+    Base, Block, Counter, Device, Extra, Family, HostSegment, Lineage, Meta, OpRecord, Pool, QueueStream, Scratch,
+    Segment, State, Storage, Tensor, backward_state.BackwardState, backward_state.GradientSums, node.Application,
     node.Node, node.Recipe, node.Saved,
 )  # fmt: skip
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from importlib.util import find_spec
 
 from .kinds import Planned, Request
+from .lazy_modules import import_lazily
 
 __all__ = ["planner", "register_planner"]
 
@@ -17,7 +17,7 @@ def planner(kind: str) -> Callable[[Request], Planned]:
     """Return the planner of `kind`: the function `plan` of the module of that name, imported at the first use."""
     plan = _planners.get(kind)
     if plan is None:
-        plan = _planners[kind] = import_module(f".kinds.{kind}", __package__).plan
+        plan = _planners[kind] = import_lazily(f".kinds.{kind}", __package__).plan
     return plan
 
 

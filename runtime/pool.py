@@ -188,13 +188,13 @@ class Pool:
         """Wait for the device, release free segments to the driver, and return the number of bytes released."""
         budget = self._budget
         with self._lock:
-            if budget.is_searching:
+            if budget.is_changing_lists:
                 return 0
-            budget.is_searching = True
+            budget.is_changing_lists = True
             try:
                 return budget._release_cached([self])
             finally:
-                budget.is_searching = False
+                budget.is_changing_lists = False
 
     def stats(self) -> PoolStats:
         """Return the current counters. A block counts as free as soon as `free` was called."""
@@ -268,20 +268,20 @@ class Pool:
             raise ArgumentError(f"a block has at least one byte, not {nbytes}: empty tensors own none")
         size = (nbytes + _BLOCK_ALIGNMENT - 1) & -_BLOCK_ALIGNMENT
         budget = self._budget
-        if budget.is_searching:
+        if budget.is_changing_lists:
             # A finalizer runs inside a search on this thread and allocates. The search is changing the lists, so use a
             # new segment instead.
             block = self._new_segment(size, size)
             if block is None:
                 raise self._out_of_memory(nbytes)
         else:
-            budget.is_searching = True
+            budget.is_changing_lists = True
             try:
                 block = self._find(size) or self._find_after_freeing(size)
                 if block is None:
                     raise self._out_of_memory(nbytes)
             finally:
-                budget.is_searching = False
+                budget.is_changing_lists = False
         block.bin = self._bin_of(size)
         return block
 

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
         tuple[str | None, Sequence[str], str | None] | tuple[str | None, Sequence[str], str | None, int | None]
     )
 
-__all__ = ["Detail", "OpRecord", "Operand", "Output", "Registry", "Rule", "Text", "make_record", "registry"]
+__all__ = [
+    "Detail", "OpRecord", "Operand", "Output", "Registry", "Rule", "Text", "make_record", "registry", "spec_difference",
+]  # fmt: skip
+
+# Fields of a spec that say nothing about what the op computes.
+_PROSE_FIELDS = frozenset(("doc", "example", "reference", "sample"))
+_MAX_DIFFERENCES, _MAX_VALUE = 3, 80  # fields that a message shows, and characters of a value
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,8 @@ class Output:
 
     Attributes:
         result: The dtype rule: `promote`, `float` (integers become the default float), `bool`, `index` (int64),
-            `accumulate` (integers become int64), `like:NAME` (that operand's dtype) or the name of a dtype.
+            `accumulate` (integers become int64), `truth` (bool, but uint8 of an operand of uint8), `like:NAME` (that
+            operand's dtype) or the name of a dtype.
         saved: True if only gradients read the result, and callers do not see it.
     """
 
@@ -69,7 +76,8 @@ class Rule:
     """How the gradient of one operand is computed.
 
     Attributes:
-        op: Name of the record that computes it.
+        op: Name of the record that computes it. None: the first of `operands` is the gradient; without operands there
+            is none. "!": no gradient is known.
         operands: The operands of `op`: `grad`, or names of the op's operands and outputs.
         sum_op: Name of a reduction that computes the gradient and sums it, for an operand that was broadcast.
         result: Which result of `op` it is, if one op computes the gradients of several operands.
@@ -106,58 +114,63 @@ class Detail(TypedDict, total=False):
     """Properties of an op that only its kind reads; each kind has some of them.
 
     Attributes:
-        adds: scan: the op only adds, so its gradient is the same scan in the opposite direction.
-        columns: reduction: accumulators that a CPU kernel keeps for each vector of columns.
-        does: index: what happens at an element, such as `add`, `write` or `count`.
+        action: index: what happens at an element, such as `add`, `write` or `count`.
+        column_vectors: reduction: vectors of columns that a CPU kernel reduces at once.
         draws: random: numbers of the generator that an element needs.
         element: random: the type in which numbers are computed: `long`, `real` or `widest`.
         empty: reduction: `error` if there is no result for no elements, else `identity`.
         equation: contraction: the terms, such as `bij,bjk->bik`.
         factors: contraction: names of the operands that are multiplied, if the op has other operands, too.
         fields: reduction, scan: the types of the state that is combined.
-        flag: multi-tensor ops: the position of the operand with one element per tensor.
+        flag_position: multi-tensor ops: the position of the operand with one element per tensor.
         gradient: window: the op that computes the gradient, `gather`, or empty.
         index: index: the pattern of addresses, such as `gather` or `bags`.
-        indexed: reduction, scan, window: the op also returns the position of the element that it selects.
-        keep: rowwise: kernels cache the row's elements.
+        has_index: reduction, scan, window: `map` reads `index`, the position of an element; window: or an operand is
+            an index.
+        is_running_sum: scan: the op only adds, so its gradient is the same scan in the opposite direction.
+        caches_row: rowwise: kernels cache the row's elements.
         layout: pointwise: `contiguous` if the result has no strides of its own.
-        over: window: what a work-item iterates over; multi-tensor ops: positions of the operands that are overwritten.
+        over: window: what a work-item iterates over: `windows`, `covering` or `taps`.
+        overwritten: multi-tensor ops: positions of the operands that are overwritten.
         plan: custom: the module of `kinds` with the planner.
-        products: gates of recurrent layers: positions of the operands that are products.
+        product_positions: gates of recurrent layers: positions of the operands that are products.
+        reads_count: window: `map` reads `n`, the element count of a window.
         rows: rowwise: the static argument that says what a row is, `dim` or `normalized_shape`.
         rules: the module of `autograd` with the gradient rules.
         seeds: reduction: names of the incoming gradients, if they are not those of `seed_name`.
-        sized: window: the op has an argument `size`.
         sort: sort: `order`, `top`, `search` or `bins`.
-        summed: window: windows are summed.
+        summed: window: results are plain sums of the elements, in any order.
         view: view: the function of `kinds.view.GEOMETRY`.
+        wraps: pointwise: integers outside the compute dtype's range wrap around; otherwise they raise an error.
     """
 
-    adds: bool
-    columns: int
-    does: str
+    action: str
+    column_vectors: int
     draws: int
     element: str
     empty: str
     equation: str
     factors: tuple[str, ...]
     fields: tuple[str, ...]
-    flag: int
+    flag_position: int
     gradient: str
     index: str
-    indexed: bool
-    keep: bool
+    has_index: bool
+    is_running_sum: bool
+    caches_row: bool
     layout: str
-    over: str | tuple[int, ...]
+    over: str
+    overwritten: tuple[int, ...]
     plan: str
-    products: tuple[int, ...]
+    product_positions: tuple[int, ...]
+    reads_count: bool
     rows: str
     rules: str
     seeds: tuple[str, ...]
-    sized: bool
     sort: str
     summed: bool
     view: str
+    wraps: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -233,6 +246,27 @@ def _rule(op: str | None, names: Sequence[str], sum_op: str | None, result: int 
     return Rule(op, tuple(names), sum_op, result=result)
 
 
+def spec_difference(spec: Mapping[str, object], other: Mapping[str, object]) -> str:
+    """Return which fields of two specs differ, and their values; "" if both specs define the same op.
+
+    Prose and test inputs (`doc`, `example`, `reference`, `sample`) do not count.
+    """
+    fields = [field for field in {**spec, **other} if spec.get(field) != other.get(field)]
+    texts = [
+        f"{field} is {_value_text(spec, field)} here, {_value_text(other, field)} there"
+        for field in fields
+        if field not in _PROSE_FIELDS
+    ]
+    return "; ".join(texts[:_MAX_DIFFERENCES])
+
+
+def _value_text(spec: Mapping[str, object], field: str) -> str:
+    if field not in spec:
+        return "missing"
+    text = str(spec[field])
+    return repr(text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]} …")
+
+
 class Registry:
     """All ops of the process by name, including the ops that compute gradients."""
 
@@ -246,23 +280,55 @@ class Registry:
         self._records[record.name] = record
         return record
 
-    def claim(self, names: Sequence[str], owner: str) -> None:
-        """Reserve op names for `owner`, a package generated from a user's spec.
+    def add_package(self, records: Sequence[OpRecord], owner: str) -> None:
+        """Register the records of a package that was generated from a user's spec; if one conflicts, register none.
+
+        An op that is registered with the same spec is the same op: its record stays. A package that is imported again
+        replaces its own records.
+
+        Args:
+            records: Its ops and their derivatives.
+            owner: Where they come from, for messages of errors.
 
         Raises:
-            ArgumentError: A name belongs to another owner: replacing its record would change the owner's derivatives.
+            ArgumentError: A name belongs to an op with another spec: replacing it would change that op's derivatives.
         """
-        for name in names:
-            if name in self._records and self._owners.get(name) != owner:
-                current_owner = self._owners.get(name, "weftgrad itself")
-                raise ArgumentError(
-                    f"{owner}: an op named {name!r} exists already, in {current_owner}; choose another name"
-                )
+        new_records = [r for r in records if self._owners.get(r.name) == owner or not self._has_equal(r, owner)]
+        self._owners.update((record.name, owner) for record in new_records)
+        self._records.update((record.name, record) for record in new_records)
+
+    def _has_equal(self, record: OpRecord, owner: str) -> bool:
+        """Return True if an op of the same name and spec is registered. Raises `ArgumentError` for another spec."""
+        if record.name not in self._records:
+            return False
+        if detail := self.conflict(record.name, record.spec):
+            message = f"an op named {record.name!r} exists already{detail}"
+            raise ArgumentError(f"{owner}: {message}; choose another name, or generate both with one version")
+        return True
+
+    def conflict(self, name: str, spec: Mapping[str, object]) -> str:
+        """Return where the op `name` comes from and how it differs from `spec`, as the end of a message.
+
+        "" if the registered op has the same spec, or there is none.
+        """
+        record = self._records.get(name)
+        if record is None:
+            return ""
+        difference = spec_difference(spec, record.spec) if record.spec else "it has no spec"
+        source = self._owners.get(name, "weftgrad itself, or among the derivatives of other ops")
+        return f", in {source} ({difference})" if difference else ""
+
+    def claim(self, names: Sequence[str], owner: str) -> None:
+        """Reserve op names for `owner`, a user's spec. `conflict` must have been asked before."""
         self._owners.update(dict.fromkeys(names, owner))
 
     def owner(self, name: str) -> str:
-        """Return the owner of the spec that an op comes from; "" for the package's ops and for derivatives."""
+        """Return the owner of the spec that an op comes from; "" for weftgrad's own, and what this process derived."""
         return self._owners.get(name, "")
+
+    def specs(self) -> dict[str, Mapping[str, object]]:
+        """Return the specs of all registered ops by name."""
+        return {name: record.spec for name, record in self._records.items() if record.spec}
 
     def __getitem__(self, name: str) -> OpRecord:
         try:

@@ -7,10 +7,10 @@ and frees, from the construction of the optimizer to the end of its first step. 
 the blocks that are in use now:
 
 1.  Each size gets a bin with as many blocks as are in use at once. If all bins together would take too much (more than
-    1.1 times the peak, and more than 1 MiB), the largest sizes have no bins and share runs of memory by best fit; as
-    few sizes as keep the limit. A simulation tells how much memory the shared runs need. (Bins of one exact size are
-    Doug Lea's fast bins. Best fit is close to the optimum if few sizes alternate: Wilson et al., "Dynamic Storage
-    Allocation", 1995.)
+    1.1 times the peak, and for small pools more than 1.2 times or 1 MiB above it), the largest sizes have no bins and
+    share runs of memory by best fit; as few sizes as keep the limit. A simulation tells how much memory the shared runs
+    need. (Bins of one exact size are Doug Lea's fast bins. Best fit is close to the optimum if few sizes alternate:
+    Wilson et al., "Dynamic Storage Allocation", 1995.)
 2.  Free segments go back to the driver. Blocks are cut from the holes of the other segments as far as possible. One
     driver allocation provides the rest. A spare segment of 1/64 of the step's peak serves small allocations that were
     not recorded.
@@ -39,7 +39,8 @@ _BLOCK_ALIGNMENT, _SEGMENT_QUANTUM = 512, 4 << 10  # bytes, as in the pool
 _SPARE_DIVISOR = 64  # the spare segment has 1 / _SPARE_DIVISOR of a step's peak
 _MIN_SPARE_BYTES = 16 << 10
 _MAX_HELD_RATIO = 1.1  # if the pool would hold more than this multiple of the peak in use, large sizes lose their bins
-_NEGLIGIBLE_BYTES = 1 << 20  # smaller pools keep all bins: sharing saves little, and the simulation is not exact
+_MAX_SMALL_HELD_RATIO = 1.2  # the same for small pools, whose ops are short beside a search of runs
+_NEGLIGIBLE_BYTES = 1 << 20  # of bins beyond the peak of a small pool: sharing would save little
 _MAX_BOUND_TRIALS = 8  # bounds on the binned size that are tried, from all sizes in bins to none
 _MAX_EVENTS = 1 << 16  # a program that has not stepped after this many allocations and frees is no longer recorded
 
@@ -122,15 +123,15 @@ class Rehearsal:
         pool, budget = self.pool, self.pool._budget
         rounded = [(size + _BLOCK_ALIGNMENT - 1) & -_BLOCK_ALIGNMENT for size in sizes if size]
         with pool._lock:
-            if rounded and not budget.is_searching:
-                budget.is_searching = True
+            if rounded and not budget.is_changing_lists:
+                budget.is_changing_lists = True
                 try:
                     total = -(-sum(rounded) // _SEGMENT_QUANTUM) * _SEGMENT_QUANTUM
                     block = pool._new_segment(total, total, False)
                     if block is not None:
                         self._carve(block, rounded)
                 finally:
-                    budget.is_searching = False
+                    budget.is_changing_lists = False
 
     def leave(self, participant: object) -> None:
         """Remove a participant. The recording ends with the last one."""
@@ -155,18 +156,18 @@ class Rehearsal:
         """
         pool, budget = self.pool, self.pool._budget
         with pool._lock:
-            if pool.rehearsal is not self or budget.is_searching:
+            if pool.rehearsal is not self or budget.is_changing_lists:
                 return
             self.persistent.update(persistent)
             if keeps_gradients:
                 self.kept_gradients.update(gradients)
             else:
                 self.transient_gradients.append(set(gradients))
-            budget.is_searching = True
+            budget.is_changing_lists = True
             try:
                 self._prepare()
             finally:
-                budget.is_searching = False
+                budget.is_changing_lists = False
             self.leave(participant)
 
     # --- With the budget's lock held. ---------------------------------------------------------------------------------
@@ -242,10 +243,9 @@ class Rehearsal:
         )
         lists = [[run[0] for run in pool._runs.lists[kind]] for kind in (True, False)]
         reserved = pool._reserved[True] + pool._reserved[False]
-        max_bytes = max(
-            _NEGLIGIBLE_BYTES,
-            _MAX_HELD_RATIO * (pool._allocated + peak - sum(size * n for size, n in held_counts.items())),
-        )
+        needed_bytes = pool._allocated + peak - sum(size * n for size, n in held_counts.items())
+        small_limit = min(_MAX_SMALL_HELD_RATIO * needed_bytes, needed_bytes + _NEGLIGIBLE_BYTES)
+        max_bytes = max(_NEGLIGIBLE_BYTES, _MAX_HELD_RATIO * needed_bytes, small_limit)
         sizes = [0, *sorted(counts)]
         best: tuple[float, Plan, list[int], int] | None = None
         for i in range(_MAX_BOUND_TRIALS):

@@ -172,6 +172,11 @@ def choose(request: Request, kind: str, sizes: Mapping[str, int], dtype: str, op
     return space.shipped(class_name, properties(caps, dtype, sizes))
 
 
+def has_settled() -> bool:
+    """Return True if this thread's schedules are the ones of all calls: nothing is tuned or recorded."""
+    return on_plan is None and _local.session is None
+
+
 def properties(caps: Capabilities, dtype: str, sizes: Mapping[str, int]) -> dict[str, object]:
     """Return the names that conditions and constraints may use, with their values."""
     return {

@@ -26,6 +26,7 @@ from .launches import Launch, Tracer, now
 if TYPE_CHECKING:
     from .autograd.node import Node
     from .backends.protocol import Driver
+    from .tensor import Tensor
 
 __all__ = ["Level", "Recording", "Span", "current"]
 
@@ -71,6 +72,10 @@ class Recording:
     """The launches and spans from `start` to `stop`.
 
     Launches are in the order in which the host made them, spans in the order in which they ended.
+
+    Attributes:
+        on_gradient: Called in a backward pass with each leaf that a step has computed a gradient for; several times for
+            a leaf with several uses, of which the last completes its gradient.
     """
 
     launches: list[Launch] = field(default_factory=list)
@@ -78,6 +83,7 @@ class Recording:
     levels: list[Level] = field(default_factory=list)
     begin: int = 0
     end: int = 0
+    on_gradient: Callable[[Tensor], None] | None = None
     _undo: ExitStack = field(default_factory=ExitStack)
 
     def start(self) -> None:
@@ -134,8 +140,14 @@ class Recording:
 
         def recorded_step(node: Node) -> None:
             record = getattr(node.recipe, "record", None)
+            leaves: list[Tensor] = []
+            if self.on_gradient is not None:  # before the step, which releases the edges
+                leaves = [target for target, _ in node.edges if not hasattr(target, "recipe")]
             with self.span(f"{getattr(record, 'name', 'function')}_backward", "backward"):
                 step(node)
+            if self.on_gradient is not None:
+                for leaf in leaves:
+                    self.on_gradient(leaf)
 
         return recorded_step
 

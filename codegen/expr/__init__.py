@@ -1,6 +1,8 @@
 """The expression language of specs: parser, types, derivatives, printers.
 
-    text --parse--> Expr --canonical / gradient--> Expr --row_stages--> emit_opencl / emit_triton / emit_numpy --> text
+    text --parse--> Expr --canonical / gradient--> Expr --emit_opencl / emit_triton / emit_numpy--> text
+
+In between, `row_stages` cuts the expression of a row-wise op into stages, for OpenCL and Triton.
 
 Everything here works on immutable, shared nodes (`nodes.py`). The functions of the language are data
 (`../functions.yaml`, read by `vocabulary.py`).
@@ -10,18 +12,18 @@ from .canonical import canonical
 from .derive import MAX_PRODUCT_DERIVATIVES, gradient, has_product
 from .emit import Block, Dialect, Piece, emit, to_text
 from .emit_numpy import emit_numpy
-from .emit_opencl import ROW, SCALAR, VECTOR, OpenCL, emit_opencl
+from .emit_opencl import OPENCL_ROW, OPENCL_SCALAR, OPENCL_VECTOR, OpenCL, emit_opencl
 from .emit_triton import emit_triton
-from .nodes import Expr, ExprError, Operand, Scope, Type, const, free_names, name, size, topological
+from .nodes import Expr, ExprError, Operand, Scope, Type, const, free_names, size, topological, variable
 from .parse import parse
 from .rows import Let, Reduction, RowProgram, Stage, row_stages
 from .vocabulary import Function, call, functions, power, rebuild, substitute
 
 __all__ = [
     "MAX_PRODUCT_DERIVATIVES",
-    "ROW",
-    "SCALAR",
-    "VECTOR",
+    "OPENCL_ROW",
+    "OPENCL_SCALAR",
+    "OPENCL_VECTOR",
     "Block",
     "Dialect",
     "Expr",
@@ -47,7 +49,6 @@ __all__ = [
     "functions",
     "gradient",
     "has_product",
-    "name",
     "parse",
     "power",
     "rebuild",
@@ -56,4 +57,5 @@ __all__ = [
     "substitute",
     "to_text",
     "topological",
+    "variable",
 ]

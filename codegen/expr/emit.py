@@ -50,13 +50,13 @@ class Dialect:
 
     Attributes:
         target: the key of the language in `functions.yaml`.
-        default: prefix of a function's name if the file has no spelling for it.
+        function_prefix: prefix of a function's name if the file has no spelling for it.
         locals: whether shared subexpressions become variables.
         infix, prefix: operator -> precedence; a higher one binds tighter.
     """
 
     target = ""
-    default = ""
+    function_prefix = ""
     locals = True
     infix: ClassVar[Mapping[str, int]] = {}
     prefix: ClassVar[Mapping[str, int]] = {}
@@ -76,7 +76,7 @@ class Dialect:
 
     def spelling(self, node: Expr) -> str:
         """Return the operator, function name or format string for a node's function."""
-        return functions()[node.fn].spelling.get(self.target, self.default + node.fn)
+        return functions()[node.fn].spelling.get(self.target, self.function_prefix + node.fn)
 
     def apply(self, node: Expr, args: Sequence[Piece]) -> Piece:
         """Print a function applied to printed arguments."""

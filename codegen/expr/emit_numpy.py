@@ -12,7 +12,7 @@ from .nodes import Expr
 
 class _NumPy(Dialect):
     target = "numpy"
-    default = "np."
+    function_prefix = "np."
     infix: ClassVar[Mapping[str, int]] = {
         "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8,
         "+": 9, "-": 9, "*": 10, "/": 10,

@@ -61,7 +61,7 @@ class Operand:
 class Expr:
     """A constant, a name, or a function of the vocabulary applied to expressions.
 
-    Build it with `const`, `name` and `call`. Equal expressions are the same object.
+    Build it with `const`, `variable` and `call`. Equal expressions are the same object.
 
     Attributes:
         fn: "const", "name" or a function of the vocabulary.
@@ -79,7 +79,7 @@ class Expr:
     scope: Scope
 
     def __new__(cls) -> Expr:
-        raise TypeError("an Expr is made by parse, const, name or call")
+        raise TypeError("Expr has no constructor; use parse, const, variable or call")
 
     def __setattr__(self, attribute: str, value: object) -> None:
         raise AttributeError("an Expr is immutable")
@@ -117,7 +117,12 @@ def intern(fn: str, args: tuple[Expr, ...], value: Constant | str | None, type: 
 
 
 def const(value: Constant, type: Type | None = None) -> Expr:
-    """Return a constant. A bool is a mask; a number is a `value`, or with type="index" an index if it is an int."""
+    """Return the node of a constant.
+
+    Args:
+        value: a bool for a mask, a number for a value, an int for an index.
+        type: the node's type; None: `mask` for a bool, `value` for a number.
+    """
     if type is None:
         type = "mask" if isinstance(value, bool) else "value"
     if isinstance(value, bool) != (type == "mask") or (type == "index" and not isinstance(value, int)):
@@ -125,17 +130,17 @@ def const(value: Constant, type: Type | None = None) -> Expr:
     return intern("const", (), value, type, "scalar")
 
 
-def name(text: str, operand: Operand) -> Expr:
-    """Return the node of the operand called `text`."""
-    return intern("name", (), text, operand.type, operand.scope)
+def variable(name: str, operand: Operand) -> Expr:
+    """Return the node of the operand `name`."""
+    return intern("name", (), name, operand.type, operand.scope)
 
 
-def join(scopes: Iterable[Scope]) -> Scope:
+def join_scopes(scopes: Iterable[Scope]) -> Scope:
     """Return the scope of a function of arguments with these scopes: `column` and `row` together give `full`."""
-    scopes_present = set(scopes) - {"scalar"}
-    if not scopes_present:
+    varying_scopes = set(scopes) - {"scalar"}
+    if not varying_scopes:
         return "scalar"
-    return scopes_present.pop() if len(scopes_present) == 1 else "full"
+    return varying_scopes.pop() if len(varying_scopes) == 1 else "full"
 
 
 def topological(roots: Iterable[Expr], known: Container[Expr] = ()) -> list[Expr]:
@@ -146,10 +151,10 @@ def topological(roots: Iterable[Expr], known: Container[Expr] = ()) -> list[Expr
     order: list[Expr] = []
     visited: set[Expr] = set()
     # A loop, because higher derivatives are deeper than Python's recursion limit.
-    stack = [(root, False) for root in reversed(list(roots))]
+    stack = [(root, False) for root in reversed(list(roots))]  # (node, whether its arguments are in `order`)
     while stack:
-        node, finished = stack.pop()
-        if finished:
+        node, is_ready = stack.pop()
+        if is_ready:
             order.append(node)
         elif node not in visited and node not in known:
             visited.add(node)
@@ -164,7 +169,7 @@ def size(exprs: Iterable[Expr] | Mapping[str, Expr]) -> int:
 
 
 def free_names(*exprs: Expr) -> tuple[str, ...]:
-    """Return the names that these expressions use, sorted."""
+    """Return the names of the operands that these expressions use, sorted."""
     return tuple(sorted({str(node.value) for node in topological(exprs) if node.fn == "name"}))
 
 
@@ -174,5 +179,5 @@ def unused_names(prefix: str, used_names: Container[str]) -> Iterator[str]:
 
 
 def is_const(node: Expr, value: Constant) -> bool:
-    """Return True if `node` is the numeric constant `value`, as int or float (a mask is no number)."""
+    """Return True if `node` is the number `value`, as an int or a float. Masks are not numbers."""
     return node.fn == "const" and node.type != "mask" and node.value == value

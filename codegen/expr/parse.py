@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
-from .nodes import Expr, ExprError, Operand, const, name
+from .nodes import Expr, ExprError, Operand, const, variable
 from .vocabulary import ROW_LENGTH, Function, call, counted, functions, power
 
 MAX_TEXT, MAX_DEPTH, MAX_NODES = 10_000, 100, 5_000
@@ -123,7 +123,7 @@ class _Reader:
 
     def _name(self, tree: ast.Name, depth: int) -> Expr:
         if tree.id in self.operands:
-            return name(tree.id, self.operands[tree.id])
+            return variable(tree.id, self.operands[tree.id])
         if tree.id in CONSTANTS:
             return const(CONSTANTS[tree.id])
         if tree.id in functions():
@@ -173,7 +173,7 @@ class _Reader:
         function = self.function(function_name, len(tree.args), tree)
         args = [self.read(arg, depth) for arg in tree.args]
         if function is None:  # mean is a sum divided by n
-            return call("div", call("row_sum", *args), name("n", self.operands["n"]))
+            return call("div", call("row_sum", *args), variable("n", self.operands["n"]))
         return call(function.name, *args)
 
     def function(self, function_name: str, argument_count: int, tree: ast.Call) -> Function | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from .nodes import Expr, ExprError, Operand, Scope, Type, const, intern, join, name, topological
+from .nodes import Expr, ExprError, Operand, Scope, Type, const, intern, join_scopes, topological, variable
 
 _PATH = Path(__file__).parent.parent / "functions.yaml"
 ROW_LENGTH = Operand("value", "scalar")  # the name `n` in expressions with row reductions
@@ -160,7 +160,7 @@ def _uniform_row_reduction(fn: str, x: Expr) -> Expr:
     """Return the reduction of a per-row value without a sweep: arguments of reductions always vary along the row."""
     if fn in ("row_max", "row_min"):
         return x
-    length = name("n", ROW_LENGTH)
+    length = variable("n", ROW_LENGTH)
     return call("mul", length, x) if fn == "row_sum" else call("pow", x, length)
 
 
@@ -173,7 +173,7 @@ def _result_type(function: Function, common_type: Type) -> Type:
 def _result_scope(function: Function, args: Sequence[Expr]) -> Scope:
     if function.row:
         return "row"
-    return "full" if function.random else join(arg.scope for arg in args)
+    return "full" if function.random else join_scopes(arg.scope for arg in args)
 
 
 def power(base: Expr, exponent: Expr) -> Expr:

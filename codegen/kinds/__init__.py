@@ -65,8 +65,8 @@ class Derived:
 
 
 def result_rule(op: Op, type: str) -> str:
-    """Return the rule for the dtype of a result: masks and indices have one dtype each, values follow the spec."""
-    return {"mask": "bool", "index": "index"}.get(type, op.result)
+    """Return the rule for the dtype of a result: indices have one dtype, masks one or two, values follow the spec."""
+    return {"mask": "truth" if op.result == "truth" else "bool", "index": "index"}.get(type, op.result)
 
 
 def named_result(operands: Iterable[str], text: str) -> str | dict[str, str]:

@@ -32,15 +32,16 @@ from ..expr import (
     emit_triton,
     free_names,
     gradient,
-    name,
     substitute,
     to_text,
+    variable,
 )  # fmt: skip
 from ..fields import Fields
 from ..model import Op, Param, SpecError
 from ..signature import c_names
 from . import Derived, OutputRow, Rendered, Source, named_result, seed_name
-from .pointwise import math_functions, operand_table, parse_field
+from .pointwise import math_functions
+from .spec_expressions import operand_table, parse_field
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -227,7 +228,7 @@ def _acc_gradient_factor(op: Op, expr: Expr) -> Expr | None:
     Returns None if that derivative is 1. Raises `SpecError` if a tensor occurs in it.
     """
     try:
-        acc_gradient = gradient({"out": expr}, {"out": name("wg_seed", Operand("value", "full"))}, ["acc"])["acc"]
+        acc_gradient = gradient({"out": expr}, {"out": variable("wg_seed", Operand("value", "full"))}, ["acc"])["acc"]
     except (ExprError, KeyError):
         acc_gradient = None
     tensors = {p.name for p in op.operands if p.is_tensor} | {"acc"}
@@ -254,13 +255,13 @@ def _factor_gradient(
         "out": equation,
     }
     if acc_gradient is not None:
-        spec["epilogue"] = to_text(substitute(acc_gradient, {"wg_seed": name("acc", Operand("value", "full"))}))
+        spec["epilogue"] = to_text(substitute(acc_gradient, {"wg_seed": variable("acc", Operand("value", "full"))}))
     return Derived((*operands, *(p.name for p in number_params)), spec)
 
 
 def _epilogue_gradient(op: Op, parameter: str, seed: str, expr: Expr) -> Derived:
     """Return the gradient of a tensor of the epilogue, a pointwise op; no op if it is the incoming gradient itself."""
-    gradient_expr = gradient({"out": expr}, {"out": name(seed, Operand("value", "full"))}, [parameter])[parameter]
+    gradient_expr = gradient({"out": expr}, {"out": variable(seed, Operand("value", "full"))}, [parameter])[parameter]
     if to_text(canonical(gradient_expr)) == seed:
         return Derived((seed,), None)
     used_names = set(free_names(gradient_expr))

@@ -86,7 +86,7 @@ def render(op: Op, environment: Environment) -> Rendered:
         "opencl": Source(text, functions),
         "triton": triton.source("index.py.j2", environment, functions, op=op.name, pattern=pattern, action=action),
     }
-    return Rendered((output,), sources, {"index": pattern, "does": action})
+    return Rendered((output,), sources, {"index": pattern, "action": action})
 
 
 def derive(op: Op) -> dict[str, Derived]:

@@ -1,6 +1,7 @@
 """Pointwise ops: each element of a result is computed from the operands' elements at the same index.
 
 out: an expression, or a mapping from result names to expressions
+let: values with names, which these expressions may use
 """
 
 from __future__ import annotations
@@ -20,27 +21,30 @@ from ..expr import (
     emit_triton,
     free_names,
     gradient,
-    name,
-    parse,
     rebuild,
     size,
+    substitute,
     to_text,
+    variable,
 )
-from ..fields import OUT, TOGETHER, Fields
+from ..fields import LET, OUT, TOGETHER, Fields
 from ..model import Op, Param, SpecError, names_of
 from ..signature import c_names
 from . import Derived, OutputRow, Rendered, Source, named_result, result_rule, seed_name
+from .spec_expressions import parse_field, parse_lets
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["FIELDS", "REQUIRED", "check", "derive", "expressions", "operand_table", "render", "triton_source"]
+__all__ = ["FIELDS", "REQUIRED", "check", "derive", "expressions", "render", "triton_source"]
 
 FIELDS: Fields = {
+    "let": LET,
     "out": OUT,
     "unused": ((bool,), "operands may be unused"),
     "together": TOGETHER,
     "layout": ((str,), "`contiguous`: new results are contiguous, whatever the operands' strides"),
+    "wraps": ((bool,), "Python integers outside the compute dtype's range wrap around; otherwise they raise an error"),
     "multi_tensor": ((bool,), "also one kernel for many tensors at once; each result new_NAME overwrites NAME"),
     "product": ((dict,), "operands that are a matrix product with the previous step: of the `op`, of its `grad`"),
     "flag": ((str,), "of a multi-tensor op, the operand of one element that becomes 1 where its result is above 0"),
@@ -48,30 +52,14 @@ FIELDS: Fields = {
 REQUIRED = ("out",)
 
 
-def operand_table(op: Op) -> dict[str, Operand]:
-    """Return the names that expressions of `op` may use."""
-    return {p.name: Operand(p.type, p.scope) for p in op.operands}
-
-
 def expressions(op: Op, **options: bool) -> dict[str, Expr]:
-    """Parse the expression of each result. Raises `SpecError`, which names the field."""
-    table = operand_table(op)
+    """Parse the expression of each result, with named values replaced. Raises `SpecError`, which names the field."""
+    table, lets = parse_lets(op, **options)
     exprs = {}
     for output, text in op.outputs.items():
-        exprs[output] = parse_field(op, f"out.{output}" if len(op.outputs) > 1 else "out", text, table, **options)
+        field = f"out.{output}" if len(op.outputs) > 1 else "out"
+        exprs[output] = substitute(parse_field(op, field, text, table, **options), lets)
     return exprs
-
-
-def parse_field(op: Op, field: str, text: str, table: Mapping[str, Operand], **options: bool) -> Expr:
-    """Parse `text`, the value of the spec field `field`. Raises `SpecError`."""
-    try:
-        return parse(text, operands=table, **options)
-    except ExprError as error:
-        raise SpecError(
-            error.message + (f" at column {error.column}" if error.column is not None else ""),
-            file=op.file, line=op.line, field=field,
-            suggestion=error.suggestion and f"did you mean {error.suggestion!r}?",
-        ) from None  # fmt: skip
 
 
 def check(op: Op) -> None:
@@ -180,17 +168,19 @@ def render(op: Op, environment: Environment) -> Rendered:
         outputs=[(k, e.type) for k, e in exprs.items()],
         vector=blocks["vector"],
         scalar=blocks["row"],
-        into=overwritten_operands(op),
+        overwritten=overwritten_operands(op),
         flag=flag_operand(op),
         products=product_operands(op),
     )
     detail: dict[str, object] = {"layout": op.fields["layout"]} if "layout" in op.fields else {}
+    if op.fields.get("wraps"):
+        detail["wraps"] = True
     if overwritten_operands(op):
-        detail["over"] = overwritten_operands(op)
+        detail["overwritten"] = overwritten_operands(op)
     if flag_operand(op) is not None:
-        detail["flag"] = flag_operand(op)
+        detail["flag_position"] = flag_operand(op)
     if product_operands(op):
-        detail["products"] = product_operands(op)
+        detail["product_positions"] = product_operands(op)
     sources = {
         "opencl": Source(text, math_functions(*blocks.values())),
         "triton": triton_source(op, exprs, op.operands, environment),
@@ -224,7 +214,7 @@ def triton_source(
         random=random,
         seeded=seeded,
         index_name=kernel_names.get("index", "index") if random and "index" in free_names(*exprs.values()) else None,
-        into=() if random else overwritten_operands(op),
+        overwritten=() if random else overwritten_operands(op),
         flag=None if random else flag_operand(op),
     )
 
@@ -252,7 +242,7 @@ def _output(op: Op, output: str, expr: Expr) -> OutputRow:
 
 def grad_expressions(op: Op) -> dict[str, Expr]:
     """Parse the gradients that the spec's `grad` field states."""
-    table = operand_table(op)
+    table, lets = parse_lets(op)
     for output in op.outputs:
         table[output] = Operand("value", "full")
         seed = seed_name(op, output)
@@ -261,7 +251,7 @@ def grad_expressions(op: Op) -> dict[str, Expr]:
     for key in texts:
         if key not in {p.name for p in op.operands}:
             raise SpecError(f"{key!r} is no parameter", file=op.file, line=op.line, field="grad")
-    return {k: parse_field(op, f"grad.{k}", v, table) for k, v in texts.items()}
+    return {k: substitute(parse_field(op, f"grad.{k}", v, table), lets) for k, v in texts.items()}
 
 
 def derive(op: Op) -> dict[str, Derived]:
@@ -284,7 +274,7 @@ def _gradients(op: Op) -> dict[str, Expr | None]:
     missing = [w for w in differentiable if w not in gradients]
     if missing:
         outputs = {k: canonical(e) for k, e in expressions(op).items() if e.type == "value"}
-        seeds = {k: name(seed_name(op, k), Operand("value", "full")) for k in outputs}
+        seeds = {k: variable(seed_name(op, k), Operand("value", "full")) for k in outputs}
         for parameter in missing if outputs else ():
             with suppress(ExprError):  # a function has no derivative: the runtime raises when this gradient is needed
                 derived_gradients = gradient(outputs, seeds, [parameter])
@@ -339,7 +329,7 @@ def _zero_gradient(op: Op, parameter: str) -> Derived:
 
     The gradient of a derived op is no op at all, which is cheaper.
     """
-    if op.file == "<derived>":
+    if op.is_derived:
         return Derived((), None)
     seed = seed_name(op, next(iter(op.outputs)))
     spec = {
@@ -355,7 +345,7 @@ def _zero_gradient(op: Op, parameter: str) -> Derived:
 
 def _reuse_results(expr: Expr, outputs: Mapping[str, Expr]) -> Expr:
     """Replace parts of `expr` by the op's results if that makes it smaller: the derivative of exp is `out`."""
-    results = {e: name(k, Operand("value", "full")) for k, e in outputs.items() if e.args}
+    results = {e: variable(k, Operand("value", "full")) for k, e in outputs.items() if e.args}
     rewritten = rebuild([expr], results.get)[expr]
     return (
         rewritten if size([rewritten]) < size([expr]) and len(free_names(rewritten)) <= len(free_names(expr)) else expr

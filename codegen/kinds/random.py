@@ -17,13 +17,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ..expr import Expr, ExprError, Operand, canonical, emit_opencl, free_names, gradient, name, to_text
+from ..expr import Expr, ExprError, Operand, canonical, emit_opencl, free_names, gradient, to_text, variable
 from ..expr.nodes import topological
 from ..fields import OUT, Fields, Unread
 from ..model import Op, SpecError
 from ..signature import c_names
 from . import Derived, OutputRow, Rendered, Source, result_rule, seed_name
-from .pointwise import parse_field, title, triton_source
+from .pointwise import title, triton_source
+from .spec_expressions import parse_field
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -99,10 +100,7 @@ def render(op: Op, environment: Environment) -> Rendered:
         index_name=kernel_names.get(_INDEX, _INDEX) if uses_index else None,
     )
     functions = {f for b in blocks.values() for f in (*b.functions, *b.index_functions)}
-    outputs = tuple(
-        OutputRow(k, e.type, result_rule(op, e.type), "full", op.grad != "none")
-        for k, e in exprs.items()
-    )
+    outputs = tuple(OutputRow(k, e.type, result_rule(op, e.type), "full", op.grad != "none") for k, e in exprs.items())
     element = "long" if "bits" in draw_counts else "real" if draw_counts else "widest"
     detail = {"draws": max(draw_counts.values(), default=0), "element": element}
     sources = {
@@ -121,14 +119,14 @@ def derive(op: Op) -> dict[str, Derived]:
     if op.grad == "none":
         return {}
     outputs = {k: canonical(e) for k, e in _parse_expressions(op).items() if e.type == "value"}
-    seeds = {k: name(seed_name(op, k), Operand("value", "full")) for k in outputs}
+    seeds = {k: variable(seed_name(op, k), Operand("value", "full")) for k in outputs}
     gradients: dict[str, Derived] = {}
     for parameter in (p.name for p in op.operands if p.is_tensor and p.type == "value"):
         with suppress(ExprError):
             gradient_expr = gradient(outputs, seeds, [parameter]).get(parameter)
             if gradient_expr is not None and gradient_expr.fn != "const":
                 gradients[parameter] = _gradient_op(op, parameter, gradient_expr)
-            elif op.file == "<derived>":
+            elif op.is_derived:
                 gradients[parameter] = Derived((), None)
     return gradients
 

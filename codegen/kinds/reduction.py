@@ -72,6 +72,7 @@ def render(op: Op, environment: Environment) -> Rendered:
     # A simple state leaves registers for several independent accumulators, which hide the latency of an addition.
     is_simple = reduction.single and size(reduction.combine) <= 6 and size(reduction.map) <= 16
     is_light = is_simple or (len(reduction.map) <= 2 and size(reduction.combine) <= 16)
+    column_vectors = 8 if is_simple else 4 if is_light else 2
     text = environment.get_template("opencl/reduction.cl.j2").render(
         op=op.name,
         title=_title(op, reduction),
@@ -79,17 +80,17 @@ def render(op: Op, environment: Environment) -> Rendered:
         scalars=[p.name for p in op.operands if not p.is_tensor],
         fields=[(f, e.type, opencl_identity(reduction.identity[f])) for f, e in reduction.map.items()],
         outputs=[(k, e.type) for k, e in reduction.finish.items()],
-        indexed=reduction.indexed,
+        reads_index=reduction.reads_index,
         accumulators=4 if is_light else 2,
-        columns=8 if is_simple else 4 if is_light else 2,
+        column_vectors=column_vectors,
         **parts,
     )
     outputs = tuple(_output(op, k, e, k in reduction.saved) for k, e in reduction.finish.items())
     detail: dict[str, object] = {
         "fields": tuple(e.type for e in reduction.map.values()),
-        "indexed": reduction.indexed,
+        "has_index": reduction.reads_index,
         "empty": op.text_field("empty", "identity"),
-        "columns": 8 if is_simple else 4 if is_light else 2,
+        "column_vectors": column_vectors,
     }
     if reduction.saved:
         visible_op = with_visible_outputs(op, reduction)

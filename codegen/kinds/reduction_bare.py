@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..expr import Expr, Operand, free_names, name, substitute, to_text, topological
+from ..expr import Expr, Operand, free_names, substitute, to_text, topological, variable
 from ..model import Op
 from .reduction_spec import Reduction, parse_reduction
 
@@ -67,7 +67,7 @@ def _needed_fields(reduction: Reduction, results: Iterable[Expr]) -> list[str]:
 def _rename_operands(expr: Expr, names: Mapping[str, str]) -> Expr:
     """Rename operands in `expr`. names: old name -> new name."""
     free = [e for e in topological([expr]) if e.fn == "name" and e.value in names]
-    return substitute(expr, {str(e.value): name(names[str(e.value)], Operand(e.type, e.scope)) for e in free})
+    return substitute(expr, {str(e.value): variable(names[str(e.value)], Operand(e.type, e.scope)) for e in free})
 
 
 def _identity_text(identity: Expr | str) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..expr import Expr, Operand, canonical, free_names, gradient, name, rebuild, substitute, to_text
+from ..expr import Expr, Operand, canonical, free_names, gradient, rebuild, substitute, to_text, variable
 from ..model import Op
 from . import Derived, named_result, seed_name
-from .pointwise import operand_table, parse_field
 from .reduction_spec import ELEMENT_COUNT, Reduction, parse_reduction, spec_error, with_visible_outputs
+from .spec_expressions import operand_table, parse_field
 
 __all__ = ["COUNT", "INDEX", "derive", "spec_gradients"]
 
@@ -58,15 +58,15 @@ def _derive_gradients(op: Op, reduction: Reduction, parameters: list[str]) -> di
     if not (reduction.single and is_sum):
         raise spec_error(op, "grad", "only `combine: a + b` is derived; give the gradient, or `grad: none`")
     full = Operand("value", "full")
-    seeds = {k: name(seed_name(op, k), full) for k in op.outputs}
+    seeds = {k: variable(seed_name(op, k), full) for k in op.outputs}
     finish = {k: canonical(reduction.finish[k]) for k in op.outputs}
     grad_state = gradient(finish, seeds, ["acc"]).get("acc")
     if grad_state is None:
         return {}
     # Backward has the results but not the state: replace the expression of a result by the result.
-    results = {e: name(k, full) for k, e in finish.items()}
+    results = {e: variable(k, full) for k, e in finish.items()}
     grad_state = rebuild([grad_state], results.get)[grad_state]
-    renamed = {"n": name(COUNT, ELEMENT_COUNT), "index": name(INDEX, Operand("index", "full"))}
+    renamed = {"n": variable(COUNT, ELEMENT_COUNT), "index": variable(INDEX, Operand("index", "full"))}
     gradients = gradient({"acc": canonical(reduction.map["acc"])}, {"acc": grad_state}, parameters)
     gradients = {k: canonical(substitute(e, renamed)) for k, e in gradients.items()}
     if any("acc" in free_names(e) for e in gradients.values()):

@@ -10,7 +10,7 @@ from ..expr import Expr, Operand, canonical, const, free_names, substitute, to_t
 from ..fields import expression_text
 from ..model import Op, SpecError
 from ..signature import check_name
-from .pointwise import operand_table, parse_field
+from .spec_expressions import operand_table, parse_field
 
 __all__ = ["ELEMENT_COUNT", "LIMITS", "Reduction", "parse_reduction", "spec_error", "with_visible_outputs"]
 
@@ -35,7 +35,8 @@ class Reduction:
         return ("a", "b") if self.single else (f"a_{field}", f"b_{field}")
 
     @property
-    def indexed(self) -> bool:
+    def reads_index(self) -> bool:
+        """Whether `map` reads `index`, the position of the element."""
         return "index" in free_names(*self.map.values())
 
 

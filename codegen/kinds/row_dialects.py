@@ -1,32 +1,35 @@
-"""OpenCL dialects of row kernels: how they write a per-row value inside a vector expression."""
+"""OpenCL dialects of row kernels: how they write an operand of row scope."""
 
 from __future__ import annotations
 
 from ..expr import Expr, OpenCL, Piece
 
-__all__ = ["ACROSS", "BROADCAST", "LETTER"]
+__all__ = ["ACROSS", "BROADCAST", "MACRO_SUFFIX"]
 
-LETTER = {"value": "V", "mask": "M", "index": "L"}
+MACRO_SUFFIX = {"value": "V", "mask": "M", "index": "L"}  # of BROADCAST_: the name of the vector type
 
 
 class Broadcast(OpenCL):
     """The vector dialect that broadcasts per-row values with a macro.
 
-    Where a vector holds elements of one row, the macro broadcasts a scalar. Where a vector holds elements of several
-    rows, the per-row value is already a vector.
+    The template defines the macro: a cast of the scalar where a vector holds elements of one row, nothing
+    (`SCHEDULE_COLUMNS`) where it holds elements of several rows, whose per-row values are vectors.
     """
 
-    def operand(self, node: Expr, kernel_name: str) -> Piece:
+    def operand(self, node: Expr, name: str) -> Piece:
         if node.scope == "row":
-            return Piece(f"BROADCAST_{LETTER[node.type]}({kernel_name})")
-        return super().operand(node, kernel_name)
+            return Piece(f"BROADCAST_{MACRO_SUFFIX[node.type]}({name})")
+        return super().operand(node, name)
 
 
 class Across(OpenCL):
-    """The dialect for several rows at once: per-row values are vectors and need no broadcast."""
+    """The dialect of expressions that compute per-row values of several rows at once.
 
-    def operand(self, node: Expr, kernel_name: str) -> Piece:
-        return Piece(kernel_name) if node.scope == "row" else super().operand(node, kernel_name)
+    Operands of a row are vectors; scalars are still broadcast.
+    """
+
+    def operand(self, node: Expr, name: str) -> Piece:
+        return Piece(name) if node.scope == "row" else super().operand(node, name)
 
 
 BROADCAST, ACROSS = Broadcast(lanes=True), Across(lanes=True)

@@ -6,7 +6,7 @@ import zlib
 from collections import Counter
 from collections.abc import Sequence
 
-from ..expr import Expr, Operand, call, name, to_text, topological
+from ..expr import Expr, Operand, call, to_text, topological, variable
 
 __all__ = ["shared_parts", "short_name"]
 
@@ -41,6 +41,6 @@ def shared_parts(exprs: Sequence[Expr], used_names: set[str]) -> tuple[dict[str,
             key = next(f"part_{i}" for i in range(len(lets), 1_000_000) if f"part_{i}" not in used_names)
             used_names.add(key)
             lets[key] = to_text(new_node)
-            new_node = name(key, Operand(node.type, node.scope))
+            new_node = variable(key, Operand(node.type, node.scope))
         nodes_with_lets[node] = new_node
     return lets, [to_text(nodes_with_lets[expr]) for expr in exprs]

@@ -1,13 +1,13 @@
-"""Rowwise ops (softmax, layer norm): a row of length n is the elements along `dim` or `normalized_shape`.
+"""Rowwise ops, such as softmax and layer norm: every result element depends on the elements of its row.
 
-    let:   named values, in order; each may use the earlier ones
-    out:   an expression, or a mapping from result names to expressions
-    rows:  dim or normalized_shape, the static parameter that defines a row (default: dim)
+A row is the `n` elements along the dimension `dim`, or along the last dimensions, whose sizes are `normalized_shape`.
 
 Expressions may use sum, mean, max, min and prod of a row, its length `n`, and `index`, the position in the row. A
-result that varies along the row has the input's shape; any other has one element per row. Two outermost functions
-change that: `broadcast(x)` always has the input's shape, and `column_sum(x)` sums over the rows and has one element per
-position in the row, like a `Row` operand. Its partial sums go through scratch memory.
+result that varies along the row has the input's shape; any other has one element per row. An expression may be wrapped
+in one of two functions that change this:
+
+    broadcast(x)     the input's shape, even if x has one element per row
+    column_sum(x)    the sum over all rows: one element per position in the row, as operands annotated `Row` have
 
 Gradients reuse the op's results but recompute row statistics such as a mean: the row is in the cache then, and another
 sweep over it costs less than saving one more result in every forward call.
@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..expr import canonical, free_names, row_stages
-from ..fields import OUT, TOGETHER, Fields
+from ..fields import LET, OUT, TOGETHER, Fields
 from ..model import Op, SpecError
 from . import OutputRow, Rendered, Source, result_rule
 from .rowwise_gradients import derive
@@ -34,31 +34,30 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_DTYPES", "FIELDS", "REQUIRED", "Result", "check", "derive", "render", "results", "variant"]
 
 FIELDS: Fields = {
-    "let": ((dict,), "named intermediate values"),
+    "let": LET,
     "out": OUT,
-    "save": ((list,), "values saved for backward besides those inferred"),
-    "rows": ((str,), "the parameter that defines a row: dim or normalized_shape"),
+    "save": ((list,), "named values that gradients read, besides those that the generator saves by itself"),
+    "rows": ((str,), "the parameter that defines a row: dim (the default) or normalized_shape"),
     "together": TOGETHER,
-    "order": ((int,), "of a derived op: the order of derivative"),
+    "order": ((int,), "the order of the derivative, in specs that the generator derives"),
 }
 REQUIRED = ("out",)
 DEFAULT_DTYPES = "float"
 
 
 def check(op: Op) -> None:
-    """Raise `SpecError` if the spec is wrong."""
+    """Raise `SpecError` if parameters, expressions and the field `rows` do not fit together."""
     rows = row_argument(op)
-    if rows not in ("dim", "normalized_shape"):
+    declarations = {"dim": "dim: int = -1", "normalized_shape": "normalized_shape: tuple[int, ...]"}
+    if rows not in declarations:
         raise SpecError(f"must be dim or normalized_shape, not {rows[:40]!r}", file=op.file, line=op.line, field="rows")
     if rows not in {p.name for p in op.statics}:
-        parameter_text = "dim: int = -1" if rows == "dim" else "normalized_shape: tuple[int, ...]"
-        raise SpecError(
-            f"the signature lacks {rows!r}", file=op.file, line=op.line, field="op", suggestion=f"add {parameter_text}"
-        )
+        suggestion = f"add {declarations[rows]}"
+        raise SpecError(f"the signature lacks {rows!r}", file=op.file, line=op.line, field="op", suggestion=suggestion)
     if not any(p.is_tensor and p.scope == "full" for p in op.operands):
         raise SpecError("a rowwise op needs an operand that has the rows", file=op.file, line=op.line, field="op")
     parsed_results = results(op)
-    if op.file != "<derived>":
+    if not op.is_derived:
         used_names = set(free_names(*(r.expr for r in parsed_results.values())))
         for p in op.operands:
             if p.name not in used_names and p.role != "absent":
@@ -70,21 +69,22 @@ def check(op: Op) -> None:
 
 
 def render(op: Op, environment: Environment) -> Rendered:
-    """Render the kernels of all schedules."""
+    """Render the kernels of all schedules, for OpenCL and Triton."""
     canonical_results = {k: Result(canonical(r.expr), r.scope) for k, r in results(op).items()}
     program = row_stages({k: r.expr for k, r in canonical_results.items()})
-    uncached_exprs, uncached = {k: program.outputs[k] for k in canonical_results}, program
-    cached_reduction, program = choose_cached_argument(canonical_results, program)
-    writer = OpenCLRenderer(op, canonical_results, program)
-    text, used = writer.render(environment, cached_reduction, uncached_exprs)
+    cached_reduction, cached_program = choose_cached_argument(canonical_results, program)
+    renderer = OpenCLRenderer(op, canonical_results, cached_program)
+    opencl_text, called_functions = renderer.render(environment, cached_reduction, program.outputs)
+    types_and_scopes = {k: (r.expr.type, r.scope) for k, r in canonical_results.items()}
+    sources = {
+        "opencl": Source(opencl_text, called_functions),
+        "triton": triton_source(op, renderer.title(), types_and_scopes, program, environment),
+    }
     outputs = tuple(
-        OutputRow(k, r.expr.type, result_rule(op, r.expr.type), r.scope,
-                  r.expr.type == "value" and op.grad != "none")
-        for k, r in canonical_results.items()
-    )  # fmt: skip
+        OutputRow(name, type, result_rule(op, type), scope, differentiable=type == "value" and op.grad != "none")
+        for name, (type, scope) in types_and_scopes.items()
+    )
     detail: dict[str, object] = {"rows": row_argument(op)}
     if cached_reduction is not None:
-        detail["keep"] = True
-    scopes = {k: (r.expr.type, r.scope) for k, r in canonical_results.items()}
-    sources = {"opencl": Source(text, used), "triton": triton_source(op, writer.title(), scopes, uncached, environment)}
+        detail["caches_row"] = True
     return Rendered(outputs, sources, detail)

@@ -1,4 +1,4 @@
-"""Gradients of rowwise ops, as entries of rowwise ops."""
+"""Derive the gradients of a rowwise op, which are rowwise ops, too, as spec entries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..expr import (
     free_names,
     gradient,
     has_product,
-    name,
+    variable,
 )
 from ..model import Op, Param
 from . import Derived, named_result, seed_name
@@ -27,36 +27,48 @@ __all__ = ["derive"]
 
 
 def derive(op: Op) -> dict[str, Derived]:
-    """Return a rowwise gradient op per tensor operand of type value: from the spec's `grad`, or derived."""
+    """Return the gradient op of each differentiable operand. With the field `together`, they share one op."""
     if op.grad == "none":
         return {}
-    differentiable = [p for p in op.operands if p.is_tensor and p.type == "value"]
-    gradients: dict[str, Expr | None] = dict(spec_gradients(op))
-    missing = [p.name for p in differentiable if p.name not in gradients]
-    if missing:
-        outputs = {k: r for k, r in results(op).items() if r.expr.type == "value"}
-        seeds = {k: name(seed_name(op, k), Operand("value", r.scope)) for k, r in outputs.items()}
-        exprs = {k: canonical(r.expr) for k, r in outputs.items()}
-        for parameter in missing if outputs else ():
-            with suppress(ExprError):  # a function has no derivative: the runtime raises if this gradient is needed
-                _check_order(op, exprs)
-                gradients[parameter] = gradient(exprs, seeds, [parameter]).get(parameter)
-    rules = {p: gradients[p.name] for p in differentiable if p.name in gradients}  # None: zero gradient
-    derived = {p.name: Derived((), None) if e is None else _gradient_op(op, {p: e}) for p, e in rules.items()}
-    shared_exprs = {p: e for p, e in rules.items() if e is not None and derived[p.name].spec is not None}
-    if op.fields.get("together") and len(shared_exprs) > 1:
-        shared = _gradient_op(op, shared_exprs)
-        derived |= {p.name: replace(shared, result=f"d_{p.name}") for p in shared_exprs}
+    gradients = _gradient_exprs(op)
+    derived: dict[str, Derived] = {}
+    for parameter, expr in gradients.items():
+        derived[parameter.name] = Derived((), None) if expr is None else _gradient_op(op, {parameter: expr})
+    if op.fields.get("together"):
+        computed = {p: e for p, e in gradients.items() if e is not None and derived[p.name].spec is not None}
+        if len(computed) > 1:
+            shared_op = _gradient_op(op, computed)
+            derived |= {p.name: replace(shared_op, result=f"d_{p.name}") for p in computed}
     return derived
 
 
+def _gradient_exprs(op: Op) -> dict[Param, Expr | None]:
+    """Return the gradients of the tensor operands of type value, as the spec's `grad` has them, or derived.
+
+    None stands for a zero gradient. An operand is left out if its gradient cannot be derived: the runtime raises an
+    error if it is needed.
+    """
+    parameters = [p for p in op.operands if p.is_tensor and p.type == "value"]
+    gradients: dict[str, Expr | None] = dict(spec_gradients(op))
+    missing_names = [p.name for p in parameters if p.name not in gradients]
+    outputs = {k: r for k, r in results(op).items() if r.expr.type == "value"} if missing_names else {}
+    if outputs:
+        seeds = {k: variable(seed_name(op, k), Operand("value", r.scope)) for k, r in outputs.items()}
+        exprs = {k: canonical(r.expr) for k, r in outputs.items()}
+        for name in missing_names:
+            with suppress(ExprError):
+                _check_product_order(op, exprs)
+                gradients[name] = gradient(exprs, seeds, [name]).get(name)
+    return {p: gradients[p.name] for p in parameters if p.name in gradients}
+
+
 def _order(op: Op) -> int:
-    """Return the order of derivative: 0 for an op of a spec file."""
+    """Return how often an op was derived: 0 for an op of a spec file."""
     order = op.fields.get("order", 0)
     return order if isinstance(order, int) else 0
 
 
-def _check_order(op: Op, exprs: Mapping[str, Expr]) -> None:
+def _check_product_order(op: Op, exprs: Mapping[str, Expr]) -> None:
     """Raise `ExprError` if the next derivative of a row product would be wrong for rows with several zeros."""
     if _order(op) >= MAX_PRODUCT_DERIVATIVES and any(has_product(e) for e in exprs.values()):
         raise ExprError(f"prod has {MAX_PRODUCT_DERIVATIVES} derivatives")
@@ -64,38 +76,57 @@ def _check_order(op: Op, exprs: Mapping[str, Expr]) -> None:
 
 def _gradient_op(op: Op, exprs: Mapping[Param, Expr]) -> Derived:
     """Return the op that computes the gradient of one operand, or of several as results d_OPERAND."""
-    seeds = {seed_name(op, k): r.scope for k, r in results(op).items()}
-    if len(exprs) == 1:
-        ((parameter, expr),) = exprs.items()
-        if expr.fn == "name" and parameter.scope != "column" and seeds.get(str(expr.value)) == parameter.scope:
-            return Derived((str(expr.value),), None)
-    scopes = {**seeds, **{p.name: p.scope for p in op.operands if p.role != "absent"}}
+    parameters = list(exprs)
+    seed_scopes = {seed_name(op, k): r.scope for k, r in results(op).items()}
+    if len(parameters) == 1 and (seed := _seed_itself(parameters[0], exprs[parameters[0]], seed_scopes)):
+        return Derived((seed,), None)
+    scopes = seed_scopes | {p.name: p.scope for p in op.operands if p.role != "absent"}
     scopes |= {k: r.scope for k, r in results(op).items()}
-    used_names = set(free_names(*exprs.values()))
-    candidates = [*seeds, *(p.name for p in op.operands), *op.outputs]
-    if not any(scopes.get(n) == "full" for n in used_names):
-        used_names.add(next(n for n in candidates if scopes.get(n) == "full"))  # for the number of rows
-    operands = tuple(n for n in dict.fromkeys(candidates) if n in used_names)
-    statics = [ast.unparse(a) for a in _static_arguments(op)]
-    parameter_list = ", ".join([*(_declare_operand(op, n, scopes[n]) for n in operands), *statics])
+    operands = _used_operands(op, exprs, seed_scopes, scopes)
+    declarations = [_declare_operand(op, name, scopes[name]) for name in operands]
+    declarations += [ast.unparse(argument) for argument in _static_arguments(op)]
     lets, texts = shared_parts(list(exprs.values()), {*scopes, *(p.name for p in op.params)})
-    wrapped = [_wrap_for_scope(p, e, text) for (p, e), text in zip(exprs.items(), texts, strict=True)]
-    names = [p.name for p in exprs]
-    op_name = f"{op.name}_grad_{names[0]}" if len(names) == 1 else f"{op.name}_grad"
+    wrapped_texts = [_wrap_for_scope(p, e, text) for (p, e), text in zip(exprs.items(), texts, strict=True)]
+    if len(parameters) == 1:
+        op_name, noun = f"{op.name}_grad_{parameters[0].name}", "Gradient"
+        out: object = named_result(operands, wrapped_texts[0])
+    else:
+        op_name, noun = f"{op.name}_grad", "Gradients"
+        out = {f"d_{p.name}": text for p, text in zip(parameters, wrapped_texts, strict=True)}
     spec: dict[str, object] = {
-        "op": f"{short_name(op_name)}({parameter_list})",
+        "op": f"{short_name(op_name)}({', '.join(declarations)})",
         "kind": "rowwise",
-        "doc": f"{'Gradient' if len(names) == 1 else 'Gradients'} of {op.name} with respect to {', '.join(names)}.",
+        "doc": f"{noun} of {op.name} with respect to {', '.join(p.name for p in parameters)}.",
         "dtypes": "float",
         "rows": row_argument(op),
         "order": _order(op) + 1,
-        "out": named_result(operands, wrapped[0])
-        if len(names) == 1
-        else dict(zip((f"d_{n}" for n in names), wrapped, strict=True)),
+        "out": out,
     }
     if lets:
         spec["let"] = lets
     return Derived(operands, spec)
+
+
+def _seed_itself(parameter: Param, expr: Expr, seed_scopes: Mapping[str, str]) -> str | None:
+    """Return the name of the seed that equals the gradient `expr`, so that nothing is computed; else None."""
+    if expr.fn != "name" or parameter.scope == "column":  # a column's gradient is summed over the rows
+        return None
+    name = str(expr.value)
+    return name if seed_scopes.get(name) == parameter.scope else None
+
+
+def _used_operands(
+    op: Op, exprs: Mapping[Param, Expr], seed_scopes: Mapping[str, str], scopes: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the seeds, operands and results of `op` that the gradients read: the operands of the gradient op.
+
+    At least one of them has the rows: the kernel takes the number of rows from it.
+    """
+    candidates = list(dict.fromkeys([*seed_scopes, *(p.name for p in op.operands), *op.outputs]))
+    used_names = set(free_names(*exprs.values()))
+    if not any(scopes.get(name) == "full" for name in used_names):
+        used_names.add(next(name for name in candidates if scopes.get(name) == "full"))
+    return tuple(name for name in candidates if name in used_names)
 
 
 def _wrap_for_scope(parameter: Param, expr: Expr, text: str) -> str:
@@ -106,6 +137,7 @@ def _wrap_for_scope(parameter: Param, expr: Expr, text: str) -> str:
 
 
 def _static_arguments(op: Op) -> list[ast.arg]:
+    """Return the static parameters as the op's signature declares them."""
     tree = ast.parse(f"def {op.signature}: pass").body[0]
     assert isinstance(tree, ast.FunctionDef)
     names = {p.name for p in op.statics}
@@ -113,6 +145,7 @@ def _static_arguments(op: Op) -> list[ast.arg]:
 
 
 def _declare_operand(op: Op, operand: str, scope: str) -> str:
+    """Return the declaration of an operand in the gradient op's signature."""
     for p in op.params:
         if p.name == operand:
             if p.role in ("scalar", "number"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..expr import (
-    ROW,
+    OPENCL_ROW,
     Block,
     Expr,
     ExprError,
@@ -17,10 +17,10 @@ from ..expr import (
     RowProgram,
     emit_opencl,
     free_names,
-    name,
     rebuild,
     to_text,
     topological,
+    variable,
 )
 from ..model import Op
 from ..signature import c_names
@@ -70,7 +70,7 @@ def choose_cached_argument(results: Mapping[str, Result], program: RowProgram) -
     for reduction in sweeps[-1].reductions:
         is_costly = any(node.fn not in _CHEAP for node in topological([reduction.argument]))
         if is_costly and reduction.argument in recomputed_nodes and reduction.argument.type == "value":
-            replacement = {reduction.argument: name(CACHED_ARGUMENT, Operand("value", "full"))}
+            replacement = {reduction.argument: variable(CACHED_ARGUMENT, Operand("value", "full"))}
             rebuilt = rebuild(elementwise, replacement.get)
             outputs = {k: rebuilt.get(e, e) if results[k].scope != "row" else e for k, e in program.outputs.items()}
             return reduction.name, RowProgram(program.stages, outputs)
@@ -136,7 +136,7 @@ class OpenCLRenderer:
             cached_index = next((i for i, r in enumerate(stage.reductions) if r.name == cached), None)
             stages.append({
                 "sweep": sweep, "types": types, "cached_index": cached_index,
-                "lets": self._in_order(lets, ROW, f"t{number}_"),
+                "lets": self._in_order(lets, OPENCL_ROW, f"t{number}_"),
                 "across": self._in_order(lets, ACROSS, f"t{number}_"),
             })  # fmt: skip
         recomputed = {f"y{i}": uncached[k] for i, (k, r) in enumerate(self.results.items()) if r.scope != "row"}
@@ -156,8 +156,8 @@ class OpenCLRenderer:
             has_cache=cached is not None,
             stages=stages,
             final=self.sweep(full) if full else None,
-            whole=self.sweep(recomputed) if recomputed else None,
-            row=self.emit(per_row, ROW, "t9_") if per_row else None,
+            final_uncached=self.sweep(recomputed) if recomputed else None,
+            row=self.emit(per_row, OPENCL_ROW, "t9_") if per_row else None,
             across=self.emit(per_row, ACROSS, "t9_") if per_row else None,
         )
         return text, math_functions(*self.blocks)

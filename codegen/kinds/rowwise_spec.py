@@ -8,14 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ..expr import Expr, Operand, Scope, canonical, substitute
-from ..fields import expression_text
 from ..model import Op, SpecError
-from ..signature import check_name
 from . import seed_name
-from .pointwise import operand_table, parse_field
+from .spec_expressions import parse_field, parse_lets
 
 __all__ = [
-    "WIDE", "Result", "gradient_table", "let_texts", "parse_lets", "parse_row_expr", "results",
+    "WIDE", "Result", "gradient_table", "parse_row_expr", "results",
     "row_argument", "spec_gradients", "split_wrapper",
 ]  # fmt: skip
 
@@ -33,7 +31,7 @@ class Result:
 
 def results(op: Op) -> dict[str, Result]:
     """Parse the results of `op`, with lets expanded. Raises `SpecError`, which names the field."""
-    table, lets = parse_lets(op)
+    table, lets = parse_lets(op, row=True)
     parsed_results = {}
     for output, text in op.outputs.items():
         field = f"out.{output}" if len(op.outputs) > 1 else "out"
@@ -42,26 +40,6 @@ def results(op: Op) -> dict[str, Result]:
         scope: Scope = "full" if wrapper == "broadcast" or expr.scope in WIDE else "row"
         parsed_results[output] = Result(expr, "column" if wrapper == "column_sum" else scope)
     return parsed_results
-
-
-def parse_lets(op: Op) -> tuple[dict[str, Operand], dict[str, Expr]]:
-    """Return the names that results may use, and the lets as expressions of operands."""
-    table = operand_table(op)
-    lets: dict[str, Expr] = {}
-    for key, text in let_texts(op).items():
-        if key in table or key in op.outputs:
-            raise SpecError(
-                f"{key!r} is a parameter or a result already", file=op.file, line=op.line, field=f"let.{key}"
-            )
-        check_name(key, "the let value")
-        lets[key] = substitute(parse_row_expr(op, f"let.{key}", text, table), lets)
-        table[key] = Operand(lets[key].type, lets[key].scope)
-    return table, lets
-
-
-def let_texts(op: Op) -> dict[str, str]:
-    """Return the text of each named value, in order."""
-    return {key: expression_text(value) for key, value in op.mapping_field("let").items()}
 
 
 def parse_row_expr(op: Op, field: str, text: str, table: Mapping[str, Operand]) -> Expr:
@@ -87,7 +65,7 @@ def row_argument(op: Op) -> str:
 
 def gradient_table(op: Op) -> dict[str, Operand]:
     """Return the names that gradients of the spec may use: operands, named values, results and their gradients."""
-    table, _ = parse_lets(op)
+    table, _ = parse_lets(op, row=True)
     for output, result in results(op).items():
         table[output] = Operand(result.expr.type, result.scope)
         table[seed_name(op, output)] = Operand("value", result.scope)
@@ -97,7 +75,7 @@ def gradient_table(op: Op) -> dict[str, Operand]:
 def spec_gradients(op: Op) -> dict[str, Expr]:
     """Parse the gradients in the spec's `grad`, with lets expanded."""
     table = gradient_table(op)
-    _, lets = parse_lets(op)
+    _, lets = parse_lets(op, row=True)
     texts = op.grad if isinstance(op.grad, Mapping) else {}
     for key in texts:
         if key not in {p.name for p in op.operands}:

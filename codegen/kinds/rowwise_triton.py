@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from .. import triton
-from ..expr import Block, Expr, RowProgram, emit_triton, free_names
+from ..expr import Block, Expr, RowProgram, Stage, emit_triton, free_names
 from ..model import Op
 from . import Source
 from .pointwise import math_functions
@@ -16,20 +16,45 @@ if TYPE_CHECKING:
 
 __all__ = ["triton_source"]
 
+_Lets: TypeAlias = list[tuple[str, str | None]]
+_StageCalls: TypeAlias = tuple[str | None, list[tuple[str, str]], _Lets]
+"""A stage's sweep as a call, its (name, fold) of each reduction, and the calls of its lets."""
+_PassCalls: TypeAlias = tuple[str | None, list[tuple[str, str]], _Lets, tuple[list[tuple[str, str, str | None]], _Lets]]
+"""The same with the (sum, maximum, call of top) that the sweep computes as well, and the lets that follow from them."""
+
 
 def triton_source(
-    op: Op, title: str, scopes: Mapping[str, tuple[str, str]], program: RowProgram, environment: Environment
+    op: Op, title: str, types_and_scopes: Mapping[str, tuple[str, str]], program: RowProgram, environment: Environment
 ) -> Source:
     """Render the kernels of both schedules.
 
     Args:
         op: the op.
         title: the comment at the top of the kernels.
-        scopes: (type, scope) of each result.
+        types_and_scopes: (type, scope) of each result.
         program: the expressions of the results, split into sweeps over the row.
         environment: the Jinja2 environment with the templates.
     """
-    return _TritonRenderer(op, program).source(title, scopes, environment)
+    return _TritonRenderer(op, program).source(title, types_and_scopes, environment)
+
+
+def _maxima_of_exponents(previous: Stage, stage: Stage) -> dict[str, str]:
+    """Return sum -> maximum if all reductions of a stage are sums of exp(x - top), and `previous` has max(x).
+
+    `top` is any value per row. Empty if a reduction is of another form.
+    """
+    maxima = {r.argument: r.name for r in previous.reductions if r.fn == "row_max"}
+    exponents = {r.name: _exponent(r.argument) for r in stage.reductions if r.fn == "row_sum"}
+    names = {name: maxima[x] for name, x in exponents.items() if x is not None and x in maxima}
+    return names if len(names) == len(stage.reductions) == len(set(names.values())) else {}
+
+
+def _exponent(expr: Expr) -> Expr | None:
+    """Return x if `expr` is exp(x - top) with one value `top` for a whole row, else None."""
+    difference = expr.args[0] if expr.fn == "exp" else None
+    if difference is None or difference.fn != "sub" or difference.args[1].scope not in ("row", "scalar"):
+        return None
+    return difference.args[0]
 
 
 class _TritonRenderer:
@@ -69,17 +94,41 @@ class _TritonRenderer:
         self.definitions.append((function_name, [self.kernel_names.get(n, n) for n in names], block, list(exprs)))
         return f"{function_name}({', '.join([*(self.locals[n] for n in names), 'C'])})"
 
-    def source(self, title: str, scopes: Mapping[str, tuple[str, str]], environment: Environment) -> Source:
+    def _merge_exp_sums(self, stages: list[_StageCalls]) -> list[_PassCalls]:
+        """Return the sweeps of `swept`: a sum of exp(x - top) is computed in the sweep that finds the maximum of x.
+
+        The state of a lane is the maximum so far, m, and the sum of exp(x - m), which shrinks when m grows (Milakov and
+        Gimelshein 2018, arXiv 1805.02867). So a softmax reads a row once for both.
+        """
+        passes: list[_PassCalls] = []
+        merged = False
+        for number, (stage, calls) in enumerate(zip(self.program.stages, stages, strict=True)):
+            maxima = {} if merged or not number else _maxima_of_exponents(self.program.stages[number - 1], stage)
+            merged = bool(maxima)
+            if not merged:
+                passes.append((*calls, ([], [])))
+                continue
+            exp_sums = []
+            for reduction in stage.reductions:
+                top = self.function(f"top_{reduction.name}", {"top": reduction.argument.args[0].args[1]})
+                exp_sums.append((reduction.name, maxima[reduction.name], top))
+            passes[-1] = (*passes[-1][:3], (exp_sums, calls[2]))
+        return passes
+
+    def source(self, title: str, types_and_scopes: Mapping[str, tuple[str, str]], environment: Environment) -> Source:
         """Render the template with the calls of all parts; see `triton_source`."""
-        stages = []  # for each sweep: its call, the (name, fold) of its reductions, and the values computed after it
+        stages: list[
+            _StageCalls
+        ] = []  # for each sweep: its call, the (name, fold) of its reductions, and the values computed after it
         for number, stage in enumerate(self.program.stages):
             sweep = self.function(f"sweep{number}", {r.name: r.argument for r in stage.reductions})
             folds = [(r.name, r.fn.removeprefix("row_")) for r in stage.reductions]
             # One function per let: a let may use earlier ones.
             lets = [(v.name, self.function(f"let_{v.name}", {v.name: v.expr})) for v in stage.lets]
             stages.append((sweep, folds, lets))
-        elementwise = {k: e for k, e in self.program.outputs.items() if scopes[k][1] != "row"}
-        per_row = {k: e for k, e in self.program.outputs.items() if scopes[k][1] == "row"}
+        passes = self._merge_exp_sums(stages)
+        elementwise = {k: e for k, e in self.program.outputs.items() if types_and_scopes[k][1] != "row"}
+        per_row = {k: e for k, e in self.program.outputs.items() if types_and_scopes[k][1] == "row"}
         elementwise_call, row_call = self.function("value", elementwise), self.function("row", per_row)
         input_count = len(self.inputs)
         return triton.source(
@@ -89,10 +138,11 @@ class _TritonRenderer:
             op=self.op.name,
             title=title,
             inputs=[(k, p.type, p.scope) for k, p in enumerate(self.inputs)],
-            outputs=[(input_count + i, *kind) for i, kind in enumerate(scopes.values())],
+            outputs=[(input_count + i, *kind) for i, kind in enumerate(types_and_scopes.values())],
             numbers=list(self.numbers.values()),
             defined=self.definitions,
             stages=stages,
+            passes=passes,
             final=elementwise_call,
             row=row_call,
         )

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from ..expr import Expr, Operand, call, to_text, topological
 from ..model import Op, SpecError
 from .row_text import short_name
-from .rowwise_spec import gradient_table, let_texts, parse_lets, parse_row_expr, split_wrapper
+from .rowwise_spec import gradient_table, parse_row_expr, split_wrapper
+from .spec_expressions import let_texts, parse_lets
 
 __all__ = ["variant"]
 
@@ -25,7 +26,7 @@ def variant(op: Op, absent: Iterable[str]) -> dict[str, object]:
     optional = [p.name for p in op.params if p.role == "optional"]
     suffix = "plain" if len(missing) == len(optional) else "without_" + "_".join(n for n in optional if n in missing)
     spec: dict[str, object] = {**op.spec, "op": _signature_without(op, missing, short_name(f"{op.name}_{suffix}"))}
-    table, _ = parse_lets(op)
+    table, _ = parse_lets(op, row=True)
     lets = {key: _without(op, f"let.{key}", text, table, missing) for key, text in let_texts(op).items()}
     if lets:
         spec["let"] = lets

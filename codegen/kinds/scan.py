@@ -91,14 +91,14 @@ def render(op: Op, environment: Environment) -> Rendered:
         scalars=[p.name for p in op.operands if not p.is_tensor],
         fields=[(f, e.type, opencl_identity(reduction.identity[f])) for f, e in reduction.map.items()],
         outputs=[(k, e.type) for k, e in reduction.finish.items()],
-        indexed=reduction.indexed,
+        reads_index=reduction.reads_index,
         vectors_per_step=4 if is_light else 1,
         **parts,
     )
     detail: dict[str, object] = {
         "fields": tuple(e.type for e in reduction.map.values()),
-        "indexed": reduction.indexed,
-        "adds": _is_running_sum(op, reduction),
+        "has_index": reduction.reads_index,
+        "is_running_sum": _is_running_sum(op, reduction),
     }
     sources = {"opencl": Source(text, math_functions(*blocks)), "triton": _triton(op, reduction, environment)}
     return Rendered(tuple(_output(op, k, e) for k, e in reduction.finish.items()), sources, detail)
@@ -116,7 +116,7 @@ def _is_running_sum(op: Op, reduction: Reduction) -> bool:
 
 def _triton(op: Op, reduction: Reduction, environment: Environment) -> Source:
     return triton_source(
-        op, reduction, environment, "scan.py.j2", title=_title(op, reduction), indexed=reduction.indexed
+        op, reduction, environment, "scan.py.j2", title=_title(op, reduction), reads_index=reduction.reads_index
     )
 
 

@@ -5,12 +5,12 @@
                 (the windows that contain an element: the transpose, gathered instead of scattered) or `taps` (no
                 reduction, each element of each window is a result: im2col)
       identity: as in a reduction; `first` is the position of the window's first element
-      map:      the state of one element; `index` is the position in its plane of the element that is read (under
-                `covering`, of the result element), `n` the element count of the window that is read (`covering` only)
+      map:      the state of one element; `index` is the position, in its plane, of the element that is read (under
+                `covering`: of the result element), `n` the element count of the window that is read (`covering` only)
       combine:  merges two states, of which the first comes first in memory order
       finish:   the result from the final state; `n` is the element count of the window
-    gradient: the op that computes the gradient of the first operand, from `grad` and from results that it names; or
-              `gather`: the gradient is read at the op's `indices`
+    gradient: the op that computes the gradient of the first operand; its first operand is `grad`, and further operands
+              are results of this op, found by name. Or `gather`: the gradient is read at the op's `indices`
 
 Geometry is static arguments: `size` (the result's spatial dimensions), `kernel` (None: adaptive pooling, where windows
 follow from the sizes), `stride`, `padding`, `dilation`, and optionally `counted` (whether padding counts as elements)
@@ -105,12 +105,12 @@ def render(op: Op, environment: Environment) -> Rendered:
         if block.index_functions:
             calls = ", ".join(block.index_functions)
             raise SpecError(f"{calls} of an index cannot be computed here", field="window", suggestion="use where")
-    uses_size = "n" in free_names(*reduction.map.values())
+    reads_count = "n" in free_names(*reduction.map.values())
     template_values: dict[str, object] = {
         "op": op.name,
         "title": _title(op, reduction, walk),
         "over": walk,
-        "sized": uses_size,
+        "reads_count": reads_count,
         "summed": walk == "windows" and len(op.operands) == 1 and _is_plain_sum(reduction),
         "outputs": [(k, e.type) for k, e in reduction.finish.items()],
     }
@@ -127,10 +127,10 @@ def render(op: Op, environment: Environment) -> Rendered:
         "opencl": Source(text, math_functions(*blocks)),
         "triton": _triton(op, reduction, first_fields, environment, template_values),
     }
-    indexed = reduction.indexed or any(p.type == "index" for p in op.operands)
+    has_index = reduction.reads_index or any(p.type == "index" for p in op.operands)
     detail = {
-        "over": walk, "sized": uses_size, "summed": template_values["summed"], "indexed": indexed,
-        "gradient": op.text_field("gradient"),
+        "over": walk, "reads_count": reads_count, "summed": template_values["summed"],
+        "has_index": has_index, "gradient": op.text_field("gradient"),
     }  # fmt: skip
     return Rendered(tuple(_output(op, k, e.type) for k, e in reduction.finish.items()), sources, detail)
 
@@ -140,7 +140,7 @@ def _is_plain_sum(reduction: Reduction) -> bool:
     combine = reduction.combine.get("acc")
     if combine is None or combine.fn != "add" or {a.value for a in combine.args} != {"a", "b"}:
         return False
-    return reduction.single and combine.type == "value" and not reduction.indexed and len(reduction.finish) == 1
+    return reduction.single and combine.type == "value" and not reduction.reads_index and len(reduction.finish) == 1
 
 
 def _triton(

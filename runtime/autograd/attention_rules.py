@@ -79,13 +79,17 @@ def _rule(name: str) -> GradientFunction:
 
 
 def _gradients_by_kernels(node: Node, values: _Values, name: str) -> dict[str, Tensor]:
-    """Compute the gradient of the query, or those of key and value together, by kernels."""
+    """Compute all gradients by kernels; if not all are needed, that of the query, or those of key and value."""
     if "delta" not in values:
         values["delta"] = call(registry["attention_delta"], (values["result"], values["grad_result"]))
     operands = (
         values["query"], values["key"], values["value"], values.get("mask"), values["grad_result"],
         values["logsumexp"], values["delta"], values["scale"], *_dropout_numbers(values),
     )  # fmt: skip
+    needs_query, *needs_others = (position in node.recipe.edges for position in range(3))
+    if needs_query and any(needs_others):
+        gradients = call_multiple(registry["attention_gradients"], operands, node.statics)
+        return dict(zip(("query", "key", "value"), gradients, strict=True))
     if name == "query":
         return {name: call(registry["attention_query"], operands, node.statics)}
     key, value = call_multiple(registry["attention_key_value"], operands, node.statics)

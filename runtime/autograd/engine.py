@@ -14,74 +14,27 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from .. import tracing
+from .. import native, tracing
 from ..context import _local, anomaly, current_stream
 from ..device import Meta
 from ..dispatch import call, call_into, refresh_views
 from ..errors import ArgumentError, GradientError, ShapeError
 from ..records import registry
 from ..tensor import Tensor
+from ..views import reshape
+from . import ready_leaves
+from .backward_state import BackwardState, GradientSums
 from .inplace import Retained
 from .node import Node
-from .rules import gradients_of
+from .rules import fit_to, gradients_of, reshape_unshared
 from .view_rules import zeros
 
 if TYPE_CHECKING:
-    from ..call_types import Edge, GradientHook
+    from ..call_types import GradientHook
 
 __all__ = ["run"]
 
-
-class _Buffer:
-    """Sums of the gradients that arrive at a node, one for each output; or at a leaf, whose only sum has index 0.
-
-    Attributes:
-        grads: The sums; None while no gradient has arrived.
-        is_owned: For each sum, whether only this buffer uses its memory, so that it may be added to in place.
-    """
-
-    __slots__ = ("grads", "is_owned")
-
-    def __init__(self, count: int):
-        self.grads: list[Tensor | None] = [None] * count
-        self.is_owned = [False] * count
-
-    def add(self, index: int, grad: Tensor, create_graph: bool) -> None:
-        """Add `grad` to the sum at `index`. With `create_graph` the addition is recorded, and never in place."""
-        total = self.grads[index]
-        if total is None:
-            self.grads[index] = grad
-        elif self.is_owned[index] and not create_graph and total.meta is grad.meta:
-            call_into(registry["add"], (total, grad), (), (total,), in_place=True)
-        else:
-            self.grads[index] = call(registry["add"], (total, grad))
-            self.is_owned[index] = True
-
-    def add_to_part(self, index: int, node: Node, grad: Tensor) -> None:
-        """Add the gradient of a view, such as a slice, to the part of the base's sum that the view covers.
-
-        This avoids a gradient of the base's size for every view, most of it zeros.
-
-        Args:
-            index: The index of the base's sum.
-            node: The node of the view.
-            grad: The gradient of the view.
-        """
-        total = self.grads[index]
-        has_gradient = total is not None
-        if total is None:
-            total = self.grads[index] = zeros(node.operand_layout(0))
-        elif not self.is_owned[index]:
-            total = self.grads[index] = call(registry["copy"], (total,), (None,))
-        self.is_owned[index] = True
-        unshared = Tensor(total.storage, total.meta, total.start)  # `total` itself must not become the base of a view
-        view = call(node.recipe.record, (unshared,), node.statics)
-        if not grad.meta.numel:
-            return
-        if has_gradient:
-            call_into(registry["add"], (view, grad), (), (view,), in_place=True)
-        else:
-            call_into(registry["copy"], (grad,), (None,), (view,), in_place=True)
+_advance = native.advance if native.present else None
 
 
 def run(
@@ -91,6 +44,7 @@ def run(
     retain_graph: bool,
     create_graph: bool,
     inputs: Sequence[Tensor] | None = None,
+    accumulates: bool = False,
 ) -> list[Tensor | None]:
     """Compute gradients from `roots` back to the leaves, or to `inputs`.
 
@@ -100,79 +54,115 @@ def run(
         retain_graph: Keep the saved tensors of the graph for another backward.
         create_graph: Record the computation of the gradients, for higher derivatives.
         inputs: Return the gradients of these tensors, and change no leaf's `grad`. If None, accumulate into the leaves.
+        accumulates: Add the gradients of `inputs` to their `grad` as well, and call their hooks.
 
     Returns:
-        The gradients of `inputs`, None for those that no root depends on; an empty list without `inputs`.
+        The gradients of `inputs`, None for those that no root depends on; an empty list if they were accumulated.
 
     Raises:
         GradientError: A root has no history, the graph was freed by an earlier backward, or a saved tensor was changed
             in place.
     """
     refresh_views(*roots, *(inputs or ()))
+    retain_graph, create_graph = bool(retain_graph), bool(create_graph)  # C compares them with True
     state = _local.state
     outer_grad_mode = state.grad
     state.grad = create_graph
+    backward_runs = ready_leaves.backward_runs
+    outer_reached, backward_runs.reached = backward_runs.reached, None
+    backward_runs.depth += 1
     try:
-        backward = _Backward(retain_graph, create_graph, inputs)
-        step = backward.step if tracing.current is None else tracing.current.backward(backward.step)
-        return backward.run(roots, grads, step)
+        backward = _BackwardPass(retain_graph, create_graph, inputs)
+        step = None if tracing.current is None else tracing.current.backward(backward.step)
+        gradients = backward.run(roots, grads, step)
+        if inputs is None:
+            return []
+        if accumulates:
+            backward.accumulate_inputs(inputs, gradients)
+            return []
+        return [_without_cached_seed(gradient) for gradient in gradients]
+    except BaseException:
+        if backward_runs.depth == 1:
+            backward_runs.callbacks.clear()
+        raise
     finally:
         state.grad = outer_grad_mode
+        backward_runs.reached = outer_reached
+        backward_runs.depth -= 1
+        if backward_runs.callbacks and not backward_runs.depth:
+            ready_leaves.run_callbacks()
 
 
-class _Backward:
-    """The state of one backward.
+class _BackwardPass(BackwardState):
+    """One run of backward.
 
-    Attributes:
-        buffers: The sums for nodes that are in `heap`.
-        leaves: Each leaf that a gradient has arrived at, and its sum, by the `id` of the leaf.
-        heap: `(-sequence, node)` of nodes that wait to be processed. The latest call comes first.
-        captured: Gradients of non-leaf `inputs`, by node and output.
-        requested_nodes: Nodes that computed non-leaf `inputs`.
-        requested_leaves: `id`s of the leaves in `inputs`.
-        reaching_nodes: Nodes from which one of `inputs` can be reached; None without `inputs`.
-        zero_edges: Edges whose gradient is zero, and not computed.
-        seed_storages: `id`s of the storages of the roots' gradients.
+    `native.advance` does what `step` does, for nodes without hooks whose rules need no Python; it calls `step` for all
+    other nodes, and the methods below for uncommon operands. Change both together.
     """
 
-    def __init__(self, retain_graph: bool, create_graph: bool, inputs: Sequence[Tensor] | None):
-        self.retain_graph = retain_graph
-        self.create_graph = create_graph
-        self.inputs = inputs
-        self.buffers: dict[Node, _Buffer] = {}
-        self.leaves: dict[int, tuple[Tensor, _Buffer]] = {}
-        self.heap: list[tuple[int, Node]] = []
-        self.captured: dict[tuple[Node, int], Tensor] = {}
-        self.requested_nodes: set[Node] = set()
-        self.requested_leaves: set[int] = set()
-        for tensor in inputs or ():
-            if tensor.node is None:
-                self.requested_leaves.add(id(tensor))
-            else:
-                self.requested_nodes.add(tensor.node)
-        self.reaching_nodes: set[Node] | None = None
-        self.zero_edges: list[Edge] = []
-        self.seed_storages: set[int] = set()
+    __slots__ = ()
 
     def run(
-        self, roots: Sequence[Tensor], grads: Sequence[Tensor | None], step: Callable[[Node], None]
+        self, roots: Sequence[Tensor], grads: Sequence[Tensor | None], step: Callable[[Node], None] | None
     ) -> list[Tensor | None]:
         """Return the gradients of `inputs`, or store those of the leaves.
 
-        `step` is `self.step`, or a profiler's wrapper of it.
+        `step` is a profiler's wrapper of `self.step`; None without a profiler.
         """
         if self.inputs is not None:
-            self.reaching_nodes = self._nodes_reaching_inputs([r.node for r in roots if r.node is not None])
+            start_nodes = [r.node for r in roots if r.node is not None]
+            if _advance is not None:
+                native.set_reaching_nodes(self, start_nodes)
+            else:
+                self._set_reaching_nodes(start_nodes)
         for root, grad in zip(roots, grads, strict=True):
             seed = _seed(root, grad)
-            self.seed_storages.add(id(seed.storage))
-            self._send((root.node, root.output) if root.node is not None else (root, 0), seed)
-        while self.heap:
-            step(heapq.heappop(self.heap)[1])
+            self.user_storages.add(id(seed.storage))
+            target, output = (root, 0) if root.node is None else (root.node, root.output)
+            if self._is_needed(target):
+                self._add(self._sums_at(target), output, seed)
+        heap = self.heap
+        if ready_leaves.hook_count and self.inputs is None:
+            self._run_with_ready_hooks(ready_leaves.schedule_leaves(roots), step)
+        elif step is None and _advance is not None:
+            while heap:  # a loop in Python, so that other threads and Ctrl-C get their turn
+                _advance(self)
+        else:
+            step = step or self.step
+            while heap:
+                step(heapq.heappop(heap)[1])
         return self._finish()
 
-    def _nodes_reaching_inputs(self, starts: list[Node]) -> set[Node]:
-        """Return the nodes from which one of `inputs` can be reached."""
+    def _run_with_ready_hooks(self, schedule: list[tuple[int, Tensor]], step: Callable[[Node], None] | None) -> None:
+        """Process all nodes, and call the ready hook of each leaf of `schedule` as soon as its gradient is complete."""
+        heap = self.heap
+        use_native = step is None and _advance is not None
+        step = step or self.step
+        while heap:
+            next_sequence = -heap[0][0]
+            while schedule and schedule[-1][0] > next_sequence:
+                self._take_ready_gradient(schedule.pop()[1])
+            if use_native:
+                _advance(self)  # type: ignore[misc]
+            else:
+                step(heapq.heappop(heap)[1])
+        while schedule:
+            self._take_ready_gradient(schedule.pop()[1])
+
+    def _take_ready_gradient(self, leaf: Tensor) -> None:
+        """Pass the gradient of a leaf to its ready hook. Gradients that are only zeros arrive at the end of the run."""
+        entry = self.leaves.get(id(leaf))
+        extra = leaf.extra
+        if entry is None or extra is None or extra.ready_hook is None or (grad := entry[1].grads[0]) is None:
+            return
+        for hook in list((extra.hooks or {}).values()):
+            grad = self._call_hook(hook, grad)
+        entry[1].grads[0] = None
+        extra.ready_hook(leaf, grad)
+        _run_accumulation_hooks(leaf)
+
+    def _set_reaching_nodes(self, starts: list[Node]) -> None:
+        """Set `reaching_nodes` to the nodes from which one of `inputs` can be reached."""
         visited: set[Node] = set()
         stack = list(starts)
         while stack:
@@ -180,77 +170,103 @@ class _Backward:
             if node not in visited:
                 visited.add(node)
                 stack.extend(target for target, _ in node.edges if isinstance(target, Node))
-        reaching_nodes: set[Node] = set()
+        self.reaching_nodes = set()
         for node in sorted(visited, key=lambda n: n.sequence):
-            if any(
-                (t in reaching_nodes or t in self.requested_nodes)
-                if isinstance(t, Node)
-                else id(t) in self.requested_leaves
-                for t, _ in node.edges
-            ):
-                reaching_nodes.add(node)
-        return reaching_nodes
+            if any(self._is_needed(target) for target, _ in node.edges):
+                self.reaching_nodes.add(node)
 
-    def _send(self, edge: Edge, grad: Tensor) -> None:
-        """Add `grad` to the sum at the target of `edge`, unless it is not needed."""
-        if (destination := self._buffer_of(edge)) is not None:
-            buffer, index = destination
-            buffer.add(index, grad, self.create_graph)
-
-    def _buffer_of(self, edge: Edge) -> tuple[_Buffer, int] | None:
-        """Return the buffer and the index for gradients along `edge`, or None if they are not needed."""
-        target, output = edge
+    def _is_needed(self, target: Node | Tensor) -> bool:
+        """Return True if gradients of a node's results, or of a leaf, are passed on, stored or returned."""
         if isinstance(target, Node):
-            if (
-                self.reaching_nodes is not None
-                and target not in self.reaching_nodes
-                and target not in self.requested_nodes
-            ):
-                return None
-            buffer = self.buffers.get(target)
-            if buffer is None:
-                buffer = self.buffers[target] = _Buffer(len(target.recipe.out_metas))
+            return self.reaching_nodes is None or target in self.reaching_nodes or target in self.requested_nodes
+        if self.inputs is not None:
+            return id(target) in self.requested_leaves
+        return target.needs_grad  # the user may have switched `requires_grad` off since the call
+
+    def _sums_at(self, target: Node | Tensor) -> GradientSums:
+        """Return the sums of a node or a leaf. A node whose first gradient arrives is added to `heap`."""
+        if isinstance(target, Node):
+            sums = self.node_sums.get(target)
+            if sums is None:
+                sums = self.node_sums[target] = GradientSums(len(target.recipe.out_metas))
                 heapq.heappush(self.heap, (-target.sequence, target))
-            return buffer, output
-        if not self._needs_gradient(target):
-            return None
+            return sums
         entry = self.leaves.get(id(target))
         if entry is None:
-            entry = self.leaves[id(target)] = (target, _Buffer(1))
-        return entry[1], 0
+            entry = self.leaves[id(target)] = (target, GradientSums(1))
+        return entry[1]
 
-    def _needs_gradient(self, leaf: Tensor) -> bool:
-        """Return True if the gradient of a leaf is stored or returned."""
-        if self.inputs is not None:
-            return id(leaf) in self.requested_leaves
-        return leaf.needs  # the user may have switched `requires_grad` off since the call
+    def _add(self, sums: GradientSums, index: int, grad: Tensor) -> None:
+        """Add `grad` to the sum at `index`. With `create_graph` the addition is recorded, and never in place."""
+        total = sums.grads[index]
+        if total is None:
+            sums.grads[index] = grad
+        elif sums.is_owned[index] and not self.create_graph and total.meta is grad.meta:
+            call_into(self.add_record, (total, grad), (), (total,), in_place=True)
+        else:
+            sums.grads[index] = call(self.add_record, (total, grad))
+            sums.is_owned[index] = True
+
+    def add_to_part(self, sums: GradientSums, index: int, node: Node, grad: Tensor) -> None:
+        """Add the gradient of a view, such as a slice, to the part of the base's sum that the view covers.
+
+        This avoids a gradient of the base's size for every view, most of it zeros.
+
+        Args:
+            sums: The sums of the base's node, or of the base if it is a leaf.
+            index: The index of the base's sum.
+            node: The node of the view.
+            grad: The gradient of the view.
+        """
+        total = sums.grads[index]
+        has_gradient = total is not None
+        if total is None:
+            total = sums.grads[index] = zeros(node.operand_layout(0))
+        elif not sums.is_owned[index]:
+            total = sums.grads[index] = call(registry["copy"], (total,), (None,))
+        sums.is_owned[index] = True
+        unshared = Tensor(total.storage, total.meta, total.start)  # `total` itself must not become the base of a view
+        view = call(node.recipe.record, (unshared,), node.statics)
+        if not grad.meta.numel:
+            return
+        if has_gradient:
+            call_into(self.add_record, (view, grad), (), (view,), in_place=True)
+        else:
+            call_into(registry["copy"], (grad,), (None,), (view,), in_place=True)
+
+    # Called by C as methods, because its functions do not import Python modules:
+    fit_to = staticmethod(fit_to)
+    reshape = staticmethod(reshape)
+    reshape_unshared = staticmethod(reshape_unshared)
 
     def step(self, node: Node) -> None:
         """Pass the gradients of a node's results on to its operands. All of its consumers have been processed."""
-        grads = self.buffers.pop(node).grads
+        grads = self.node_sums.pop(node).grads
         if node.hooks is not None:
-            _run_hooks(node, grads)
+            self._run_hooks(node, grads)
         if node in self.requested_nodes:
             for output, grad in enumerate(grads):
                 if grad is not None:
                     self.captured[node, output] = grad
         if self.reaching_nodes is not None and node not in self.reaching_nodes:
             return
+        is_needed = [self._is_needed(target) for target, _ in node.edges]
         if node.recipe.is_partial_view and not (node.function or node.freed or self.create_graph or anomaly.is_enabled):
             # In place, so not with `create_graph`. Freed graphs and anomaly mode need the checks in `gradients_of`.
-            if (destination := self._buffer_of(node.edges[0])) is not None:
-                buffer, index = destination
+            if is_needed[0]:
                 assert grads[0] is not None
-                buffer.add_to_part(index, node, grads[0])
-            if not self.retain_graph:
-                node.release()
-            return
-        results = gradients_of(node, grads)
-        for edge, result in zip(node.edges, results, strict=True):
-            if result is not None:
-                self._send(edge, result)
-            elif node.function is None:  # a custom function's None means no gradient, a rule's None means zeros
-                self.zero_edges.append(edge)
+                target, output = node.edges[0]
+                self.add_to_part(self._sums_at(target), output, node, grads[0])
+        else:
+            results = gradients_of(node, grads, is_needed)
+            # A custom function may return a tensor that it saved, or one of the program's.
+            if node.function is not None and not getattr(node.function, "holds_no_result", False):
+                self.user_storages.update([id(result.storage) for result in results if result is not None])
+            for edge, result, needed in zip(node.edges, results, is_needed, strict=True):
+                if needed and result is not None:
+                    self._add(self._sums_at(edge[0]), edge[1], result)
+                elif needed and node.function is None:
+                    self.zero_edges.append(edge)  # a rule's None means zeros; a custom function's None, no gradient
         if not self.retain_graph:
             node.release()
 
@@ -263,9 +279,8 @@ class _Backward:
         while self.zero_edges:
             target, output = self.zero_edges.pop()
             if not isinstance(target, Node):
-                if id(target) not in self.leaves and self._needs_gradient(target):
-                    buffer = self.leaves.setdefault(id(target), (target, _Buffer(1)))[1]
-                    buffer.add(0, zeros(target.meta), self.create_graph)
+                if id(target) not in self.leaves and self._is_needed(target):
+                    self._add(self._sums_at(target), 0, zeros(target.meta))
                 continue
             if target in self.requested_nodes and (target, output) not in self.captured:
                 self.captured[target, output] = zeros(target.recipe.out_metas[output])
@@ -279,32 +294,101 @@ class _Backward:
         """Call the hooks of leaves; then accumulate into the leaves, or return the gradients of `inputs`."""
         if self.zero_edges:
             self._send_zeros()
-        # A root's gradient is the caller's tensor or in `_ones`. Later writes to a leaf's `grad` must not change it.
-        unshareable = self.seed_storages
-        for leaf, buffer in self.leaves.values():
-            grad = buffer.grads[0]
-            if grad is not None and leaf.extra is not None and leaf.extra.hooks:
-                for hook in list(leaf.extra.hooks.values()):
-                    grad = _call_hook(hook, grad)
-                buffer.grads[0] = grad
-            if self.inputs is None and grad is not None:
-                accumulate(leaf, grad, self.create_graph, unshareable)
-                buffer.grads[0] = grad = None  # so that a hook can free the memory
+        pending: dict[int, int] = {}
+        if self.inputs is None and len(self.leaves) > 1:
+            pending = _count_storages([sums.grads[0] for _, sums in self.leaves.values()])
+        for leaf, sums in self.leaves.values():
+            grad = sums.grads[0]
+            if grad is None:
+                continue
+            if pending:
+                pending[id(grad.storage)] -= 1
+            if leaf.extra is not None:
+                if leaf.extra.hooks:
+                    for hook in list(leaf.extra.hooks.values()):
+                        grad = self._call_hook(hook, grad)
+                    sums.grads[0] = grad
+                if self.inputs is None and leaf.extra.ready_hook is not None:
+                    leaf.extra.ready_hook(leaf, grad)
+                    _run_accumulation_hooks(leaf)
+                    continue
+            if self.inputs is None:
+                self._accumulate(leaf, grad, pending)
+                sums.grads[0] = grad = None  # so that a hook can free the memory
                 _run_accumulation_hooks(leaf)
         if self.inputs is None:
             return []
         gradients: list[Tensor | None] = []
         for tensor in self.inputs:
             if tensor.node is None:
-                leaf_buffer = self.leaves.get(id(tensor))
-                gradients.append(None if leaf_buffer is None else leaf_buffer[1].grads[0])
+                entry = self.leaves.get(id(tensor))
+                gradients.append(None if entry is None else entry[1].grads[0])
             else:
                 gradients.append(self.captured.get((tensor.node, tensor.output)))
-        for i, gradient in enumerate(gradients):
-            # The caller may write to the result. If it is not contiguous, it is an expanded seed, which refuses writes.
-            if gradient is not None and gradient.meta.contiguous and _is_cached_seed(gradient):
-                gradients[i] = call(registry["copy"], (gradient,), (None,))
         return gradients
+
+    def accumulate_inputs(self, inputs: Sequence[Tensor], gradients: list[Tensor | None]) -> None:
+        """Add `gradients`, as `run` returned them, to the `grad` of `inputs`, and call their hooks."""
+        self.leaves.clear()
+        self.captured.clear()
+        pending = _count_storages(gradients)
+        for i, tensor in enumerate(inputs):
+            gradient = gradients[i]
+            if gradient is not None:
+                pending[id(gradient.storage)] -= 1
+                self._accumulate(tensor, gradient, pending)
+                gradients[i] = gradient = None
+                _run_accumulation_hooks(tensor)
+
+    def _accumulate(self, leaf: Tensor, grad: Tensor, pending: dict[int, int]) -> None:
+        """Add `grad` to `leaf.grad`.
+
+        The first gradient is stored without a copy, unless it is a view, not contiguous, or in memory that user code or
+        a later leaf of this run may read.
+
+        Args:
+            leaf: The leaf.
+            grad: Its gradient.
+            pending: By the `id` of a storage, the number of gradients in it that are still to be accumulated.
+        """
+        extra = leaf.ensure_extra()
+        if extra.grad is not None:
+            if self.create_graph:
+                extra.grad = call(self.add_record, (extra.grad, grad))
+            else:
+                call_into(self.add_record, (extra.grad, grad), (), (extra.grad,), in_place=True)
+            return
+        key = id(grad.storage)
+        is_shared = key in self.user_storages or pending.get(key, 0) > 0
+        if is_shared or grad.extra is not None or not grad.meta.contiguous:
+            grad = call(self.copy_record, (grad,), (None,))
+        if not self.create_graph:  # without hooks or history
+            grad = Tensor(grad.storage, grad.meta, grad.start)
+        extra.grad = grad
+
+    def _run_hooks(self, node: Node, grads: list[Tensor | None]) -> None:
+        assert node.hooks is not None
+        # The hooks of `retain_grad` run last, because they store the gradient that the other hooks have returned.
+        hooks = sorted(node.hooks.values(), key=lambda entry: isinstance(entry[1], Retained))
+        for output, hook in hooks:
+            grad = grads[output]
+            if grad is not None:
+                grads[output] = self._call_hook(hook, grad)
+
+    def _call_hook(self, hook: GradientHook, grad: Tensor) -> Tensor:
+        result = _call_hook(hook, grad)
+        if result is not grad:  # the hook may hold the tensor that it returned
+            self.user_storages.add(id(result.storage))
+        return result
+
+
+def _count_storages(grads: Sequence[Tensor | None]) -> dict[int, int]:
+    """Return, by the `id` of a storage, how many of `grads` use it."""
+    counts: dict[int, int] = {}
+    for grad in grads:
+        if grad is not None:
+            counts[id(grad.storage)] = counts.get(id(grad.storage), 0) + 1
+    return counts
 
 
 def _seed(root: Tensor, grad: Tensor | None) -> Tensor:
@@ -315,7 +399,7 @@ def _seed(root: Tensor, grad: Tensor | None) -> Tensor:
             floating dtype.
         ShapeError: `grad` does not have the root's shape.
     """
-    if not root.needs:
+    if not root.needs_grad:
         raise GradientError(
             "backward: the tensor does not require grad and nothing that computed it does; "
             "set requires_grad=True on what gradients are wanted of"
@@ -363,9 +447,17 @@ def ones_like(tensor: Tensor) -> Tensor:
     return seed
 
 
-def _is_cached_seed(tensor: Tensor) -> bool:
-    """Return True if `tensor` uses the memory of a cached seed, which other runs of backward use too."""
-    return any(seed.storage is tensor.storage for seed, _ in _ones.values())
+def _without_cached_seed(gradient: Tensor | None) -> Tensor | None:
+    """Return a copy of a gradient that uses the memory of a cached seed; others themselves.
+
+    The caller may write to the result. If it is not contiguous, it is an expanded seed, which refuses writes.
+    """
+    if gradient is None or not gradient.meta.contiguous:
+        return gradient
+    for seed, _ in list(_ones.values()):  # a list, because another thread may add a seed meanwhile
+        if seed.storage is gradient.storage:
+            return call(registry["copy"], (gradient,), (None,))
+    return gradient
 
 
 def forget_ones() -> None:
@@ -373,38 +465,10 @@ def forget_ones() -> None:
     _ones.clear()
 
 
-def accumulate_into(
-    leaves: Sequence[Tensor], grads: Sequence[Tensor | None], seeds: Sequence[Tensor | None], create_graph: bool
-) -> None:
-    """Add `grads` to the `grad` of the leaves, and call their hooks: for `backward(inputs=leaves)`.
-
-    Args:
-        leaves: The tensors; the caller may pass some that are no leaves.
-        grads: Their gradients as `run` returned them, None for leaves that no root depends on.
-        seeds: The gradients of the roots that the caller passed. No leaf's `grad` will share their memory.
-        create_graph: Record the additions.
-    """
-    unshareable = {id(seed.storage) for seed in seeds if seed is not None}
-    for leaf, grad in zip(leaves, grads, strict=True):
-        if grad is not None:
-            accumulate(leaf, grad, create_graph, unshareable)
-            _run_accumulation_hooks(leaf)
-
-
 def _run_accumulation_hooks(leaf: Tensor) -> None:
-    if leaf.extra is not None and leaf.extra.stored:
-        for hook in list(leaf.extra.stored.values()):
+    if leaf.extra is not None and leaf.extra.accumulation_hooks:
+        for hook in list(leaf.extra.accumulation_hooks.values()):
             hook(leaf)
-
-
-def _run_hooks(node: Node, grads: list[Tensor | None]) -> None:
-    assert node.hooks is not None
-    # The hooks of `retain_grad` run last, because they store the gradient that the other hooks have returned.
-    hooks = sorted(node.hooks.values(), key=lambda entry: isinstance(entry[1], Retained))
-    for output, hook in hooks:
-        grad = grads[output]
-        if grad is not None:
-            grads[output] = _call_hook(hook, grad)
 
 
 def _call_hook(hook: GradientHook, grad: Tensor) -> Tensor:
@@ -428,31 +492,3 @@ def _call_hook(hook: GradientHook, grad: Tensor) -> Tensor:
             f"{expected.device}; it must keep all three"
         )
     return result
-
-
-def accumulate(leaf: Tensor, grad: Tensor, create_graph: bool, unshareable: set[int]) -> None:
-    """Add `grad` to `leaf.grad`.
-
-    The first gradient is stored without a copy, unless it is a view, not contiguous, or in memory that is shared.
-
-    Args:
-        leaf: The leaf.
-        grad: Its gradient.
-        create_graph: Record the addition.
-        unshareable: `id`s of storages that `leaf.grad` must not share, because a root's gradient or another leaf's
-            `grad` uses them. Changed in place: includes the storage of `leaf.grad` afterwards.
-    """
-    extra = leaf.more()
-    if extra.grad is not None:
-        if create_graph:
-            extra.grad = call(registry["add"], (extra.grad, grad))
-        else:
-            call_into(registry["add"], (extra.grad, grad), (), (extra.grad,), in_place=True)
-        return
-    needs_copy = id(grad.storage) in unshareable or grad.extra is not None or not grad.meta.contiguous
-    if needs_copy:
-        grad = call(registry["copy"], (grad,), (None,))
-    unshareable.add(id(grad.storage))
-    if not create_graph:  # without hooks or history
-        grad = Tensor(grad.storage, grad.meta, grad.start)
-    extra.grad = grad

@@ -29,13 +29,13 @@ _COPY_SLICE = OpRecord("copy_slice", "custom", (Operand("base"),), gradients={})
 def check(record: OpRecord, out: Tensor) -> None:
     """Raise `GradientError` if `out` is a leaf that requires a gradient, or a view of one."""
     base = out.extra.base if out.extra is not None else None
-    if out.needs and out.node is None:
+    if out.needs_grad and out.node is None:
         raise GradientError(
             f"{record.name}_: a leaf tensor that requires grad is being written in place, so its gradient would be "
             "lost; do it under no_grad(), or on a clone()"
         )
     # A view of a leaf that is itself a view has that leaf's base. It requires gradients, and the base has no history.
-    if base is not None and base.storage is out.storage and (out.needs or base.needs) and base.node is None:
+    if base is not None and base.storage is out.storage and (out.needs_grad or base.needs_grad) and base.node is None:
         raise GradientError(
             f"{record.name}_: a view of a leaf tensor that requires grad is being written in place; "
             "do it under no_grad(), or on a clone()"
@@ -45,7 +45,7 @@ def check(record: OpRecord, out: Tensor) -> None:
 def copy_before_write(target: Tensor) -> Tensor:
     """Return a copy of `target` with the same history, for backward, before `target` is written in place."""
     saved: Tensor = call(registry["copy"], (Tensor(target.storage, target.meta, target.start),), (None,))
-    saved.node, saved.output, saved.needs = target.node, target.output, target.needs
+    saved.node, saved.output, saved.needs_grad = target.node, target.output, target.needs_grad
     return saved
 
 
@@ -60,10 +60,10 @@ def refresh(view: Tensor) -> None:
     if base.storage is not view.storage:  # the base has got other memory: this tensor is no view of it any more
         extra.base = None
         return
-    if view.needs and view.node is None and not base.needs:  # a leaf that shares its memory with a constant
+    if view.needs_grad and view.node is None and not base.needs_grad:  # a leaf that shares its memory with a constant
         return
-    old_node, view.needs = view.node, base.needs
-    if base.needs:
+    old_node, view.needs_grad = view.node, base.needs_grad
+    if base.needs_grad:
         view.node = Node(_view_recipe(base, view), (base,), (view,), _as_strided_args(base, view))
         view.output = 0
     else:
@@ -97,16 +97,16 @@ def rebase(out: Tensor, node: Node | None) -> None:
     if base is None:
         if node is None or (out.node is not None and node.recipe.record.name == "copy"):
             node = _overwrite_node(out, node)
-        out.node, out.output, out.needs = node, 0, True
+        out.node, out.output, out.needs_grad = node, 0, True
         if extra is not None:
             extra.rewrites += 1
             _move_retained_hook(out, old_node)
         return
-    if not base.needs and node is None:
+    if not base.needs_grad and node is None:
         return
     slice_node, old_base_node = _slice_node(base, out, node), base.node
-    base.node, base.output, base.needs = slice_node, 0, True
-    base.more().rewrites += 1
+    base.node, base.output, base.needs_grad = slice_node, 0, True
+    base.ensure_extra().rewrites += 1
     _move_retained_hook(base, old_base_node)
     refresh(out)
 
@@ -180,7 +180,7 @@ def _slice_node(base: Tensor, view: Tensor, inner: Node | None) -> Node:
         view_edge = None  # copy_(view, source): the only operand is the source
     other_edges = () if inner is None else tuple(e for k, e in enumerate(inner.edges) if k != view_edge)
     base_edge: Edge = (base.node, base.output) if base.node is not None else (base, 0)
-    wants_base = base.needs
+    wants_base = base.needs_grad
     node.edges = ((base_edge,) if wants_base else ()) + other_edges
     geometry = _as_strided_args(base, view)
     base_layout = base.meta

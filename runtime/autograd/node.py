@@ -17,18 +17,19 @@ from .. import native
 from ..context import anomaly
 from ..device import Meta
 from ..errors import FreedGraphError, VersionError
-from ..layout import broadcast, normalize_dims
+from ..layout import broadcast, normalize_dim, normalize_dims
 from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
     from ..call_types import BackwardFunction, Edge, GradientHook, SavedValues, Static, Statics
 
-__all__ = ["Application", "Node", "Recipe", "Saved", "recipe_of", "seed_name", "set_anomaly"]
+__all__ = ["AccumulateGrad", "Application", "Node", "Recipe", "Saved", "recipe_of", "seed_name", "set_anomaly"]
 
 _numbers = itertools.count()
 _RUNTIME = __name__.partition(".autograd")[0] + "."  # prefix of the runtime's modules
 _SELECTING_VIEWS = ("select", "slice", "narrow", "diagonal", "index")
+_RESHAPING_VIEWS = ("view", "squeeze", "unsqueeze")
 
 
 class Saved:
@@ -36,20 +37,20 @@ class Saved:
 
     Attributes:
         version: Version of the storage; a later in-place write raises it.
-        needs: `requires_grad` of the tensor.
+        needs_grad: `requires_grad` of the tensor.
         node: The node that computed the tensor; None for a leaf or a result of the saving call.
         output: Which result of `node` the tensor is.
         leaf: The tensor itself if it is a leaf operand, else None.
     """
 
-    __slots__ = ("leaf", "meta", "needs", "node", "output", "start", "storage", "version")
+    __slots__ = ("leaf", "meta", "needs_grad", "node", "output", "start", "storage", "version")
 
     def __init__(self, tensor: Tensor, is_output: bool):
         self.storage = tensor.storage
         self.meta = tensor.meta
         self.start = tensor.start
         self.version = tensor.storage.version
-        self.needs = tensor.needs
+        self.needs_grad = tensor.needs_grad
         self.node = None if is_output else tensor.node
         self.output = tensor.output
         self.leaf = tensor if tensor.node is None and not is_output else None
@@ -75,7 +76,7 @@ class Saved:
             return self.leaf
         if node is not None:
             return Tensor(self.storage, self.meta, self.start, True, node, output)
-        return Tensor(self.storage, self.meta, self.start, self.needs, self.node, self.output)
+        return Tensor(self.storage, self.meta, self.start, self.needs_grad, self.node, self.output)
 
 
 class Application:
@@ -84,11 +85,15 @@ class Application:
     Attributes:
         position: Position of the operand.
         rule: The gradient rule.
+        result: `rule.result`, for C.
         layout: Layout of the operand.
         record: The op that computes the gradient, or None if a function computes it or there is no rule.
         statics: Static arguments of `record`.
+        sources: For C, where the rule's operands are: positions among the saved operands, saved results and incoming
+            gradients, in this order. One position more stands for the number `count`. None: Python applies the rule.
         broadcast_shape: For reductions, the shape to which the operands were broadcast.
         keepdim_shape: For reductions, `broadcast_shape` with size 1 in the reduced dimensions.
+        dense_layout: A contiguous layout of the operand's shape. None until backward first needs it.
         count: For reductions, the number of elements that each result combines.
         index: For reductions, the position of each element within its group, the elements that one result combines.
             Computed when a rule first reads it.
@@ -98,22 +103,25 @@ class Application:
     """
 
     __slots__ = (
-        "broadcast_shape", "count", "index", "keepdim_shape", "layout", "position", "record", "rule", "statics",
-        "sum_dims", "sum_record",
+        "broadcast_shape", "count", "dense_layout", "index", "keepdim_shape", "layout", "position", "record", "result",
+        "rule", "sources", "statics", "sum_dims", "sum_record",
     )  # fmt: skip
 
     def __init__(self, position: int, rule: Rule, layout: Meta, static_values: Mapping[str, object]):
         self.position = position
         self.rule = rule
+        self.result = rule.result
         self.layout = layout
         self.record = None if rule.op is None or rule.op == "!" else registry[rule.op]
         self.statics = () if self.record is None else tuple(static_values.get(name) for name in self.record.statics)
         self.broadcast_shape: tuple[int, ...] = layout.shape
         self.keepdim_shape: tuple[int, ...] = ()
         self.count = 1
+        self.dense_layout: Meta | None = None
         self.index: Tensor | None = None
         self.sum_record: OpRecord | None = None
         self.sum_dims: tuple[int, ...] = ()
+        self.sources: tuple[int, ...] | None = None
 
     def broadcast_to(self, shape: tuple[int, ...]) -> None:
         """Set `sum_dims` and `sum_record` for an operand that was broadcast to `shape`."""
@@ -143,11 +151,13 @@ class Recipe:
         differentiable: For each result, whether it has a gradient.
         is_partial_view: True if the op returns a view of part of its operand, and the view repeats no element. The
             engine then adds its gradient to that part of the operand's gradient.
+        is_reshape: True if the op returns a view of all elements in another shape. The gradient of the operand is that
+            of the result, in the operand's shape.
     """
 
     __slots__ = (
-        "applications", "differentiable", "edges", "is_partial_view", "metas", "names", "out_metas", "read", "record",
-        "saved_operands", "saved_outputs", "seeds",
+        "applications", "differentiable", "edges", "is_partial_view", "is_reshape", "metas", "names", "out_metas",
+        "read", "record", "saved_operands", "saved_outputs", "seeds",
     )  # fmt: skip
 
     def __init__(
@@ -169,7 +179,9 @@ class Recipe:
         self.saved_outputs = tuple(i for i, o in enumerate(record.outputs) if o.name in self.read)
         self.seeds = record.detail.get("seeds") or tuple(seed_name(record, i) for i in range(len(record.outputs)))
         self.differentiable = tuple(differentiable)
-        self.is_partial_view = record.detail.get("view") in _SELECTING_VIEWS
+        view = record.detail.get("view")
+        self.is_partial_view = view in _SELECTING_VIEWS
+        self.is_reshape = view in _RESHAPING_VIEWS
         static_values = dict(zip(record.statics, statics, strict=False))
         self.applications = tuple(
             Application(i, rule, layout, static_values) for i, rule in rules if isinstance(layout := metas[i], Meta)
@@ -186,13 +198,39 @@ class Recipe:
                 application.keepdim_shape = tuple(1 if d in dims else n for d, n in enumerate(broadcast_shape))
                 for d in dims:
                     application.count *= broadcast_shape[d]
+        if view == "permute":
+            for application in self.applications:
+                application.statics = (_inverse_order(statics[0], application.layout.ndim),)
+        for application in self.applications:
+            application.sources = self._sources(application.rule)
+
+    def _sources(self, rule: Rule) -> tuple[int, ...] | None:
+        """Return the `sources` of the application of `rule`."""
+        if rule.function is not None or rule.op == "!" or "index_reduced" in self.read:
+            return None
+        operands, outputs = self.saved_operands, self.saved_outputs
+        names = [*(self.names[i] for i in operands), *(self.record.outputs[i].name for i in outputs), *self.seeds]
+        positions = {name: i for i, name in enumerate(names)}
+        if self.record.kind == "reduction":
+            positions["n_reduced"] = len(names)
+        sources = tuple(positions.get(name, -1) for name in rule.operands)
+        numbers = {i for i, position in enumerate(operands) if not isinstance(self.metas[position], Meta)}
+        numbers.add(len(names))
+        has_tensor = not sources or not numbers.issuperset(sources)
+        return sources if has_tensor and -1 not in sources else None
+
+
+def _inverse_order(dims: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Return the order of dimensions that undoes a permutation of them."""
+    order = [normalize_dim(d, ndim, "permute") for d in dims]
+    return tuple(order.index(d) for d in range(ndim))
 
 
 def recipe_of(
     record: OpRecord,
     metas: Sequence[Meta | type | None],
     out_metas: Sequence[Meta],
-    needs: int,
+    grad_mask: int,
     statics: Statics,
 ) -> Recipe | None:
     """Return the recipe of a call, or None if it has no gradients.
@@ -203,7 +241,7 @@ def recipe_of(
         record: The op.
         metas: For each operand its layout, the type of a number, or None.
         out_metas: Layouts of the results.
-        needs: Bit mask of the operands that require gradients.
+        grad_mask: Bit mask of the operands that require gradients.
         statics: The static arguments.
     """
     rules = registry.gradients(record)
@@ -214,7 +252,7 @@ def recipe_of(
     rules_by_position = [
         (i, rules.get(name, _UNKNOWN))
         for i, name in enumerate(names)
-        if needs >> i & 1 and isinstance(layout := metas[i], Meta) and layout.dtype.kind == "f"
+        if grad_mask >> i & 1 and isinstance(layout := metas[i], Meta) and layout.dtype.kind == "f"
     ]
     # A plan may have more results than its op (`misses` of an index op). They have no gradient.
     op_metas = out_metas[: len(differentiable)]
@@ -262,6 +300,27 @@ def _forward_stack() -> str:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_RUNTIME):
         frame = frame.f_back
     return "".join(traceback.format_stack(frame, limit=_TRACE_FRAMES))
+
+
+class AccumulateGrad:
+    """The end of the graph at a leaf, for programs that walk `next_functions`.
+
+    Attributes:
+        variable: The leaf, whose `grad` backward adds to.
+        next_functions: No nodes: the graph ends here.
+    """
+
+    __slots__ = ("next_functions", "variable")
+
+    def __init__(self, variable: Tensor):
+        self.variable = variable
+        self.next_functions: tuple[tuple[Node, int], ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AccumulateGrad) and other.variable is self.variable
+
+    def __hash__(self) -> int:
+        return id(self.variable)
 
 
 class Node:
@@ -316,6 +375,19 @@ class Node:
     @property
     def name(self) -> str:
         return self.recipe.record.name
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | AccumulateGrad | None, int], ...]:
+        """For each tensor operand the node that computed it, and which of the node's results it is.
+
+        The node of a leaf is an `AccumulateGrad`, and that of an operand without a gradient None.
+        """
+        nodes = {
+            position: (node, output) if isinstance(node, Node) else (AccumulateGrad(node), 0)
+            for position, (node, output) in zip(self.recipe.edges, self.edges, strict=True)
+        }
+        positions = [i for i, layout in enumerate(self.recipe.metas) if isinstance(layout, Meta)]
+        return tuple(nodes.get(i, (None, 0)) for i in positions)
 
     def static(self, name: str) -> Static:
         """Return the value of the static argument `name`."""

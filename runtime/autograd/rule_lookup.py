@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 
 from ..derive import derive_rules
+from ..lazy_modules import import_lazily
 from ..records import OpRecord, Rule, registry
 
 __all__ = ["gradient_rules"]
@@ -38,5 +38,5 @@ def gradient_rules(record: OpRecord) -> Mapping[str, Rule]:
 
 def _rule_function(module: str, name: str = "rules") -> Callable[[OpRecord], Mapping[str, Rule]]:
     """Return a function of a module beside this one, which is imported when an op first needs it."""
-    function = getattr(import_module(f".{module}", __package__), name)
+    function = getattr(import_lazily(f".{module}", __package__), name)
     return function

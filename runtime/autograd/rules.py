@@ -24,21 +24,32 @@ from .node import Application, Node
 if TYPE_CHECKING:
     from ..call_types import SavedValues
 
-__all__ = ["arange", "cast_to", "expand_to", "gradients_of", "reduction_gradient", "sum_to"]
+__all__ = [
+    "arange", "cast_to", "expand_to", "fit_to", "gradients_of", "reduction_gradient", "reshape_unshared", "sum_to",
+]  # fmt: skip
 
 
-def gradients_of(node: Node, grads: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
-    """Return a gradient for each edge of the node, in the operand's shape and dtype; None stands for zeros."""
+def gradients_of(
+    node: Node, grads: Sequence[Tensor | None], is_needed: Sequence[bool] | None = None
+) -> Sequence[Tensor | None]:
+    """Return a gradient for each edge of the node, in the operand's shape and dtype; None stands for zeros.
+
+    Args:
+        node: The node.
+        grads: The gradients of its results.
+        is_needed: For each edge, whether its gradient is read. Rules of other edges are not applied, and their
+            gradients are None; a custom function computes all of them. None stands for all edges.
+    """
     if node.function is not None:
         gradients = node.function(node, grads)
     else:
-        gradients = _apply_rules(node, grads)
+        gradients = _apply_rules(node, grads, is_needed)
     if anomaly.is_enabled and anomaly.checks_nan:
         _raise_on_nan(node, gradients)
     return gradients
 
 
-def _apply_rules(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+def _apply_rules(node: Node, grads: Sequence[Tensor | None], is_needed: Sequence[bool] | None) -> list[Tensor | None]:
     recipe = node.recipe
     values = node.values()
     for i, (seed, grad) in enumerate(zip(recipe.seeds, grads, strict=True)):
@@ -46,17 +57,23 @@ def _apply_rules(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | No
         values[seed] = _zero_gradient(recipe.out_metas[i], recipe.record) if is_missing else grad
     apply_by_kind = _BY_KIND.get(recipe.record.kind, _apply_rule)
     gradients: list[Tensor | None] = []
-    for application in recipe.applications:
+    for edge, application in enumerate(recipe.applications):
+        if is_needed is not None and not is_needed[edge]:
+            gradients.append(None)
+            continue
         function = application.rule.function
         gradient = (
             function(node, values, application.position)
             if function is not None
             else apply_by_kind(node, values, application)
         )
-        if gradient is not None and gradient.meta is not application.layout:
-            gradient = cast_to(sum_to(gradient, application.layout.shape), application.layout)
-        gradients.append(gradient)
+        gradients.append(None if gradient is None else fit_to(gradient, application.layout))
     return gradients
+
+
+def fit_to(gradient: Tensor, layout: Meta) -> Tensor:
+    """Return the gradient of an operand of `layout`: summed over broadcast dimensions, and in the operand's dtype."""
+    return gradient if gradient.meta is layout else cast_to(sum_to(gradient, layout.shape), layout)
 
 
 def _zero_gradient(layout: Meta, record: OpRecord) -> Tensor | float:
@@ -89,7 +106,7 @@ def _apply_rule(node: Node, values: SavedValues, application: Application) -> Te
         operands[0] = call(registry["full_like_as"], (_any_tensor(values), operands[0]), (None,))
     if application.sum_record is not None:
         total = call(application.sum_record, operands, (application.sum_dims, True))
-        return _reshape_unshared(total, application.layout.shape)
+        return reshape_unshared(total, application.layout.shape)
     return call(application.record, operands, application.statics)
 
 
@@ -133,7 +150,15 @@ def arange(shape: tuple[int, ...], device: Device) -> Tensor:
     return numbers
 
 
-_BY_KIND: dict[str, Callable[[Node, SavedValues, Application], Tensor | None]] = {"reduction": reduction_gradient}
+def _view_gradient(node: Node, values: SavedValues, application: Application) -> Tensor | None:
+    if node.recipe.is_reshape:
+        return reshape(values["grad"], application.layout.shape)
+    return _apply_rule(node, values, application)
+
+
+_BY_KIND: dict[str, Callable[[Node, SavedValues, Application], Tensor | None]] = {
+    "reduction": reduction_gradient, "view": _view_gradient,
+}  # fmt: skip
 
 
 def view_as(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -143,10 +168,10 @@ def view_as(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     return reshape(tensor, shape)
 
 
-def _reshape_unshared(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+def reshape_unshared(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Reshape a tensor that nothing else refers to. The result is no view: leaves copy gradients that are views."""
     layout = tensor.meta
-    if layout.shape == shape or tensor.needs or not layout.contiguous:
+    if layout.shape == shape or tensor.needs_grad or not layout.contiguous:
         return view_as(tensor, shape)
     return Tensor(tensor.storage, meta(layout.dtype, shape, None, layout.device), tensor.start)
 
@@ -159,7 +184,7 @@ def expand_to(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def sum_to(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Sum `tensor` over the dimensions along which `shape` was broadcast to it."""
+    """Sum `tensor` over the dimensions along which `shape` was broadcast to it, and expand it along any others."""
     own_shape = tensor.meta.shape
     if own_shape == shape:
         return tensor
@@ -169,7 +194,7 @@ def sum_to(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     dims = [*range(new_dims), *(new_dims + d for d, n in enumerate(shape) if n == 1 and own_shape[new_dims + d] != 1)]
     if dims:
         tensor = call(registry["sum"], (tensor,), (tuple(dims), True, None))
-        tensor = _reshape_unshared(tensor, tensor.meta.shape[new_dims:])
+        tensor = reshape_unshared(tensor, tensor.meta.shape[new_dims:])
     return expand_to(tensor, shape)
 
 

@@ -70,7 +70,7 @@ def _gradients_by_ops(statics: Statics, values: _Values) -> dict[str, Tensor]:
     """
     gradients = values.get("sampled")
     if gradients is None:
-        operands = {n: t for n, t in (("input", values["input"]), ("grid", values["grid"])) if t.needs}
+        operands = {n: t for n, t in (("input", values["input"]), ("grid", values["grid"])) if t.needs_grad}
         result = sample_grid_by_ops(values["input"], values["grid"], *statics)
         grads = run([result], [values["grad"]], retain_graph=True, create_graph=True, inputs=list(operands.values()))
         gradients = values["sampled"] = {}
@@ -166,7 +166,7 @@ def _taps(coordinates: Tensor, size: int, elements: int, mode: str, padding: str
         nearest = _op("round", x)
         index = _op("grid_tap", nearest, 0.0, float(size), outside_index if padding == "zeros" else 0.0)
         # The weight is 1. Computing it from x gives a grid that requires a gradient one of zeros, instead of none.
-        return [(index, _op("add", _op("mul", _op("sign", x), 0.0), 1.0) if coordinates.needs else None)]
+        return [(index, _op("add", _op("mul", _op("sign", x), 0.0), 1.0) if coordinates.needs_grad else None)]
     upper_weight = _op("sub", x, _op("floor", x))
     for k, weight in enumerate((_op("sub", 1.0, upper_weight), upper_weight)):
         # Also with padding: only the upper neighbour of the last pixel is then outside, and it has weight 0.

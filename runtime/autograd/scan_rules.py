@@ -34,7 +34,7 @@ def scan_rules(record: OpRecord) -> Mapping[str, Rule]:
     """Return the gradient rules of a scan; an empty mapping if there are none."""
     if not any(o.differentiable for o in record.outputs):
         return {}
-    if record.detail["adds"]:
+    if record.detail["is_running_sum"]:
         return {record.operands[0].name: Rule(function=_sum, operands=("grad",))}
     return _RULES.get(record.name, {}) if not registry.owner(record.name) else {}
 
@@ -60,6 +60,8 @@ def _shift(node: Node, tensor: Tensor, step: int, fill: float) -> Tensor:
     dim = normalize_dim(node.static("dim"), layout.ndim, node.name)
     count = layout.shape[dim]
     shifted = empty(meta(layout.dtype, layout.shape, None, layout.device))
+    if not layout.numel:
+        return shifted
     edge = _narrow(shifted, dim, 0 if step > 0 else count - 1, 1)
     call_into(registry["fill"], (edge, fill), (), (edge,), in_place=False)
     if count > 1:

@@ -12,38 +12,27 @@ from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
 from ..views import reshape
 from .node import Node
-from .rules import sum_to
 
 __all__ = ["view_rules"]
 
 
 def view_rules(record: OpRecord) -> Mapping[str, Rule]:
     """Return the gradient rule of a view op."""
+    view = str(record.detail["view"])
+    if view in _INVERSE_VIEWS:
+        return {"input": Rule(record.name, ("grad",))}
+    if view in _SAME_ELEMENTS:
+        return {"input": Rule(operands=("grad",))}
     return {"input": Rule(function=_gradient, operands=())}
+
+
+_INVERSE_VIEWS = ("alias", "flip", "permute", "transpose")  # a view by the same op undoes them
+_SAME_ELEMENTS = ("view", "squeeze", "unsqueeze", "expand")  # the gradient is reshaped, or summed, as `rules` does
 
 
 def _gradient(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     name = str(node.recipe.record.detail["view"])
     return _GRADIENTS.get(name, _scatter)(node, values["grad"], node.operand_layout(0))
-
-
-def _reshape(node: Node, grad: Tensor, layout: Meta) -> Tensor:
-    return reshape(grad, layout.shape)
-
-
-def _permute(node: Node, grad: Tensor, layout: Meta) -> Tensor:
-    order = [normalize_dim(d, layout.ndim, "permute") for d in node.statics[0]]
-    inverse = tuple(order.index(d) for d in range(layout.ndim))
-    return call(registry["permute"], (grad,), (inverse,))
-
-
-def _same_view(node: Node, grad: Tensor, layout: Meta) -> Tensor:
-    """Apply a view that is its own inverse."""
-    return call(node.recipe.record, (grad,), node.statics)
-
-
-def _expand(node: Node, grad: Tensor, layout: Meta) -> Tensor:
-    return sum_to(grad, layout.shape)
 
 
 def zeros(layout: Meta, *, keep_strides: bool = False) -> Tensor:
@@ -88,6 +77,8 @@ def _unfold(node: Node, grad: Tensor, layout: Meta) -> Tensor:
     dim, size, step = node.statics
     axis = normalize_dim(dim, layout.ndim, "unfold")
     grad_input = zeros(layout)
+    if not layout.ndim:
+        return reshape(grad, ()) if size else grad_input
     count = grad.meta.shape[axis]
     for k in range(size):  # windows overlap each other, but their k-th elements do not
         target = call(registry["slice"], (grad_input,), (axis, k, k + (count - 1) * step + 1, step))
@@ -97,8 +88,4 @@ def _unfold(node: Node, grad: Tensor, layout: Meta) -> Tensor:
 
 
 # The gradients of views that are not slices; `_scatter` has those of all others.
-_GRADIENTS: dict[str, Callable[[Node, Tensor, Meta], Tensor]] = {
-    "view": _reshape, "squeeze": _reshape, "unsqueeze": _reshape,
-    "alias": _same_view, "flip": _same_view, "transpose": _same_view,
-    "permute": _permute, "expand": _expand, "as_strided": _as_strided, "unfold": _unfold,
-}  # fmt: skip
+_GRADIENTS: dict[str, Callable[[Node, Tensor, Meta], Tensor]] = {"as_strided": _as_strided, "unfold": _unfold}

@@ -69,8 +69,15 @@ def _open_cuda(target: Device) -> Driver:
     return CudaDriver(target)
 
 
+def _open_meta(target: Device) -> Driver:
+    from .meta import MetaDriver  # lazy: start-up
+
+    return MetaDriver(target)
+
+
 _openers: dict[str, Callable[[Device], Driver]] = {
     "cpu": _open_cpu, "opencl": _open_opencl, "interpreter": _open_interpreter, "cuda": _open_cuda,
+    "meta": _open_meta,
 }  # fmt: skip
 
 

@@ -8,18 +8,31 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import ArgumentError, LaunchError
 from ..storage import Storage
-from .protocol import Step
+from .protocol import MISS_WORD, Step
 
 if TYPE_CHECKING:
+    from ..dtypes import Array
     from ..tensor import Tensor
     from .opencl_types import ClKernel
     from .protocol import Driver, Stream
 
-__all__ = ["PACK", "Base", "Operand", "Scratch", "bind", "fit", "geometry_bytes", "launch_in_order", "packer"]
+__all__ = [
+    "PACK",
+    "Base",
+    "MissWord",
+    "Operand",
+    "Scratch",
+    "bind",
+    "fit",
+    "geometry_bytes",
+    "launch_in_order",
+    "packer",
+]
 
 Buffer: TypeAlias = Any
 """What kernels get of a storage. The backend decides its type: an address, or pyopencl's buffer."""
@@ -52,6 +65,21 @@ class Base:
         self.storage = self
 
 
+class MissWord(Base):
+    """The 64-bit integer in which kernels of a device note an index out of range (`runtime.deferred`).
+
+    It is in memory that the host and the device share. `array`: an int64 array with the integer.
+    """
+
+    __slots__ = ("array", "block", "nbytes")
+
+    def __init__(self, array: Array):
+        super().__init__(array.__array_interface__["data"][0])
+        self.array = array
+        self.nbytes = array.nbytes
+        self.block = None  # a graph keeps it alive
+
+
 Operand: TypeAlias = "Tensor | Scratch | Base"
 """What launchers take in a list of tensors: they read `storage.buffer` and `start`."""
 
@@ -64,10 +92,16 @@ def geometry_bytes(step: Step) -> bytes:
     return geometry
 
 
+@cache
+def _struct(longs: int, element: str, numbers: int) -> struct.Struct:
+    """Return the format of 64-bit integers and then numbers of the compute type, padded to 64 bits."""
+    return struct.Struct("@" + "q" * longs + PACK[element] * numbers + "0q")
+
+
 def packer(step: Step) -> Callable[[Sequence[int], Sequence[float]], bytes]:
     """Return a function that packs a call's offsets (one per buffer, in bytes) and numbers as the kernel reads them."""
-    code = "@" + "q" * (len(step.buffers) + len(step.integers)) + PACK[step.instance.element] * len(step.scalars) + "0q"
-    pack, positions = struct.Struct(code).pack, (*step.integers, *step.scalars)
+    pack = _struct(len(step.buffers) + len(step.integers), step.instance.element, len(step.scalars)).pack
+    positions = (*step.integers, *step.scalars)
 
     def pack_arguments(starts: Sequence[int], scalars: Sequence[float]) -> bytes:
         try:
@@ -97,7 +131,8 @@ def bind(kernel: ClKernel, step: Step) -> Callable[[Sequence[Operand], Sequence[
 def fit(step: Step, scalars: Sequence[float]) -> list[float]:
     """Return the call's 64-bit integers, wrapped, and then its numbers.
 
-    Floats need no conversion: `struct` packs those that are too large for float32 as infinity.
+    Floats need no conversion: `struct` packs those that are too large for float32 as infinity. In a step that
+    `wraps`, integers of up to 64 bits wrap around, as PyTorch's do.
 
     Raises:
         ArgumentError: A number does not fit the compute type.
@@ -110,12 +145,22 @@ def fit(step: Step, scalars: Sequence[float]) -> list[float]:
         try:
             struct.pack(code, value)
         except struct.error:
+            if step.wraps and isinstance(value, int) and -(1 << 63) <= value < 1 << 64:
+                numbers.append(_wrap(value, code))
+                continue
             raise ArgumentError(
                 f"{step.instance.name}: the number {value!r} does not fit {_DTYPES[step.instance.element]}, the "
                 "tensor's dtype; convert the tensor to a wider one with .to() first"
             ) from None
         numbers.append(value)
     return numbers
+
+
+def _wrap(value: int, code: str) -> int:
+    """Return the integer of the type of `code` whose lowest bits are those of `value` (two's complement)."""
+    bits = 8 * struct.calcsize(code)
+    low = value & ((1 << bits) - 1)
+    return low if code.isupper() or low < 1 << (bits - 1) else low - (1 << bits)
 
 
 def launch_in_order(
@@ -126,13 +171,15 @@ def launch_in_order(
     Args:
         driver: Allocates the temporary buffers.
         runs: `run` of each step; it gets the tensors with the temporary buffers behind them.
-        scratch: Sizes of the temporary buffers in bytes. They are allocated at each call.
+        scratch: Sizes of the temporary buffers in bytes. They are allocated at each call. `MISS_WORD` stands for the
+            driver's miss word.
     """
     if len(runs) == 1 and not scratch:
         return runs[0]
+    word = getattr(driver, "miss_word", None) if MISS_WORD in scratch else None
 
     def run(tensors: list[Operand], scalars: Sequence[float], stream: Stream) -> None:
-        operands = [*tensors, *[Scratch(driver.allocate(nbytes, stream)) for nbytes in scratch]]
+        operands = [*tensors, *[word if n == MISS_WORD else Scratch(driver.allocate(n, stream)) for n in scratch]]
         for launch in runs:
             launch(operands, scalars, stream)
 

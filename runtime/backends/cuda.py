@@ -12,8 +12,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakSet
+
+import numpy as np
 
 from ..device import Device
 from ..dtypes import Array
@@ -23,7 +26,7 @@ from ..storage import Storage
 from ..triton import compile as compiler
 from ..triton.signature import signature
 from . import cuda_api, cuda_memory, cuda_streams
-from .arguments import launch_in_order
+from .arguments import MissWord, launch_in_order
 from .cuda_api import call_driver
 from .cuda_launch import Kernel, bind, load
 from .cuda_streams import CudaEvent, CudaStream
@@ -171,6 +174,13 @@ class CudaDriver:
     def pinned_array(self, nbytes: int) -> Array:
         """Return an array of `nbytes` bytes in page-locked host memory."""
         return self.pinned.array(nbytes)
+
+    @cached_property
+    def miss_word(self) -> MissWord:
+        """The word in which kernels note an index out of range, in page-locked host memory that they write directly."""
+        word = self.pinned_array(8).view(np.int64)
+        word[0] = 0
+        return MissWord(word)
 
     def memory_info(self) -> tuple[int, int]:
         """Return (free, total) bytes of the device; memory of other processes counts as used."""

@@ -25,20 +25,28 @@ if TYPE_CHECKING:
 __all__ = ["Capture", "CudaEvent", "CudaStream", "Graph"]
 
 tracer: CudaTracer | None = None
-"""The active profiler. It records launches through `CudaDriver.launch`, which it replaces, and replays of graphs."""
+"""The active profiler, or None. It replaces `CudaDriver.launch` to record launches; `Graph.replay` calls it."""
 
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not wait for the legacy default stream
 NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 
 
 class CudaEvent:
-    """A point in a stream. The driver's event is created at the first recording; its handle is reused afterwards."""
+    """A point in a stream. The driver's event is created at the first recording; its handle is reused afterwards.
+
+    Args:
+        driver: The device's driver.
+        timing: The event records the time, for `elapsed_time`.
+
+    Attributes:
+        capture: The capture in which the event was recorded: then it is a dependency in a graph, and has no state.
+    """
 
     def __init__(self, driver: CudaDriver, timing: bool = False):
         self.driver = driver
         self.timing = timing
         self.handle: DriverHandle | None = None
-        self.capture: Capture | None = None  # the capture in which it was recorded: then it is a dependency in a graph
+        self.capture: Capture | None = None
 
     def record(self, stream: CudaStream) -> None:
         stream.record_event(self)
@@ -85,8 +93,15 @@ class CudaEvent:
 class CudaStream:
     """An in-order queue, with a pool whose blocks are reused in its order.
 
-    capture: the capture in which it takes part, or None. During a capture nothing runs: launches and copies become
-    nodes of a graph, and memory comes from a pool of the graph.
+    Args:
+        driver: The device's driver.
+        priority: As CUDA has it: a lower number is served first; 0 is the default.
+
+    Attributes:
+        handle: The driver's stream.
+        pool: The memory pool; during a capture, one that belongs to the graph.
+        capture: The capture in which the stream takes part, or None. During a capture nothing runs: launches and copies
+            become nodes of a graph.
     """
 
     def __init__(self, driver: CudaDriver, priority: int = 0):
@@ -102,6 +117,7 @@ class CudaStream:
         return self.driver.device
 
     def synchronize(self) -> None:
+        """Wait for everything queued so far. Raise `CaptureError` during a capture."""
         if self.capture is not None:
             raise CaptureError(
                 f"a stream of {self.device} was waited for while a graph is captured on it: nothing runs before the "
@@ -121,6 +137,7 @@ class CudaStream:
         return not code
 
     def record_event(self, event: Event | None = None) -> CudaEvent:
+        """Record `event`, or a new event without timing, behind the work queued so far, and return it."""
         driver = self.driver
         event = event or CudaEvent(driver)
         assert isinstance(event, CudaEvent)
@@ -145,6 +162,7 @@ class CudaStream:
             event.capture.add_stream(self)
 
     def wait_stream(self, other: CudaStream) -> None:
+        """Let later work wait for the work that `other` has now."""
         self.wait_event(other.record_event())
 
     def begin_capture(self) -> None:
@@ -163,7 +181,12 @@ class CudaStream:
         Capture(driver, self).add_stream(self)
 
     def end_capture(self) -> Graph:
-        """End the capture and return the graph. Raise `CaptureError` if it broke; the stream is usable again."""
+        """End the capture and return the graph. In any case, the stream runs work again.
+
+        Raises:
+            CaptureError: There is no capture that this stream and thread began, or something was called in it that a
+                graph cannot hold.
+        """
         capture = self.capture
         if capture is None or capture.origin is not self:
             raise CaptureError(f"no graph is being captured from this stream of {self.device}")
@@ -195,7 +218,16 @@ class CudaStream:
 
 
 class Capture:
-    """A graph capture in progress: its streams, their pools, and the objects that the graph has to keep alive."""
+    """A graph capture in progress.
+
+    Attributes:
+        origin: The stream whose capture it is; others join it by waiting for its events.
+        thread: The thread that began it.
+        is_open: Nodes may still be added.
+        pools: The pools of memory that the graph's work allocates, one per stream.
+        retained: Other objects that the graph has to keep alive, by id: some of them are not hashable.
+        checks: Checks of computed values (`runtime.deferred`), to be queued after every replay.
+    """
 
     def __init__(self, driver: CudaDriver, origin: CudaStream):
         self.driver = driver
@@ -204,7 +236,6 @@ class Capture:
         self.is_open = True
         self.pools: list[Pool] = []
         self.retained: dict[int, object] = {}
-        # Checks of computed values (`runtime.deferred`), queued after every replay.
         self.checks: list[Callable[[CudaStream], object]] = []
         self._streams: list[tuple[CudaStream, Pool]] = []
         with driver.budget.lock:
@@ -258,7 +289,14 @@ class Graph:
             call_driver("cuGraphDestroy", handle)
 
     def replay(self, stream: CudaStream | None = None) -> None:
-        """Queue the whole graph on `stream` (default: the device's default stream) as one launch."""
+        """Queue the whole graph as one launch.
+
+        Args:
+            stream: A stream of the same device; by default the device's default stream.
+
+        Raises:
+            ArgumentError: The stream belongs to another device.
+        """
         stream = stream or self.driver.default_stream
         if stream.driver is not self.driver:
             raise ArgumentError(f"a graph of {self.driver.device} cannot run on a stream of {stream.device}")

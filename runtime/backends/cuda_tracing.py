@@ -23,11 +23,18 @@ __all__ = ["CudaTracer"]
 Result = TypeVar("Result")
 
 _MAX_PENDING = 4096  # launches after which times are read, to limit the number of events
-_MAX_BASE_DISTANCE_MS = 1000.0  # milliseconds; elapsed times are float32, so a later base event is used from then on
+# Times are measured from a base event, as float32 milliseconds, which would lose precision: a launch that is later than
+# this becomes the new base.
+_MAX_BASE_DISTANCE_MS = 1000.0
 
 
 class CudaTracer:
-    """Records launches on all CUDA devices of the process."""
+    """Records launches on all CUDA devices of the process.
+
+    Args:
+        launches: The list to which launches are appended. Their times, in nanoseconds of `launches.now`, are those of
+            the host until the device's are read.
+    """
 
     def __init__(self, launches: list[Launch]):
         self.launches = launches
@@ -38,11 +45,13 @@ class CudaTracer:
         self._lock = threading.Lock()
 
     def start(self) -> None:
+        """Record launches of all open devices, and replays of graphs, from now on."""
         cuda_streams.tracer = self
         for driver in self._drivers():
             self.watch(driver)
 
     def stop(self) -> None:
+        """Stop recording, wait for the devices, and read the remaining times."""
         cuda_streams.tracer = None
         traced_drivers = self._drivers()
         for driver in traced_drivers:
@@ -53,8 +62,9 @@ class CudaTracer:
             self._resolve()
 
     def watch(self, driver: CudaDriver) -> None:
-        """Record a driver's launches from now on."""
-        launch = driver.launch = cuda_api.library().cuLaunchKernel
+        """Record a driver's launches from now on, unless a graph is being captured: a capture has no base event."""
+        launch = cuda_api.library().cuLaunchKernel
+        driver.launch = launch
         if not driver.captures:
             stream = CudaStream(driver)
             base = CudaEvent(driver, True)
@@ -65,21 +75,23 @@ class CudaTracer:
             self._bases[driver] = base, (host_time + now()) / 2
 
         def traced_launch(function: DriverHandle, *args: object) -> tuple[int]:
-            stream = self._stream(driver, args[7])
+            stream_handle = args[7]  # behind the sizes of the grid and the block, and the shared memory
+            stream = self._find_stream(driver, stream_handle)
             if stream is None or stream.capture is not None or driver not in self._bases:
                 return launch(function, *args)
-            return self.trace_call(self._name(driver, function), driver, stream, lambda: launch(function, *args))
+            name = self._find_name(driver, function)
+            return self.trace_call(name, driver, stream, lambda: launch(function, *args))
 
         driver.launch = traced_launch
 
-    def trace_call(self, name: str, driver: CudaDriver, stream: CudaStream, queue: Callable[[], Result]) -> Result:
-        """Call `queue`, which queues work on `stream`, and record the work as a launch."""
+    def trace_call(self, name: str, driver: CudaDriver, stream: CudaStream, call: Callable[[], Result]) -> Result:
+        """Call `call`, which queues work on `stream`, record the work as a launch, and return the call's result."""
         if driver not in self._bases:
-            return queue()
+            return call()
         start_event, end_event = CudaEvent(driver, True), CudaEvent(driver, True)
         begin = now()
         stream.record_event(start_event)
-        result = queue()
+        result = call()
         stream.record_event(end_event)
         number = self._streams[id(stream.handle)][2] if id(stream.handle) in self._streams else 0
         launch = Launch(name, str(driver.device), number, threading.get_ident(), begin, now())
@@ -93,7 +105,7 @@ class CudaTracer:
     def _drivers(self) -> list[CudaDriver]:
         return [driver for driver in open_drivers() if isinstance(driver, CudaDriver)]
 
-    def _stream(self, driver: CudaDriver, handle: object) -> CudaStream | None:
+    def _find_stream(self, driver: CudaDriver, handle: object) -> CudaStream | None:
         entry = self._streams.get(id(handle))
         if entry is None or entry[0] is not handle:
             for stream in list(driver.streams):
@@ -101,7 +113,8 @@ class CudaTracer:
             entry = self._streams.get(id(handle))
         return entry[1] if entry is not None else None
 
-    def _name(self, driver: CudaDriver, function: DriverHandle) -> str:
+    def _find_name(self, driver: CudaDriver, function: DriverHandle) -> str:
+        """Return the name of a kernel by its function; "kernel" if it is none of ours."""
         entry = self._names.get(id(function))
         if entry is None or entry[0] is not function:
             for kernel in list(driver._kernels.values()):
@@ -110,7 +123,7 @@ class CudaTracer:
         return entry[1]
 
     def _resolve(self) -> None:
-        """Read the times of the launches that are done; after a wait, of all."""
+        """Read the device times of the launches that have ended. The others stay pending."""
         unfinished = []
         for launch, driver, start_event, end_event in self._pending:
             if not end_event.query():

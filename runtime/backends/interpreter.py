@@ -14,23 +14,24 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from ..device import Device
 from ..errors import DriverNotFound
 from ..launches import Launch
-from ..pool import Pool
 from ..storage import Storage
 from ..triton import source
 from ..triton.signature import signature
-from .arguments import Scratch, fit, launch_in_order
-from .host import HostDriver, HostEvent
+from .arguments import MissWord, Scratch, fit, launch_in_order
+from .host import HostDriver, HostEvent, SynchronousStream
 from .overrides import override
-from .protocol import Capabilities, Event, Instance, Step
+from .protocol import Capabilities, Instance, Step
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
     from ..triton.interpret import Region
 
-__all__ = ["InterpreterDriver", "InterpreterStream", "InterpreterTracer", "check_version"]
+__all__ = ["InterpreterDriver", "InterpreterTracer", "check_version"]
 
 _MIN_VERSION, _END_VERSION = (3, 6), (3, 10)
 _ALIGNMENT = 16
@@ -47,36 +48,6 @@ def check_version(version: str) -> None:
         raise DriverNotFound(
             f"the interpreter device needs triton >=3.6,<3.10, and {version} is installed: pip install 'weftgrad[cuda]'"
         )
-
-
-class InterpreterStream:
-    """A synchronous stream with its own memory pool."""
-
-    def __init__(self, driver: InterpreterDriver):
-        self.driver = driver
-        self.pool = Pool(driver.memory, driver.budget, self, str(driver.device))
-
-    @property
-    def device(self) -> Device:
-        return self.driver.device
-
-    def synchronize(self) -> None:
-        """Do nothing: a launch has returned when its work is done."""
-
-    def query(self) -> bool:
-        return True
-
-    def record_event(self, event: Event | None = None) -> HostEvent:
-        event = event or HostEvent()
-        assert isinstance(event, HostEvent)
-        event.time = time.perf_counter()
-        return event
-
-    def wait_event(self, event: Event) -> None:
-        """Do nothing: a launch has returned when its work is done."""
-
-    def wait_stream(self, other: InterpreterStream) -> None:
-        """Do nothing: a launch has returned when its work is done."""
 
 
 class InterpreterDriver(HostDriver):
@@ -98,6 +69,7 @@ class InterpreterDriver(HostDriver):
             claimed, os.environ.get("WEFTGRAD_INTERPRETER", "") if overrides is None else overrides
         )
         self.default_stream = self.new_stream()
+        self.miss_word = MissWord(np.zeros(1, np.int64))
 
     # memory
 
@@ -109,8 +81,8 @@ class InterpreterDriver(HostDriver):
 
     # streams
 
-    def new_stream(self) -> InterpreterStream:
-        return InterpreterStream(self)
+    def new_stream(self) -> SynchronousStream:
+        return SynchronousStream(self.device, self.memory, self.budget)
 
     def new_event(self, timing: bool) -> HostEvent:
         return HostEvent(timing)
@@ -140,7 +112,9 @@ class InterpreterDriver(HostDriver):
         integers = len(step.integers)
         declared = [name for name, type in types.items() if type != "constexpr"]
 
-        def run(tensors: Sequence[Tensor | Scratch], scalars: Sequence[float], stream: InterpreterStream) -> None:
+        def run(
+            tensors: Sequence[Tensor | Scratch | MissWord], scalars: Sequence[float], stream: SynchronousStream
+        ) -> None:
             regions = [_region(tensors[i]) for i in step.buffers]
             numbers = tuple(fit(step, scalars))
             values = iter([*regions, *geometry])
@@ -187,10 +161,12 @@ def _kernel(instance: Instance) -> object:
     return source.functions(source.module_text(instance))[instance.entry]
 
 
-def _region(tensor: Tensor | Scratch) -> Region:
+def _region(tensor: Tensor | Scratch | MissWord) -> Region:
     """Return a tensor's memory, from its lowest to its highest element; the storage may be larger."""
     from ..triton.interpret import Region  # lazy: optional dependency (triton)
 
+    if isinstance(tensor, MissWord):
+        return Region("", tensor.buffer, tensor.buffer, tensor.buffer + tensor.nbytes)
     storage = tensor.storage
     address = (storage.buffer or 0) + tensor.start
     if isinstance(tensor, Scratch):

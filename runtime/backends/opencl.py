@@ -7,8 +7,10 @@ Kernels have three kinds of arguments: buffers, the geometry struct, and a packe
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,13 +18,13 @@ import numpy as np
 from .. import native
 from ..device import Device
 from ..dtypes import Array
-from ..errors import LaunchError, UnknownDevice
+from ..errors import LaunchError, OutOfMemoryError, UnknownDevice
 from ..memory_stats import default_limit
 from ..pool import Budget, Pool
 from ..storage import Storage
 from .arguments import Operand, bind, launch_in_order
 from .opencl_compiler import Compiler
-from .opencl_devices import DeviceInfo, capabilities_of, check_fork, cl, devices, identity_of
+from .opencl_devices import DeviceInfo, capabilities_of, check_fork, cl, devices, has_own_memory, identity_of
 from .overrides import override
 from .protocol import Event, Instance, Step, Stream
 from .queues import Counter, QueueStream, launch_error
@@ -30,7 +32,7 @@ from .targets import instances_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
-    from .opencl_types import ClBuffer, ClEvent, ClQueue, Enqueue
+    from .opencl_types import ClBuffer, ClEvent, ClKernel, ClQueue, Enqueue
 
 __all__ = [
     "Compiler", "DeviceInfo", "OpenCLDriver", "OpenCLEvent", "OpenCLStream", "capabilities_of", "check_fork", "cl",
@@ -194,7 +196,7 @@ class OpenCLDriver:
         self.name = self.info.name
         self.identity = identity_of(self.info)
         self.capabilities = override(capabilities_of(self.info), overrides)
-        self.budget = Budget(default_limit(self.capabilities.memory))
+        self.budget = Budget(default_limit(self.capabilities.memory, not has_own_memory(self.info)))
         self.counter = Counter()
         self._retired: list[tuple[object, object]] = []
         self.memory = DeviceMemory(self)
@@ -218,7 +220,16 @@ class OpenCLDriver:
 
     def allocate(self, nbytes: int, stream: Stream) -> Storage:
         pool = stream.pool
-        block = pool.allocate(nbytes)
+        try:
+            block = pool.allocate(nbytes)
+        except OutOfMemoryError as error:
+            largest = self.handle.max_mem_alloc_size
+            if nbytes > largest:
+                error.add_note(
+                    f"{self.name} promises single allocations of up to {largest} bytes only, and refused {nbytes}: "
+                    "divide the tensor"
+                )
+            raise
         return Storage(self.device, nbytes, block, pool, block.segment.handle, block.offset)
 
     def adopt(self, array: Array) -> Storage:
@@ -246,6 +257,16 @@ class OpenCLDriver:
         check_fork()
         assert isinstance(stream, OpenCLStream)
         cl.enqueue_copy(stream.queue, array, storage.buffer, src_offset=storage.start + offset, is_blocking=True)
+
+    def read_array_later(self, storage: Storage, offset: int, array: Array, stream: OpenCLStream) -> OpenCLEvent:
+        """Queue a read without waiting, and return the event after which `array` is filled."""
+        check_fork()
+        copy = cl.enqueue_copy(
+            stream.queue, array, storage.buffer, src_offset=storage.start + offset, is_blocking=False
+        )
+        event = stream.record_event()
+        event.copies = [copy]
+        return event
 
     def read_later(self, tensors: Sequence[Tensor], stream: OpenCLStream) -> tuple[list[Array], OpenCLEvent]:
         """Queue copies of 0-d tensors to the host. Return the arrays, and the event after which they are filled."""
@@ -284,6 +305,7 @@ class OpenCLDriver:
 
     def prepare(self, step: Step) -> Callable[..., None]:
         kernel = self.compiler.kernel(step.instance)
+        step = self._fit_work_group(kernel, step)
         set_arguments = bind(kernel, step)
         size, local = step.global_size, step.local_size
         name = step.instance.name
@@ -293,7 +315,41 @@ class OpenCLDriver:
             try:
                 enqueue(stream.queue, kernel, size, local)
             except cl.Error as error:
-                raise launch_error(name, step, self.name, error) from error
+                failure = launch_error(name, step, self.name, error)
+                for note in self._notes_of_refusal(kernel, step):
+                    failure.add_note(note)
+                raise failure from error
             self.counter.value += 1
 
         return native.launcher(kernel, step, run, self.counter)
+
+    def _fit_work_group(self, kernel: ClKernel, step: Step) -> Step:
+        """Return a launch whose work-groups are as small as the compiled kernel needs them.
+
+        A kernel with many registers may have smaller work-groups than the device, and those of most kernels can be
+        halved. A kernel that counts on the size of its work-group says so to the compiler, by `reqd_work_group_size`:
+        what a driver compiled for that size it launches, whatever limit it reports (Mesa 22.3: that of a sub-group).
+        """
+        local, limit = step.local_size, self._work_group_limit(kernel)
+        if local is None or prod(local) <= limit or self._requires_size(kernel):
+            return step
+        first = local[0]
+        while first > 1 and first * prod(local[1:]) > limit:
+            first = first // 2 if first % 2 == 0 else 1
+        return replace(step, local_size=(first, *local[1:]))
+
+    def _work_group_limit(self, kernel: ClKernel) -> int:
+        return int(kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, self.handle))
+
+    def _requires_size(self, kernel: ClKernel) -> bool:
+        """Return True if a kernel was compiled for one size of work-groups."""
+        return any(kernel.get_work_group_info(cl.kernel_work_group_info.COMPILE_WORK_GROUP_SIZE, self.handle))
+
+    def _notes_of_refusal(self, kernel: ClKernel, step: Step) -> Iterator[str]:
+        """Yield the remedy for a refused launch, if its work-groups may be too large."""
+        limit = self._work_group_limit(kernel)
+        if step.local_size is not None and prod(step.local_size) > limit:
+            yield (
+                f"{self.name} says that at most {limit} work-items of {step.instance.entry} run in a work-group: set "
+                f"WEFTGRAD_CAPABILITIES=max_group={limit} before the first call"
+            )

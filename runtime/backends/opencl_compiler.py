@@ -30,15 +30,28 @@ class _ThreadKernels(threading.local):
         self.by_instance: dict[Instance, ClKernel] = {}
 
 
+def _rounds_correctly(handle: ClDevice) -> bool:
+    """Return True if a device can divide floats, and take square roots, as IEEE 754 says."""
+    return bool(handle.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
+
+
 class Compiler:
     """Builds and caches programs for an OpenCL device in one context. Thread-safe."""
 
     def __init__(self, context: ClContext, handle: ClDevice, caps: Capabilities):
         self._context, self._handle, self._capabilities = context, handle, caps
         platform = handle.platform
-        conditions = {"-DWG_NO_AHEAD": not caps.ahead, "-cl-opt-disable": not caps.optimize}
+        conditions = {
+            "-DWG_NO_AHEAD": not caps.ahead,
+            "-cl-opt-disable": not caps.optimize,
+            # Literals such as 0.5 are float by the standard if there is no double; not every compiler knows.
+            "-cl-single-precision-constant": not caps.fp64,
+            # Otherwise a float division may err by 2.5 units in the last place, and a square root by 3.
+            "-cl-fp32-correctly-rounded-divide-sqrt": _rounds_correctly(handle),
+        }
         self._options = [option for option, is_set in conditions.items() if is_set]
-        self._lean_options = _LEAN_OPTIONS if "Portable" in platform.name else []
+        calls_builtins = caps.builtins or not caps.fp64  # see `program.source`
+        self._lean_options = _LEAN_OPTIONS if "Portable" in platform.name and not calls_builtins else []
         identity = "\0".join(
             (platform.name, platform.version, handle.name, handle.version, handle.driver_version, *self._options)
         )
@@ -104,10 +117,6 @@ class Compiler:
 
     def _program(self, instances: Sequence[Instance]) -> ClProgram:
         check_fork()
-        caps = self._capabilities
-        if not caps.fp64 and any(i.element == "double" for i in instances):
-            names = ", ".join(sorted({i.name for i in instances if i.element == "double"}))
-            raise CompileError(f"{names}: {self._handle.name} has no float64; use float32 there")
         text = self._source(instances)
         binary = self._cache.load(text)
         if binary is not None:
@@ -120,7 +129,9 @@ class Compiler:
         try:
             built_program = self._compile_source(text)
             self.built += 1
-            binary = next(b for b in built_program.get_info(cl.program_info.BINARIES) if b)
+            binary = next((b for b in built_program.get_info(cl.program_info.BINARIES) if b), None)
+            if binary is None:  # some drivers have none: each process compiles again
+                return built_program
             self._cache.store(text, binary)
             if len(instances) > 1:
                 self._cache.index([self._source([i]) for i in instances], text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..context import state
@@ -27,7 +28,7 @@ except ImportError as error:  # pragma: no cover - exercised in a subprocess wit
     raise DriverNotFound(f"OpenCL needs pyopencl, which does not import ({error}): pip install pyopencl") from error
 cl: PyOpenCL = pyopencl
 
-__all__ = ["DeviceInfo", "capabilities_of", "check_fork", "cl", "devices", "identity_of"]
+__all__ = ["DeviceInfo", "capabilities_of", "check_fork", "cl", "devices", "has_own_memory", "identity_of"]
 
 _forked = False
 
@@ -63,7 +64,14 @@ class DeviceInfo:
 
 @cache
 def devices() -> tuple[DeviceInfo, ...]:
-    """List all OpenCL devices, GPUs first. Raise `DriverNotFound` without a platform or a device."""
+    """List all OpenCL devices: GPUs, then the PoCL that pip installed, then others. `opencl:N` is the N-th.
+
+    A driver that is installed later for the whole system gives this PoCL no other number, and is not used for `cpu` in
+    its place.
+
+    Raises:
+        DriverNotFound: There is no platform, or none has a device.
+    """
     check_fork()
     try:
         platforms = cl.get_platforms()
@@ -83,7 +91,8 @@ def devices() -> tuple[DeviceInfo, ...]:
             infos.append(DeviceInfo(handle, platform.name, handle.name.strip(), bool(handle.type & cl.device_type.GPU)))
     if not infos:
         raise DriverNotFound("OpenCL platforms are installed, none has a device: pip install pocl-binary-distribution")
-    return tuple(sorted(infos, key=lambda info: not info.is_gpu))
+    packages = Path(pyopencl.__file__).parents[1]
+    return tuple(sorted(infos, key=lambda i: (not i.is_gpu, not pocl.is_from_wheel(i.handle.platform, packages))))
 
 
 def identity_of(info: DeviceInfo) -> str:
@@ -91,6 +100,14 @@ def identity_of(info: DeviceInfo) -> str:
     platform, handle = info.handle.platform, info.handle
     parts = (platform.name, platform.version, handle.name, handle.driver_version)
     return ", ".join(" ".join(part.split()) for part in parts)
+
+
+def has_own_memory(info: DeviceInfo) -> bool:
+    """Return True if a device has memory of its own, as discrete GPUs have, and False if it uses the host's."""
+    try:
+        return info.is_gpu and not info.handle.host_unified_memory
+    except cl.Error:  # the query is deprecated since OpenCL 2.0
+        return False
 
 
 def capabilities_of(info: DeviceInfo) -> Capabilities:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from ..dtypes import Array
 
@@ -21,12 +21,14 @@ class ClPlatform(Protocol):
 
     name: str
     version: str
+    extensions: str
+    int_ptr: int
 
     def get_devices(self) -> Sequence[ClDevice]: ...
 
 
 class ClDevice(Protocol):
-    """A device of a platform. type: bits of `PyOpenCL.device_type`."""
+    """A device of a platform. type and single_fp_config: bits of `PyOpenCL.device_type` and `device_fp_config`."""
 
     platform: ClPlatform
     name: str
@@ -38,6 +40,9 @@ class ClDevice(Protocol):
     max_work_group_size: int
     local_mem_size: int
     global_mem_size: int
+    max_mem_alloc_size: int
+    host_unified_memory: int
+    single_fp_config: int
     int_ptr: int
 
 
@@ -83,6 +88,7 @@ class ClKernel(Protocol):
     int_ptr: int
 
     def set_arg(self, index: int, value: object) -> None: ...
+    def get_work_group_info(self, parameter: int, device: ClDevice) -> Any: ...
     def _set_arg_buf(self, index: int, value: bytes) -> None: ...
 
 
@@ -105,6 +111,15 @@ Enqueue: TypeAlias = Callable[[ClQueue, ClKernel, tuple[int, ...], tuple[int, ..
 class _DeviceType(Protocol):
     CPU: int
     GPU: int
+
+
+class _FloatConfig(Protocol):
+    CORRECTLY_ROUNDED_DIVIDE_SQRT: int
+
+
+class _WorkGroupInfo(Protocol):
+    COMPILE_WORK_GROUP_SIZE: int
+    WORK_GROUP_SIZE: int
 
 
 class _MemFlags(Protocol):
@@ -132,6 +147,8 @@ class PyOpenCL(Protocol):
     Error: type[Exception]
     CompilerWarning: type[Warning]
     device_type: _DeviceType
+    device_fp_config: _FloatConfig
+    kernel_work_group_info: _WorkGroupInfo
     mem_flags: _MemFlags
     command_queue_properties: _QueueProperties
     program_info: _ProgramInfo

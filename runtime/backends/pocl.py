@@ -1,4 +1,4 @@
-"""Workarounds for PoCL: a private cache folder, and a processor name that its LLVM accepts.
+"""Workarounds for PoCL: a private cache folder, a processor name that its LLVM accepts, and which of several it is.
 
 PoCL loads compiled kernels from its own cache unchecked: a truncated shared object ends the process, and an empty file
 makes every later build fail. This project has a checked cache (`runtime.cache`), so PoCL gets a temporary folder.
@@ -6,6 +6,9 @@ makes every later build fail. This project has a checked cache (`runtime.cache`)
 PoCL 3.0 (2022) asks LLVM 14 for the processor's name. For a newer processor LLVM answers `generic`, which clang refuses
 for x86-64, and nothing compiles. `correct_processor` replaces this name by an instruction set level, such as
 `x86-64-v3`, in PoCL's own record of the device.
+
+A system may have a PoCL beside the one that pip installed (`pocl-binary-distribution`), and both have the same name.
+`is_from_wheel` tells them apart by their libraries' paths, so that installing a second one changes no device's number.
 """
 
 from __future__ import annotations
@@ -16,15 +19,16 @@ import os
 import shutil
 import tempfile
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..device import known_devices
 from . import processor
 
 if TYPE_CHECKING:
-    from .opencl_types import ClDevice
+    from .opencl_types import ClDevice, ClPlatform
 
-__all__ = ["correct_processor", "private_cache"]
+__all__ = ["correct_processor", "is_from_wheel", "library_of", "private_cache"]
 
 _UNKNOWN = b"generic\0"
 _RECORD_WORDS = 300  # words of `struct _cl_device_id` to search for the name's pointer (at byte 640 in PoCL 3.0)
@@ -93,3 +97,34 @@ def replace_name(device: ClDevice, old: bytes, new: bytes) -> bool:
     finally:
         os.close(memory)
     return False
+
+
+class _SymbolInfo(ctypes.Structure):
+    """`Dl_info` of dlfcn.h: the library that an address belongs to, and the symbol."""
+
+    _fields_ = (
+        ("path", ctypes.c_char_p), ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p), ("symbol_address", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+def library_of(platform: ClPlatform) -> str:
+    """Return the path of a platform's driver library; "" if it is not known.
+
+    Every object of a driver with the extension cl_khr_icd begins with a pointer to the driver's table of functions, and
+    the dynamic linker knows which library has the first function.
+    """
+    find_symbol = getattr(ctypes.CDLL(None), "dladdr", None) if os.name == "posix" else None
+    if find_symbol is None or "cl_khr_icd" not in platform.extensions.split():
+        return ""
+    table = ctypes.c_void_p.from_address(platform.int_ptr).value
+    function = ctypes.c_void_p.from_address(table).value if table else None
+    info = _SymbolInfo()
+    if function is None or not find_symbol(ctypes.c_void_p(function), ctypes.byref(info)) or info.path is None:
+        return ""
+    return os.fsdecode(info.path)
+
+
+def is_from_wheel(platform: ClPlatform, packages: Path) -> bool:
+    """Return True if a platform is a PoCL that pip installed: its library is in the folder of Python's packages."""
+    return "Portable" in platform.name and packages in Path(library_of(platform)).parents

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from ..pool import Budget, Pool
     from ..storage import Storage
 
-__all__ = ["Capabilities", "Driver", "Event", "Instance", "Slot", "Step", "Stream"]
+__all__ = ["MISS_WORD", "Capabilities", "Driver", "Event", "Instance", "Slot", "Step", "Stream"]
+
+MISS_WORD = -1  # in place of a scratch buffer's size: the device's miss word (`arguments.MissWord`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ class Step:
     scalars: positions among the call's numbers.
     integers: positions of numbers that are 64-bit integers whatever the compute type is (seeds, offsets, counts).
     reaches: the kernel follows addresses in a table to tensors that are passed after `buffers`.
+    wraps: integers among `scalars` that do not fit the compute type wrap around; otherwise they raise `ArgumentError`.
     """
 
     instance: Instance
@@ -154,6 +157,7 @@ class Step:
     scalars: tuple[int, ...] = ()
     integers: tuple[int, ...] = ()
     reaches: bool = False
+    wraps: bool = False
 
 
 class Event(Protocol):
@@ -182,8 +186,8 @@ class Driver(Protocol):
 
     A driver may have more members, which callers look up by `getattr`: `identity`, the key of stored timings (default:
     `name`); `is_cached(instance)`; `read_later` and `write_later`, copies for which the host does not wait;
-    `wait_for(storage)`, if launches may be queued while the host reads memory itself; `captures`, the number of graphs
-    that are being captured.
+    `miss_word`, a `MissWord`; `wait_for(storage)`, if launches may be queued while the host reads memory itself;
+    `captures`, the number of graphs that are being captured.
 
     Attributes:
         target: The language of the kernels: the name of a `targets.Target`.
@@ -209,7 +213,8 @@ class Driver(Protocol):
 
         Args:
             steps: The planned launches.
-            scratch: Sizes in bytes of temporary buffers, allocated at each call.
+            scratch: Sizes in bytes of temporary buffers, allocated at each call; `MISS_WORD` stands for
+                the device's miss word.
         """
 
     def allocate(self, nbytes: int, stream: Stream) -> Storage:

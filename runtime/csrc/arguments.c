@@ -37,19 +37,22 @@ static size_t pack(char element, PyObject *value, char *target) {
     return 0;
 }
 
-/* Read an operand's start and buffer. Return 1, or 0 if the Python version has to handle the operand. */
-int operand_slots(PyObject *tensor, PyObject **start, PyObject **buffer) {
-    PyObject *storage;
-    if (is_a(tensor, Tensor.type)) *start = SLOT(tensor, Tensor, start), storage = SLOT(tensor, Tensor, storage);
-    else if (Py_IS_TYPE(tensor, Scratch.type))
-        *start = SLOT(tensor, Scratch, start), storage = SLOT(tensor, Scratch, storage);
-    else if (Py_IS_TYPE(tensor, Base.type)) {
-        *start = SLOT(tensor, Base, start), *buffer = SLOT(tensor, Base, buffer);
-        return *start != NULL && *buffer != NULL && *buffer != Py_None;
-    } else return 0;
-    if (storage == NULL || *start == NULL || !Py_IS_TYPE(storage, Storage.type)) return 0;
-    *buffer = SLOT(storage, Storage, buffer);
-    return *buffer != NULL && *buffer != Py_None;
+/* Read an operand's start in bytes, and its buffer. Return 1, or 0 if the Python version has to handle the operand. */
+int operand_slots(PyObject *tensor, int64_t *start, PyObject **buffer) {
+    PyObject *number, *storage;
+    int overflow;
+    if (Py_IS_TYPE(tensor, Base.type)) number = SLOT(tensor, Base, start), *buffer = SLOT(tensor, Base, buffer);
+    else {
+        if (is_a(tensor, Tensor.type)) number = SLOT(tensor, Tensor, start), storage = SLOT(tensor, Tensor, storage);
+        else if (Py_IS_TYPE(tensor, Scratch.type))
+            number = SLOT(tensor, Scratch, start), storage = SLOT(tensor, Scratch, storage);
+        else return 0;
+        if (storage == NULL || !Py_IS_TYPE(storage, Storage.type)) return 0;
+        *buffer = SLOT(storage, Storage, buffer);
+    }
+    if (*buffer == NULL || *buffer == Py_None || number == NULL || !PyLong_Check(number)) return 0;
+    *start = PyLong_AsLongLongAndOverflow(number, &overflow);
+    return !overflow;
 }
 
 /* Copy a tuple's integers to an array with `capacity` elements. Return their number, or -1 with an exception. */

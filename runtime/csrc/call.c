@@ -7,16 +7,24 @@ typedef struct {
     WorkItems *code;  /* NULL until the kernel is compiled */
 } Kernel;
 
+/* What launches have in common that differ in sizes only, such as those of a plan family. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *kernel, *counter, *make_fallback;
+    uint32_t helpers;
+    long long max_locked_work;  /* up to this much work, the interpreter's lock is held while the kernel runs */
+    Signature signature;
+} HostTemplate;
+
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *geometry, *fallback, *counter, *kernel;
+    PyObject *geometry, *fallback, *template;  /* fallback: NULL until it is needed */
     size_t size[3];
-    uint32_t helpers;
     long long work;
-    int releases;
-    Signature signature;
 } HostLauncher;
+
+#define TEMPLATE(launcher) ((HostTemplate *)(launcher)->template)
 
 /* Nonzero if all launches go through Python, because launches are queued or a profiler records them. */
 static int is_routed_through_python;
@@ -34,32 +42,49 @@ static void perform(const Launch *launch, uint32_t helpers, int64_t work, int re
     restore_rounding(mode);
 }
 
+/* Run a launch without the interpreter's lock. Other threads may give the tensors other storages meanwhile, as in
+ * `x.data = y`, so hold the storages. */
+static void perform_unlocked(const HostLauncher *self, const Launch *launch, PyObject *const *tensors) {
+    PyObject *storages[MAX_BUFFERS];
+    const Signature *signature = &TEMPLATE(self)->signature;
+    int count = signature->buffer_count;
+    for (int i = 0; i < count; i++) {
+        PyObject *tensor = tensors[signature->buffer_positions[i]];
+        storages[i] = is_a(tensor, Tensor.type) ? Py_NewRef(SLOT(tensor, Tensor, storage)) : NULL;
+    }
+    perform(launch, TEMPLATE(self)->helpers, self->work, 1);
+    for (int i = 0; i < count; i++) Py_XDECREF(storages[i]);
+}
+
 /* Launch a kernel on tensors. Return 1 if done, 0 if the Python launcher has to do it, -1 with an exception set. */
 int host_launch(PyObject *launcher, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
                 Py_ssize_t scalar_count) {
     HostLauncher *self = (HostLauncher *)launcher;
+    HostTemplate *template = TEMPLATE(self);
     _Alignas(8) char dynamic[MAX_DYNAMIC_BYTES];
     void *memory[MAX_BUFFERS];
     size_t filled = 0;  /* bytes of `dynamic`: the buffers' offsets, then the call's numbers */
     Launch launch;
-    if (is_routed_through_python || (launch.code = ((Kernel *)self->kernel)->code) == NULL) return 0;
-    const Signature *signature = &self->signature;
+    if (is_routed_through_python || (launch.code = ((Kernel *)template->kernel)->code) == NULL) return 0;
+    const Signature *signature = &template->signature;
     for (int i = 0; i < signature->buffer_count; i++) {
-        PyObject *start, *buffer;
+        PyObject *buffer;
+        int64_t start;
         int position = signature->buffer_positions[i];
         if (position >= count || !operand_slots(tensors[position], &start, &buffer) || !PyLong_Check(buffer)) return 0;
         if ((memory[i] = PyLong_AsVoidPtr(buffer)) == NULL && PyErr_Occurred()) return -1;
         launch.arguments[i] = &memory[i];
-        int64_t offset = PyLong_AsLongLong(start);
-        memcpy(dynamic + filled, &offset, sizeof offset), filled += sizeof offset;
+        memcpy(dynamic + filled, &start, sizeof start), filled += sizeof start;
     }
     if (pack_numbers(signature, scalars, scalar_count, dynamic, filled) < 0) return 0;
     launch.arguments[signature->buffer_count] = PyBytes_AS_STRING(self->geometry);
     launch.arguments[signature->buffer_count + 1] = dynamic;
     memcpy(launch.size, self->size, sizeof launch.size);
     launch.items = self->size[0] * self->size[1] * self->size[2];
-    perform(&launch, self->helpers, self->work, self->releases);
-    set_slot(&SLOT(self->counter, Counter, value), PyNumber_Add(SLOT(self->counter, Counter, value), one));
+    PyObject **launches = &SLOT(template->counter, Counter, value);
+    if (self->work > template->max_locked_work) perform_unlocked(self, &launch, tensors);
+    else perform(&launch, template->helpers, self->work, 0);
+    set_slot(launches, PyNumber_Add(*launches, one));
     return 1;
 }
 
@@ -141,7 +166,17 @@ PyTypeObject kernel_type = {
     .tp_dealloc = (destructor)kernel_dealloc,
 };
 
-/* The type HostLauncher. */
+/* The types HostTemplate and HostLauncher. */
+
+/* Return the Python launcher, borrowed. Most launchers never need it. */
+static PyObject *fallback_of(HostLauncher *self) {
+    if (self->fallback == NULL)
+        set_slot(&self->fallback, PyObject_CallFunction(TEMPLATE(self)->make_fallback, "O(nnn)L", self->geometry,
+                                                        self->size[0], self->size[1], self->size[2], self->work));
+    return self->fallback;
+}
+
+PyObject *fallback_of_host(PyObject *launcher) { return fallback_of((HostLauncher *)launcher); }
 
 static PyObject *launcher_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *names) {
     if (PyVectorcall_NARGS(flags) == 3 && names == NULL && is_list(args[0]) && is_list(args[1])) {
@@ -150,26 +185,38 @@ static PyObject *launcher_call(PyObject *callable, PyObject *const *args, size_t
         if (outcome < 0) return NULL;
         if (outcome) Py_RETURN_NONE;
     }
-    return PyObject_Vectorcall(((HostLauncher *)callable)->fallback, args, flags, names);
+    PyObject *fallback = fallback_of((HostLauncher *)callable);
+    return fallback == NULL ? NULL : PyObject_Vectorcall(fallback, args, flags, names);
 }
 
-static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(keywords)) {
-    PyObject *kernel, *geometry, *buffers, *integers, *scalars, *fallback, *counter;
-    Py_ssize_t size[3];
-    unsigned helpers;
-    long long work;
-    int element, releases;
-    if (!PyArg_ParseTuple(args, "O!S(nnn)O!O!O!COO!ILp", &kernel_type, &kernel, &geometry, &size[0], &size[1], &size[2],
-                          &PyTuple_Type, &buffers, &PyTuple_Type, &integers, &PyTuple_Type, &scalars, &element,
-                          &fallback, Counter.type, &counter, &helpers, &work, &releases))
+/* Return the launcher of a step. Steals `geometry`, which may be NULL with an exception. */
+PyObject *host_launcher_of(PyObject *template, PyObject *geometry, const size_t *size, long long work) {
+    HostLauncher *self = geometry == NULL ? NULL : (HostLauncher *)new_object(&host_launcher_type);
+    if (self == NULL) {
+        Py_XDECREF(geometry);
         return NULL;
-    HostLauncher *self = (HostLauncher *)new_object(type);
-    if (self == NULL) return NULL;
+    }
     self->vectorcall = launcher_call;
-    self->kernel = Py_NewRef(kernel), self->geometry = Py_NewRef(geometry);
-    self->fallback = Py_NewRef(fallback), self->counter = Py_NewRef(counter);
-    self->helpers = helpers, self->work = work, self->releases = releases;
-    for (int i = 0; i < 3; i++) self->size[i] = (size_t)size[i];
+    self->geometry = geometry, self->template = Py_NewRef(template);
+    memcpy(self->size, size, sizeof self->size), self->work = work;
+    PyObject_GC_UnTrack(self);  /* in no cycle, and programs may have many */
+    return (PyObject *)self;
+}
+
+static PyObject *template_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(keywords)) {
+    PyObject *kernel, *buffers, *integers, *scalars, *make_fallback, *counter;
+    unsigned helpers;
+    long long max_locked_work;
+    int element;
+    if (!PyArg_ParseTuple(args, "O!O!O!O!COO!IL", &kernel_type, &kernel, &PyTuple_Type, &buffers, &PyTuple_Type,
+                          &integers, &PyTuple_Type, &scalars, &element, &make_fallback, Counter.type, &counter,
+                          &helpers, &max_locked_work))
+        return NULL;
+    HostTemplate *self = (HostTemplate *)new_object(type);
+    if (self == NULL) return NULL;
+    self->kernel = Py_NewRef(kernel), self->counter = Py_NewRef(counter);
+    self->make_fallback = Py_NewRef(make_fallback);
+    self->helpers = helpers, self->max_locked_work = max_locked_work;
     if (read_signature(&self->signature, buffers, integers, scalars, (char)element) < 0) {
         Py_DECREF(self);
         return NULL;
@@ -177,53 +224,98 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     return (PyObject *)self;
 }
 
-static int traverse(HostLauncher *self, visitproc visit, void *arg) {
-    Py_VISIT(self->fallback);
-    Py_VISIT(self->counter);
+static PyObject *template_call(PyObject *self, PyObject *args, PyObject *Py_UNUSED(keywords)) {
+    PyObject *geometry;
+    Py_ssize_t size[3];
+    long long work;
+    if (!PyArg_ParseTuple(args, "S(nnn)L", &geometry, &size[0], &size[1], &size[2], &work)) return NULL;
+    return host_launcher_of(self, Py_NewRef(geometry), (size_t[]){size[0], size[1], size[2]}, work);
+}
+
+static int template_traverse(HostTemplate *self, visitproc visit, void *arg) {
     Py_VISIT(self->kernel);
+    Py_VISIT(self->counter);
+    Py_VISIT(self->make_fallback);
     return 0;
 }
 
-static int clear(HostLauncher *self) {
-    Py_CLEAR(self->geometry);
-    Py_CLEAR(self->fallback);
-    Py_CLEAR(self->counter);
+static int template_clear(HostTemplate *self) {
     Py_CLEAR(self->kernel);
+    Py_CLEAR(self->counter);
+    Py_CLEAR(self->make_fallback);
     return 0;
 }
 
-static void dealloc(HostLauncher *self) {
+static void template_dealloc(HostTemplate *self) {
     PyObject_GC_UnTrack(self);
-    clear(self);
+    template_clear(self);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
+static int traverse(HostLauncher *self, visitproc visit, void *arg) {
+    Py_VISIT(self->fallback);
+    Py_VISIT(self->template);
+    return 0;
+}
+
+/* No `tp_clear`: a launcher without its template could not be called any more, and a cycle through a launcher goes
+ * through its template or its fallback, which have one. */
+static void dealloc(HostLauncher *self) {
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(self->geometry);
+    Py_XDECREF(self->fallback);
+    Py_XDECREF(self->template);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+PyDoc_STRVAR(template_doc,
+"HostTemplate(kernel, buffers, integers, scalars, element, make_fallback, counter, helpers, max_locked_work)\n--\n\n"
+"`template(geometry, size, work)` returns the HostLauncher of a step with these sizes on the `cpu` device.\n\n"
+"kernel: a Kernel. element: the struct letter of the compute type. counter: counts the driver's launches. helpers:\n"
+"maximum number of threads that share the work-items with the calling one (team.c). max_locked_work: with more work\n"
+"than this, a kernel runs without the interpreter's lock. make_fallback(geometry, size, work): returns the same\n"
+"launcher in Python, for a kernel that is not compiled yet, profiled launches, numbers that do not fit, and errors.\n"
+"Raises ValueError for more than 40 arguments of one kind.");
+
 PyDoc_STRVAR(doc,
-"HostLauncher(kernel, geometry, size, buffers, integers, scalars, element, fallback, counter, helpers, work, "
-"releases)\n--\n\n"
-"`run(tensors, scalars, stream)` of one step on the `cpu` device.\n\n"
-"kernel: a Kernel. size: work-items in three dimensions. element: the struct letter of the compute type. counter:\n"
-"counts the driver's launches. helpers: maximum number of threads that share the work-items with the calling one\n"
-"(team.c). work: estimated cost, as in `Step.work`. releases: release the interpreter's lock while the kernel runs.\n"
-"fallback: the same launch in Python, for a kernel that is not compiled yet, profiled launches, numbers that do not\n"
-"fit, and errors. Raises ValueError for more than 40 arguments of one kind.");
+"`run(tensors, scalars, stream)` of one step on the `cpu` device. A HostTemplate makes them.\n\n"
+"Its size is the work-items in three dimensions, its work the estimated cost, as in `Step.work`.");
 
 static PyMemberDef members[] = {
-    {"fallback", T_OBJECT, offsetof(HostLauncher, fallback), READONLY, "The same in Python."},
+    {"template", T_OBJECT, offsetof(HostLauncher, template), READONLY, "The HostTemplate that made it."},
     {NULL, 0, 0, 0, NULL},
+};
+
+static PyObject *get_fallback(PyObject *self, void *Py_UNUSED(closure)) { return Py_XNewRef(fallback_of_host(self)); }
+
+static PyGetSetDef properties[] = {
+    {"fallback", get_fallback, NULL, "The same in Python.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+PyTypeObject host_template_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "weftgrad.runtime._native.HostTemplate",
+    .tp_basicsize = sizeof(HostTemplate),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = template_doc,
+    .tp_new = template_new,
+    .tp_call = template_call,
+    .tp_dealloc = (destructor)template_dealloc,
+    .tp_traverse = (traverseproc)template_traverse,
+    .tp_clear = (inquiry)template_clear,
 };
 
 PyTypeObject host_launcher_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "weftgrad.runtime._native.HostLauncher",
     .tp_basicsize = sizeof(HostLauncher),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_doc = doc,
-    .tp_new = launcher_new,
     .tp_members = members,
+    .tp_getset = properties,
     .tp_dealloc = (destructor)dealloc,
     .tp_traverse = (traverseproc)traverse,
-    .tp_clear = (inquiry)clear,
     .tp_call = PyVectorcall_Call,
     .tp_vectorcall_offset = offsetof(HostLauncher, vectorcall),
 };

@@ -1,12 +1,20 @@
 /* Dispatch of a call: look up its plan, allocate outputs, launch, and record a node if gradients are needed. */
 #include "native.h"
 
-/* Return 1 unless a tensor is a view whose base was rewritten since: Python has to refresh such a view first. */
-int has_current_view(PyObject *tensor) {
-    PyObject *extra = SLOT(tensor, Tensor, extra);
-    if (extra == NULL || SLOT(tensor, Tensor, meta) == NULL || SLOT(tensor, Tensor, storage) == NULL) return 0;
-    if (extra == Py_None || SLOT(extra, Extra, base) == Py_None) return 1;
-    PyObject *rewrites = SLOT(SLOT(SLOT(extra, Extra, base), Tensor, extra), Extra, rewrites);
+static int is_extra(PyObject *o) { return o != NULL && Py_IS_TYPE(o, Extra.type); }
+
+/* Return 1 if C can read a tensor, 0 if Python has to handle it, -1 with an exception. Python refreshes a view whose
+ * base was rewritten since. It also raises the error if a program has assigned an object of another type to a slot, as
+ * in `x.extra = {}`: C would read that object's memory as an Extra. */
+int is_readable(PyObject *tensor) {
+    PyObject *extra = SLOT(tensor, Tensor, extra), *storage = SLOT(tensor, Tensor, storage);
+    if (SLOT(tensor, Tensor, meta) == NULL || storage == NULL || !Py_IS_TYPE(storage, Storage.type)) return 0;
+    if (extra == Py_None) return 1;
+    if (!is_extra(extra)) return 0;
+    PyObject *base = SLOT(extra, Extra, base);
+    if (base == Py_None) return 1;
+    if (base == NULL || !is_a(base, Tensor.type) || !is_extra(SLOT(base, Tensor, extra))) return 0;
+    PyObject *rewrites = SLOT(SLOT(base, Tensor, extra), Extra, rewrites);
     return PyObject_RichCompareBool(SLOT(extra, Extra, seen_rewrites), rewrites, Py_EQ);
 }
 
@@ -25,30 +33,37 @@ PyObject *state_of(void) {
     return cached_state;
 }
 
-/* Return the cached plan of a call as a new reference; NULL without an exception if Python has to make it.
- * output_layouts: a tuple of the layouts that are written to (in place or out=), or NULL. */
+/* Return the plan of a call as a new reference: a cached one, or a new one from a plan family. NULL without an exception
+ * if Python has to make it. output_layouts: a tuple of the layouts that are written to (in place or out=), or NULL. */
 PyObject *plan_of(PyObject *state, PyObject *record, PyObject *statics, List operands, PyObject *output_layouts) {
     PyObject *plan = NULL, *key = PyTuple_New(operands.count + 3 + (output_layouts != NULL));
     if (key == NULL) return NULL;
     int grad = SLOT(state, State, grad) == Py_True;
-    unsigned long grad_mask = 0;
+    unsigned long long grad_mask = 0;
     PyTuple_SET_ITEM(key, 0, Py_NewRef(record));
     PyTuple_SET_ITEM(key, 1, Py_NewRef(statics));
     for (Py_ssize_t i = 0; i < operands.count; i++) {
         PyObject *operand = operands.items[i], *key_part = operand == Py_None ? Py_None : (PyObject *)Py_TYPE(operand);
         if (is_a(operand, Tensor.type)) {
-            if (has_current_view(operand) != 1) goto done;
-            if (grad && SLOT(operand, Tensor, needs) == Py_True) grad_mask |= 1ul << i;
+            if (is_readable(operand) != 1) goto done;
+            if (grad && SLOT(operand, Tensor, needs_grad) == Py_True) grad_mask |= 1ull << i;
             key_part = SLOT(operand, Tensor, meta);
         }
         PyTuple_SET_ITEM(key, i + 2, Py_NewRef(key_part));
     }
     if (grad_mask && output_layouts != NULL) goto done;
-    PyObject *grad_key = PyLong_FromUnsignedLong(grad_mask);
+    PyObject *grad_key = PyLong_FromUnsignedLongLong(grad_mask);
     if (grad_key == NULL) goto done;
     PyTuple_SET_ITEM(key, operands.count + 2, grad_key);
     if (output_layouts != NULL) PyTuple_SET_ITEM(key, operands.count + 3, Py_NewRef(output_layouts));
-    plan = Py_XNewRef(PyDict_GetItemWithError(SLOT(state, State, plans), key));
+    PyObject *plans = Py_NewRef(SLOT(state, State, plans));  /* `forget_plans` replaces it, maybe in a key's `__eq__` */
+    plan = Py_XNewRef(PyDict_GetItemWithError(plans, key));
+    if (plan == NULL && !PyErr_Occurred()) {
+        List parts = {PySequence_Fast_ITEMS(key) + 2, operands.count};
+        plan = fill_plan(record, parts, statics, grad_key, output_layouts);
+        if (plan != NULL && store_plan(plans, key, plan)) Py_CLEAR(plan);
+    }
+    Py_DECREF(plans);
 done:
     Py_DECREF(key);
     return plan;

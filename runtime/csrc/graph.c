@@ -11,7 +11,7 @@ PyObject *tensor_of(PyObject *storage, PyObject *meta, PyObject *start) {  /* st
     INIT_SLOT_STEAL(out, Tensor, storage, storage);
     INIT_SLOT(out, Tensor, meta, meta);
     INIT_SLOT_STEAL(out, Tensor, start, start);
-    INIT_SLOT(out, Tensor, needs, Py_False);
+    INIT_SLOT(out, Tensor, needs_grad, Py_False);
     INIT_SLOT(out, Tensor, node, Py_None);
     INIT_SLOT(out, Tensor, output, zero);
     INIT_SLOT(out, Tensor, extra, Py_None);
@@ -25,7 +25,7 @@ static PyObject *saved_of(PyObject *tensor, int is_output) {
     INIT_SLOT(saved, Saved, meta, SLOT(tensor, Tensor, meta));
     INIT_SLOT(saved, Saved, start, SLOT(tensor, Tensor, start));
     INIT_SLOT(saved, Saved, version, SLOT(SLOT(tensor, Tensor, storage), Storage, version));
-    INIT_SLOT(saved, Saved, needs, SLOT(tensor, Tensor, needs));
+    INIT_SLOT(saved, Saved, needs_grad, SLOT(tensor, Tensor, needs_grad));
     INIT_SLOT(saved, Saved, node, is_output ? Py_None : node);
     INIT_SLOT(saved, Saved, output, SLOT(tensor, Tensor, output));
     INIT_SLOT(saved, Saved, leaf, node == Py_None && !is_output ? tensor : Py_None);
@@ -37,8 +37,17 @@ static PyObject *saved_operand(PyObject *o) { return is_a(o, Tensor.type) ? save
 static PyObject *saved_output(PyObject *tensor) { return saved_of(tensor, 1); }
 
 static PyObject *edge_to(PyObject *operand) {
-    PyObject *node = SLOT(operand, Tensor, node);
-    return node == Py_None ? PyTuple_Pack(2, operand, zero) : PyTuple_Pack(2, node, SLOT(operand, Tensor, output));
+    PyObject *edge = PyTuple_New(2);  /* first: an allocation may run finalizers, which may replace the node */
+    if (edge == NULL) return NULL;
+    PyObject *node = SLOT(operand, Tensor, node), *output = SLOT(operand, Tensor, output);
+    if (node == NULL || output == NULL) {
+        Py_DECREF(edge);
+        return PyErr_Format(PyExc_AttributeError, "a tensor has no attribute '%s': a program has deleted it",
+                            node == NULL ? "node" : "output");
+    }
+    PyTuple_SET_ITEM(edge, 0, Py_NewRef(node == Py_None ? operand : node));
+    PyTuple_SET_ITEM(edge, 1, Py_NewRef(node == Py_None ? zero : output));
+    return edge;
 }
 
 /* Return a tuple of `function` applied to the objects at `positions`. */
@@ -80,7 +89,7 @@ int record_node(PyObject *plan, PyObject *const *operands, PyObject *const *outs
     if (node == NULL) return -1;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(differentiable); i++) {
         if (PyTuple_GET_ITEM(differentiable, i) != Py_True) continue;
-        set_slot(&SLOT(outs[i], Tensor, needs), Py_NewRef(Py_True));
+        set_slot(&SLOT(outs[i], Tensor, needs_grad), Py_NewRef(Py_True));
         set_slot(&SLOT(outs[i], Tensor, node), Py_NewRef(node));
         set_slot(&SLOT(outs[i], Tensor, output), PyLong_FromSsize_t(i));
     }
@@ -88,30 +97,42 @@ int record_node(PyObject *plan, PyObject *const *operands, PyObject *const *outs
     return 0;
 }
 
-static PyObject *extra_of(PyObject *base, PyObject *seen_rewrites) {
+static PyObject *new_extra(void) {
     PyObject *extra = new_object(Extra.type);
     if (extra == NULL) return NULL;
-    INIT_SLOT(extra, Extra, base, base);
-    INIT_SLOT(extra, Extra, seen_rewrites, seen_rewrites);
+    INIT_SLOT(extra, Extra, base, Py_None);
+    INIT_SLOT(extra, Extra, seen_rewrites, zero);
     INIT_SLOT(extra, Extra, rewrites, zero);
     INIT_SLOT(extra, Extra, retains, Py_None);
     INIT_SLOT(extra, Extra, grad, Py_None);
     INIT_SLOT(extra, Extra, hooks, Py_None);
-    INIT_SLOT(extra, Extra, stored, Py_None);
+    INIT_SLOT(extra, Extra, accumulation_hooks, Py_None);
+    INIT_SLOT(extra, Extra, ready_hook, Py_None);
     return extra;
+}
+
+/* Return the Extra of a new view of `source`. Allocate first: an allocation may run finalizers, which may replace the
+ * base. */
+static PyObject *view_extra_of(PyObject *source) {
+    PyObject *view_extra = new_extra();
+    if (view_extra == NULL) return NULL;
+    if (SLOT(source, Tensor, extra) == Py_None) {
+        PyObject *source_extra = new_extra();
+        if (source_extra == NULL) return Py_DECREF(view_extra), NULL;
+        set_slot(&SLOT(source, Tensor, extra), source_extra);
+    }
+    PyObject *base = SLOT(SLOT(source, Tensor, extra), Extra, base);
+    if (base == Py_None) base = source;
+    set_slot(&SLOT(view_extra, Extra, base), Py_NewRef(base));
+    set_slot(&SLOT(view_extra, Extra, seen_rewrites), Py_NewRef(SLOT(SLOT(base, Tensor, extra), Extra, rewrites)));
+    return view_extra;
 }
 
 /* Return the view that a plan describes, as `dispatch._view` does. */
 PyObject *view_of(PyObject *plan, PyObject *const *operands, PyObject *statics) {
-    PyObject *source = operands[0], *extra = SLOT(source, Tensor, extra);
-    PyObject *layout = PyTuple_GET_ITEM(PyTuple_GET_ITEM(SLOT(plan, Plan, outputs), 0), 0);
-    if (extra == Py_None) {
-        if ((extra = extra_of(Py_None, zero)) == NULL) return NULL;
-        set_slot(&SLOT(source, Tensor, extra), extra);
-    }
-    PyObject *base = SLOT(extra, Extra, base) == Py_None ? source : SLOT(extra, Extra, base);
-    PyObject *view_extra = extra_of(base, SLOT(SLOT(base, Tensor, extra), Extra, rewrites));
+    PyObject *source = operands[0], *view_extra = view_extra_of(source);
     if (view_extra == NULL) return NULL;
+    PyObject *layout = PyTuple_GET_ITEM(PyTuple_GET_ITEM(SLOT(plan, Plan, outputs), 0), 0);
     PyObject *start = PyNumber_Add(SLOT(source, Tensor, start), SLOT(plan, Plan, view));
     PyObject *out = tensor_of(Py_NewRef(SLOT(source, Tensor, storage)), layout, start);
     if (out == NULL) return Py_DECREF(view_extra), NULL;
@@ -121,7 +142,7 @@ PyObject *view_of(PyObject *plan, PyObject *const *operands, PyObject *statics) 
         PyObject *node = node_of(recipe, operands, &out, statics);
         if (node == NULL) return Py_DECREF(out), NULL;
         set_slot(&SLOT(out, Tensor, node), node);
-        set_slot(&SLOT(out, Tensor, needs), Py_NewRef(Py_True));
+        set_slot(&SLOT(out, Tensor, needs_grad), Py_NewRef(Py_True));
     }
     return out;
 }

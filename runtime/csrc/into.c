@@ -14,8 +14,8 @@ static PyObject *layouts_of(List outs, List operands, int grad) {
     PyObject *layouts = PyTuple_New(outs.count);
     for (Py_ssize_t i = 0; layouts != NULL && i < outs.count; i++) {
         PyObject *out = outs.items[i];
-        int is_writable = is_a(out, Tensor.type) && has_current_view(out) == 1 &&
-                          !(grad && SLOT(out, Tensor, needs) == Py_True);
+        int is_writable = is_a(out, Tensor.type) && is_readable(out) == 1 &&
+                          !(grad && SLOT(out, Tensor, needs_grad) == Py_True);
         for (Py_ssize_t k = 0; is_writable && k < operands.count; k++)
             if (is_a(operands.items[k], Tensor.type)) is_writable = has_no_partial_overlap(operands.items[k], out) == 1;
         if (!is_writable) Py_CLEAR(layouts);

@@ -17,26 +17,29 @@ typedef struct {
 static int launch(Launcher *self, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
                   Py_ssize_t scalar_count, PyObject *stream) {
     _Alignas(8) char dynamic[MAX_DYNAMIC_BYTES];
+    void *handles[MAX_BUFFERS];
     size_t size = 0;
     uint32_t position = 0;
     Status status = 0;
     if (!is_a(stream, QueueStream.type)) return 0;
     void *queue = PyLong_AsVoidPtr(SLOT(stream, QueueStream, queue_address));
     if (queue == NULL) return PyErr_Occurred() ? -1 : 0;
-    for (; position < (uint32_t)self->signature.buffer_count; position++) {
-        PyObject *start, *buffer;
-        int operand = self->signature.buffer_positions[position];
+    for (int i = 0; i < self->signature.buffer_count; i++) {
+        PyObject *buffer;
+        int64_t start;
+        int operand = self->signature.buffer_positions[i];
         if (operand >= count || !operand_slots(tensors[operand], &start, &buffer)) return 0;
         PyObject *number = PyObject_GetAttr(buffer, s_int_ptr);
         if (number == NULL) return -1;
-        void *handle = PyLong_AsVoidPtr(number);
+        handles[i] = PyLong_AsVoidPtr(number);
         Py_DECREF(number);
-        int64_t offset = PyLong_AsLongLong(start);
-        memcpy(dynamic + size, &offset, sizeof offset), size += sizeof offset;
-        status |= driver.clSetKernelArg(self->kernel_handle, position, sizeof handle, &handle);
+        memcpy(dynamic + size, &start, sizeof start), size += sizeof start;
     }
     Py_ssize_t packed = pack_numbers(&self->signature, scalars, scalar_count, dynamic, size);
     if (packed < 0) return 0;
+    /* From here on no Python code runs: a finalizer that launches the same kernel would set its arguments. */
+    for (; position < (uint32_t)self->signature.buffer_count; position++)
+        status |= driver.clSetKernelArg(self->kernel_handle, position, sizeof handles[position], &handles[position]);
     status |= driver.clSetKernelArg(self->kernel_handle, position, (size_t)PyBytes_GET_SIZE(self->geometry),
                                     PyBytes_AS_STRING(self->geometry));
     status |= driver.clSetKernelArg(self->kernel_handle, position + 1, (size_t)packed, dynamic);
@@ -52,6 +55,7 @@ static int launch(Launcher *self, PyObject *const *tensors, Py_ssize_t count, Py
 int run_launcher(PyObject *run, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
              Py_ssize_t scalar_count, PyObject *stream) {
     int outcome = 0;
+    if (Py_IS_TYPE(run, &sequence_type)) return run_sequence(run, tensors, count, scalars, scalar_count, stream);
     if (Py_IS_TYPE(run, &host_launcher_type)) outcome = host_launch(run, tensors, count, scalars, scalar_count);
     else if (Py_IS_TYPE(run, &launcher_type))
         outcome = launch((Launcher *)run, tensors, count, scalars, scalar_count, stream);
@@ -80,6 +84,10 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
                           &local_size, &PyTuple_Type, &buffers, &PyTuple_Type, &integers, &PyTuple_Type, &scalars,
                           &element, &fallback, Counter.type, &counter))
         return NULL;
+    if (driver.clSetKernelArg == NULL || driver.clEnqueueNDRangeKernel == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "Launcher: call set_opencl_functions first, or set WEFTGRAD_NATIVE=0");
+        return NULL;
+    }
     Launcher *self = (Launcher *)new_object(type);
     if (self == NULL) return NULL;
     self->vectorcall = launcher_call;

@@ -7,8 +7,9 @@
 CLASSES(DEFINE)
 struct Driver driver;
 PyObject *states, *python_call, *python_call_into, *python_empty, *node_numbers, *zero, *one, *empty_tuple;
-PyObject *s_acquire, *s_allocate, *s_appendleft, *s_default_stream, *s_driver, *s_int_ptr, *s_popleft, *s_release,
-    *s_retire, *s_state;
+PyObject *s_acquire, *s_add_to_part, *s_allocate, *s_appendleft, *s_default_stream, *s_driver, *s_fit_to, *s_int_ptr,
+    *s_launcher, *s_lineages, *s_popleft, *s_release, *s_reshape, *s_reshape_unshared, *s_retire, *s_state, *s_step,
+    *in_place_name;
 
 static PyTypeObject *class_of(PyObject *classes, const char *name) {
     PyObject *class_object = PyDict_GetItemString(classes, name);
@@ -17,7 +18,7 @@ static PyTypeObject *class_of(PyObject *classes, const char *name) {
     return NULL;
 }
 
-static int find_slot_offset(PyTypeObject *class, const char *slot, Py_ssize_t *offset) {
+int find_slot_offset(PyTypeObject *class, const char *slot, Py_ssize_t *offset) {
     PyObject *member = PyObject_GetAttrString((PyObject *)class, slot);
     if (member == NULL) return -1;
     int is_slot = Py_IS_TYPE(member, &PyMemberDescr_Type);
@@ -134,8 +135,32 @@ PyDoc_STRVAR(empty_doc,
 "empty(layout, stream=None)\n--\n\n"
 "The common case of `dispatch.empty`, which handles layouts that are not contiguous or have no elements.");
 
+PyDoc_STRVAR(families_doc,
+"bind_families(context, signature_of, above_one, below_zero, has_settled, drop_oldest, meta, recent, interval)\n--\n\n"
+"Set what C needs to plan calls by plan families: a module, functions, marks in keys, the recent layouts,\n"
+"and after how many new plans `drop_oldest` is called.");
+
+PyDoc_STRVAR(fill_doc,
+"fill_plan(record, operands, statics, grad_mask, into)\n--\n\n"
+"Return the plan of a call from a plan family, or None. The arguments are those of `plan_families.Search`; operands is\n"
+"a list.");
+
+PyDoc_STRVAR(advance_doc,
+"advance(state)\n--\n\n"
+"Take the next node of a run of backward from its heap, and do what its method `step` does, which handles nodes with\n"
+"hooks or functions of their own.");
+
+PyDoc_STRVAR(reaching_doc,
+"set_reaching_nodes(state, nodes)\n--\n\n"
+"Set `reaching_nodes` to the nodes from which one of `inputs` can be reached, among those that `nodes`, a list, lead\n"
+"to.");
+
 static PyMethodDef methods[] = {
+    {"set_reaching_nodes", set_reaching_nodes, METH_VARARGS, reaching_doc},
+    {"advance", advance, METH_O, advance_doc},
     {"bind", bind, METH_VARARGS, bind_doc},
+    {"bind_families", bind_families, METH_VARARGS, families_doc},
+    {"fill_plan", fill_plan_from_python, METH_VARARGS, fill_doc},
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL | METH_KEYWORDS, call_doc},
     {"call_into", (PyCFunction)(void (*)(void))call_into, METH_FASTCALL | METH_KEYWORDS, into_doc},
     {"empty", (PyCFunction)(void (*)(void))empty, METH_FASTCALL | METH_KEYWORDS, empty_doc},
@@ -155,18 +180,24 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__native(void) {
     struct { PyObject **variable; const char *name; } names[] = {
-        {&s_acquire, "acquire"}, {&s_allocate, "allocate"}, {&s_appendleft, "appendleft"},
-        {&s_default_stream, "default_stream"}, {&s_driver, "driver"}, {&s_int_ptr, "int_ptr"}, {&s_popleft, "popleft"},
-        {&s_release, "release"}, {&s_retire, "retire"}, {&s_state, "state"},
+        {&s_acquire, "acquire"}, {&s_add_to_part, "add_to_part"}, {&s_allocate, "allocate"},
+        {&s_appendleft, "appendleft"}, {&s_default_stream, "default_stream"}, {&s_driver, "driver"},
+        {&s_fit_to, "fit_to"}, {&s_int_ptr, "int_ptr"}, {&s_launcher, "launcher"}, {&s_lineages, "lineages"},
+        {&s_popleft, "popleft"}, {&s_release, "release"}, {&s_reshape, "reshape"},
+        {&s_reshape_unshared, "reshape_unshared"}, {&s_retire, "retire"}, {&s_state, "state"}, {&s_step, "step"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if ((*names[i].variable = PyUnicode_InternFromString(names[i].name)) == NULL) return NULL;
     if ((zero = PyLong_FromLong(0)) == NULL || (one = PyLong_FromLong(1)) == NULL ||
-        (empty_tuple = PyTuple_New(0)) == NULL)
+        (empty_tuple = PyTuple_New(0)) == NULL || (in_place_name = Py_BuildValue("(s)", "in_place")) == NULL)
         return NULL;
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || PyType_Ready(&launcher_type) || PyType_Ready(&host_launcher_type) ||
-        PyType_Ready(&operator_type) || PyType_Ready(&kernel_type) ||
+        PyType_Ready(&operator_type) || PyType_Ready(&kernel_type) || PyType_Ready(&host_template_type) ||
+        PyType_Ready(&program_type) || PyType_Ready(&sequence_type) ||
+        PyModule_AddObjectRef(module, "Sequence", (PyObject *)&sequence_type) ||
+        PyModule_AddObjectRef(module, "HostTemplate", (PyObject *)&host_template_type) ||
+        PyModule_AddObjectRef(module, "Program", (PyObject *)&program_type) ||
         PyModule_AddObjectRef(module, "Kernel", (PyObject *)&kernel_type) ||
         PyModule_AddObjectRef(module, "Operator", (PyObject *)&operator_type) ||
         PyModule_AddObjectRef(module, "Launcher", (PyObject *)&launcher_type) ||

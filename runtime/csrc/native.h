@@ -8,10 +8,15 @@
  *     operator.c   Operator        the methods that api/tensor_methods adds to Tensor for `+` and other operators
  *     into.c       call_into       dispatch.call_into, if no gradient is recorded
  *     graph.c      tensor_of ...   Tensor, Extra, autograd.node.Node and Saved; dispatch._view
+ *     backward.c   advance         autograd.engine._BackwardPass.step, with gradient_rules.c (autograd.rules) and
+ *                                  gradient_sums.c (the sums of gradients, and set_reaching_nodes)
  *     memory.c     storage_of ...  pool.Pool.allocate, the drivers' `allocate`, storage.Storage.__del__
  *     arguments.c  Signature       backends.arguments: pack a launch's numbers as kernels read them
  *     launch.c     Launcher        backends.opencl.OpenCLDriver.prepare
  *     call.c       HostLauncher    backends.cpu.launching.ClangExecutor.prepare: kernels of `cpu` are C functions
+ *     families.c   fill_plan       plan_families.Search, plans.Plan.refill: plan a call with new sizes
+ *     program.c    Program         the functions that plan_functions writes for plan families
+ *     sequence.c   Sequence        backends.arguments.launch_in_order
  *     team.c       team_run        (only in C) threads that share the work-items of a `cpu` kernel
  *
  * Change both versions together; tests/test_native.py runs both. The interpreter's lock is held throughout, except
@@ -28,29 +33,47 @@
 #include <string.h>
 
 /* The slots that the C code uses, by class. */
-#define SLOTS_Tensor(X) X(extra) X(meta) X(needs) X(node) X(output) X(start) X(storage)
+#define SLOTS_Tensor(X) X(extra) X(meta) X(needs_grad) X(node) X(output) X(start) X(storage)
 #define SLOTS_Storage(X) X(_pool) X(block) X(buffer) X(device) X(nbytes) X(owner) X(pending) X(start) X(version)
-#define SLOTS_Extra(X) X(base) X(grad) X(hooks) X(retains) X(rewrites) X(seen_rewrites) X(stored)
+#define SLOTS_Extra(X) \
+    X(base) X(grad) X(hooks) X(retains) X(rewrites) X(seen_rewrites) X(accumulation_hooks) X(ready_hook)
 #define SLOTS_Block(X) X(bin) X(offset) X(requested) X(segment) X(size)
 #define SLOTS_Segment(X) X(handle)
 #define SLOTS_HostSegment(X) X(buffer)
 #define SLOTS_Pool(X) X(_allocated) X(_allocated_peak) X(_allocations) X(_bins) X(_freed) X(_lock) X(free) X(rehearsal)
-#define SLOTS_Plan(X) X(device) X(driver) X(numbers) X(outputs) X(recipe) X(run) X(tensors) X(view) X(visible)
-#define SLOTS_Meta(X) X(contiguous) X(device) X(nbytes) X(numel) X(shape) X(strides)
+#define SLOTS_Plan(X)                                                                                                  \
+    X(device) X(driver) X(has_only_tensors) X(nbytes) X(numbers) X(outputs) X(planned) X(recipe) X(run) X(single)      \
+    X(tensors) X(view) X(visible)
+#define SLOTS_Lineage(X) X(root)
+#define SLOTS_Family(X) X(branches) X(program) X(template)
+#define SLOTS_OpRecord(X) X(kind) X(statics)
+#define SLOTS_Meta(X)                                                                                                  \
+    X(contiguous) X(device) X(dtype) X(nbytes) X(numel) X(shape) X(signature) X(strides)
 #define SLOTS_Device(X) X(_driver)
 #define SLOTS_State(X) X(grad) X(mode) X(plans) X(streams)
-#define SLOTS_Recipe(X) X(differentiable) X(edges) X(saved_operands) X(saved_outputs)
+#define SLOTS_Recipe(X)                                                                                                \
+    X(applications) X(differentiable) X(edges) X(is_partial_view) X(is_reshape) X(out_metas) X(record)                 \
+    X(saved_operands) X(saved_outputs) X(seeds)
+#define SLOTS_Application(X)                                                                                           \
+    X(broadcast_shape) X(count) X(dense_layout) X(keepdim_shape) X(layout) X(record) X(result) X(sources) X(statics)   \
+    X(sum_dims) X(sum_record)
 #define SLOTS_Node(X)                                                                                                  \
     X(edges) X(freed) X(function) X(hooks) X(recipe) X(saved) X(saved_out) X(sequence) X(statics) X(trace)
-#define SLOTS_Saved(X) X(leaf) X(meta) X(needs) X(node) X(output) X(start) X(storage) X(version)
+#define SLOTS_Saved(X) X(leaf) X(meta) X(needs_grad) X(node) X(output) X(start) X(storage) X(version)
+#define SLOTS_BackwardState(X)                                                                                         \
+    X(add_record) X(copy_record) X(create_graph) X(expand_record) X(fill_record) X(heap) X(inputs) X(leaves)           \
+    X(node_sums) X(reaching_nodes) X(requested_leaves) X(requested_nodes) X(retain_graph) X(sum_record) X(view_record) \
+    X(zero_edges)
+#define SLOTS_GradientSums(X) X(grads) X(is_owned)
 #define SLOTS_Scratch(X) X(start) X(storage)
 #define SLOTS_Base(X) X(buffer) X(start) X(storage)
 #define SLOTS_QueueStream(X) X(queue_address) X(pool)
 #define SLOTS_Counter(X) X(value)
 
 #define CLASSES(X)                                                                                                     \
-    X(Tensor) X(Storage) X(Extra) X(Block) X(Segment) X(HostSegment) X(Pool) X(Plan) X(Meta) X(Device) X(State) X(Recipe) X(Node)        \
-    X(Saved) X(Scratch) X(Base) X(QueueStream) X(Counter)
+    X(Tensor) X(Storage) X(Extra) X(Block) X(Segment) X(HostSegment) X(Pool) X(Plan) X(Lineage) X(Family) X(OpRecord)  \
+    X(Meta) X(Device) X(State) X(Recipe) X(Application) X(Node) X(Saved) X(BackwardState) X(GradientSums) X(Scratch)   \
+    X(Base) X(QueueStream) X(Counter)
 
 #define FIELD(name) Py_ssize_t name;
 #define DECLARE(class)                                                                                                 \
@@ -85,9 +108,11 @@ enum { MAX_BUFFERS = 40 };  /* per launch from C; optimizers need 33. Larger lau
 enum { MAX_DYNAMIC_BYTES = 16 * MAX_BUFFERS };  /* size of a launch's packed offsets and numbers */
 extern PyObject *states, *python_call, *python_call_into, *python_empty, *node_numbers, *zero, *one, *empty_tuple;
 extern PyObject *forward_stack;  /* returns the `trace` of a node, in anomaly mode; else NULL */
-extern PyObject *s_acquire, *s_allocate, *s_appendleft, *s_default_stream, *s_driver, *s_int_ptr, *s_popleft, *s_release,
-    *s_retire, *s_state;
-extern PyTypeObject launcher_type, host_launcher_type, kernel_type, operator_type;
+extern PyObject *s_acquire, *s_add_to_part, *s_allocate, *s_appendleft, *s_default_stream, *s_driver, *s_fit_to,
+    *s_int_ptr, *s_launcher, *s_lineages, *s_popleft, *s_release, *s_reshape, *s_reshape_unshared, *s_retire, *s_state,
+    *s_step, *in_place_name;
+extern PyTypeObject launcher_type, host_launcher_type, host_template_type, kernel_type, operator_type, program_type,
+    sequence_type;
 
 typedef int32_t Status;
 extern struct Driver {  /* OpenCL's functions, from the library that pyopencl uses */
@@ -150,12 +175,19 @@ typedef struct { PyObject *const *items; Py_ssize_t count; } List;  /* the items
 static inline int is_list(PyObject *o) { return PyTuple_Check(o) || PyList_Check(o); }
 static inline List list_of(PyObject *o) { return (List){PySequence_Fast_ITEMS(o), PySequence_Fast_GET_SIZE(o)}; }
 
+/* Plan families. */
+enum { MAX_STATIC_SIZES = 64 };
+enum { PLAN_PARTS = 4 };  /* what a program builds: outputs, recipe, view, launcher */
+enum { FILLED = -1, GIVE_UP = -2, FAILED = -3 };  /* of a program; otherwise the number of the guard that failed */
+
 PyObject *state_of(void);
 PyObject *plan_of(PyObject *state, PyObject *record, PyObject *statics, List operands, PyObject *into);
 PyObject *try_call(PyObject *record, List operands, PyObject *statics);
-int has_current_view(PyObject *tensor);
+int is_readable(PyObject *tensor);
 int run(PyObject *plan, PyObject *const *operands, List outs, PyObject *stream);
 PyObject *call_into(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
+PyObject *advance(PyObject *module, PyObject *state);
+PyObject *set_reaching_nodes(PyObject *module, PyObject *args);
 PyObject *empty(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *call(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *storage_of(PyObject *device, PyObject *driver, PyObject *stream, PyObject *nbytes);
@@ -165,7 +197,7 @@ PyObject *view_of(PyObject *plan, PyObject *const *operands, PyObject *statics);
 int record_node(PyObject *plan, PyObject *const *operands, PyObject *const *outs, PyObject *statics);
 int run_launcher(PyObject *run, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
              Py_ssize_t scalar_count, PyObject *stream);
-int operand_slots(PyObject *tensor, PyObject **start, PyObject **buffer);
+int operand_slots(PyObject *tensor, int64_t *start, PyObject **buffer);
 int read_signature(Signature *signature, PyObject *buffers, PyObject *integers, PyObject *scalars, char element);
 Py_ssize_t pack_numbers(const Signature *signature, PyObject *const *scalars, Py_ssize_t count, char *dynamic,
                         size_t size);
@@ -178,5 +210,16 @@ int host_launch(PyObject *launcher, PyObject *const *tensors, Py_ssize_t count, 
                 Py_ssize_t scalar_count);
 void set_python_route(int on);
 PyObject *call_kernel(PyObject *module, PyObject *args);
+PyObject *host_launcher_of(PyObject *template, PyObject *geometry, const size_t *size, long long work);
+PyObject *sequence_of(PyObject *device, PyObject *owner, PyObject *launchers, PyObject *scratch);
+int run_sequence(PyObject *sequence, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
+                 Py_ssize_t scalar_count, PyObject *stream);
+int find_slot_offset(PyTypeObject *type, const char *slot, Py_ssize_t *offset);
+int run_program(PyObject *program, PyObject *const *layouts, const int64_t *sizes, PyObject **results);
+PyObject *layout_of(PyObject *dtype, PyObject *shape, PyObject *strides, PyObject *device);
+PyObject *bind_families(PyObject *module, PyObject *args);
+PyObject *fill_plan(PyObject *record, List operands, PyObject *statics, PyObject *grad_mask, PyObject *into);
+PyObject *fill_plan_from_python(PyObject *module, PyObject *args);
+int store_plan(PyObject *plans, PyObject *key, PyObject *plan);
 
 #endif

@@ -1,8 +1,11 @@
 """Planners, one module for each kind of op: they turn operands' layouts into results' layouts and launches.
 
-A planner is a pure function of a `Request`. It runs once for each combination of layouts and thread. After that,
-`runtime.dispatch` finds the plan by one look-up. `runtime.planners` finds the planner of a kind. `custom.py` is the
-shortest example, `triangle.py` a typical one.
+A planner is a pure function of a `Request`. It runs for the first few combinations of layouts of an op. After that,
+`runtime.plan_families` plans further sizes, and `runtime.dispatch` finds known ones by one look-up. `runtime.planners`
+finds the planner of a kind. `custom.py` is the shortest example, `triangle.py` a typical one.
+
+Planners compute with sizes and compare them. They do not hash sizes, test their type, or compare layouts by `is`, `==`
+or `in`, because sizes may be `traced_sizes.Size` objects, and layouts of them are not interned.
 """
 
 from __future__ import annotations
@@ -86,7 +89,7 @@ class Planned:
         outputs: Layouts of the results.
         steps: Launches, in order.
         scratch: Bytes of each scratch buffer.
-        view: For a view, its offset in its base; None for other ops.
+        view: For a view, the bytes from the operand's first element to its own; None for other ops.
     """
 
     outputs: tuple[Meta, ...]

@@ -4,9 +4,10 @@ Operands have shape `(batch, head, position, feature)` and any strides. One side
 `key_value` the key's) is divided among work-items, which iterate over the other side.
 
 On CPUs a work-item computes whole vectors of positions, and packs blocks of the other side in private memory
-(`forward`, `query`, `key_value`). On OpenCL GPUs it computes one position, and its work-group reads the other side in
-tiles in local memory. `triton/attention.py` plans for Triton. No score leaves a work-item, so memory is linear in the
-number of positions.
+(`forward`, `query`, `key_value`; `gradients` computes all gradients of a head in one pass). On OpenCL GPUs several
+work-items share a position, each with as many features as registers hold, and their work-group reads the other side in
+tiles in local memory. `triton/attention.py` plans for Triton.
+No score leaves a work-item, so memory is linear in the number of positions.
 """
 
 from __future__ import annotations
@@ -26,8 +27,17 @@ from . import Planned, Request
 
 __all__ = ["FEATURE_LIMITS", "LAUNCHES", "Builder", "Sizes", "is_supported", "plan"]
 
-_KINDS = {"attention": "forward", "attention_query": "query", "attention_key_value": "key_value"}
+_KINDS = {
+    "attention": "forward", "attention_query": "query", "attention_key_value": "key_value",
+    "attention_gradients": "gradients",
+}  # fmt: skip
+_MAX_GRADIENT_FEATURES = 256  # of `gradients`, which holds more of them than the other kernels
+_MAX_IMBALANCE = 1.2  # of the cores' work in `gradients`: it computes 5 products where two kernels compute 7
 _MAX_FEATURES = 1024  # of the OpenCL kernels
+# OpenCL GPUs: 32-bit registers for a work-item's features, and the arrays of features that each kernel has. With more
+# than 128 registers per work-item, NVIDIA's and AMD's GPUs run few work-groups at once.
+_FEATURE_REGISTERS = 64
+_FEATURE_ARRAYS = {"forward": 2, "query": 3, "key_value": 4}
 # By vector registers: (maximal vectors of positions, (rows, vectors) of the register tile).
 _TILES = {32: ((1, (8, 1)), (2, (8, 2)), (1 << 62, (4, 4))), 16: ((1, (8, 1)), (2, (4, 2)), (1 << 62, (2, 4)))}
 
@@ -100,13 +110,35 @@ def plan(request: Request) -> Planned:
             "attention": ([output_shape, output_shape[:3]], [dtype, _accumulator_dtype(dtype)]),
             "attention_query": ([layouts["query"].shape], [dtype]),
             "attention_key_value": ([layouts["key"].shape, layouts["value"].shape], [dtype, dtype]),
+            "attention_gradients": ([layouts[n].shape for n in ("query", "key", "value")], [dtype] * 3),
         }[request.record.name]
     results = tuple(meta(d, s, None, request.device) for d, s in zip(dtypes_out, shapes, strict=True))
     if not any(r.numel for r in results):
         return Planned(results)
-    builder = Builder(request, sizes, results)
+    kind = _KINDS.get(request.record.name, "delta")
+    builder = Builder(request, sizes, results, kind)
+    if kind == "gradients" and not _fits_one_pass(builder):
+        steps: list[Step] = []
+        for part, first, last in (("query", 0, 1), ("key_value", 1, 3)):
+            builder = Builder(request, sizes, results[first:last], part, first)
+            LAUNCHES[builder.caps.style](builder)
+            steps += builder.steps
+        return Planned(results, tuple(steps))
     LAUNCHES[builder.caps.style](builder)
     return Planned(results, tuple(builder.steps))
+
+
+def _fits_one_pass(builder: Builder) -> bool:
+    """Return whether one kernel computes all gradients: on CPUs, if all cores get about as many heads.
+
+    The kernel adds to the query's gradient in memory, so that must have the dtype of the sums.
+    """
+    s, caps = builder.sizes, builder.caps
+    heads = s.batch * s.heads // s.group
+    return (
+        caps.takes_runs and builder.results[0].dtype is builder.element and s.keys > 0
+        and builder.head <= _MAX_GRADIENT_FEATURES and -(-heads // caps.cores) * caps.cores <= _MAX_IMBALANCE * heads
+    )  # fmt: skip
 
 
 def _accumulator_dtype(dtype: DType) -> DType:
@@ -151,15 +183,23 @@ def _bind_sizes(request: Request, layouts: dict[str, Meta]) -> Sizes:
 
 
 class Builder:
-    """The launches of one call. `layouts` holds the operands by name."""
+    """The launches of one call, or of one kernel of it. `layouts` holds the operands by name.
 
-    def __init__(self, request: Request, sizes: Sizes, results: tuple[Meta, ...]):
-        self.request, self.sizes, self.results = request, sizes, results
+    Args:
+        request: The call.
+        sizes: Its sizes.
+        results: Layouts of the results that the kernel writes.
+        kind: The kernel.
+        first_result: Position of the first of `results` among those of the call.
+    """
+
+    def __init__(self, request: Request, sizes: Sizes, results: tuple[Meta, ...], kind: str, first_result: int = 0):
+        self.request, self.sizes, self.results, self.kind = request, sizes, results, kind
+        self.first_result = first_result
         self.caps = request.capabilities
         self.layouts = {o.name: m for o, m in request.tensors}
         first = next(iter(self.layouts.values()))
         self.element = _accumulator_dtype(first.dtype)
-        self.kind = _KINDS.get(request.record.name, "delta")
         self.causal = bool(request.optional_static("is_causal", False))
         self.has_dropout = bool(request.optional_static("dropping", False))
         mask = self.layouts.get("mask")
@@ -199,6 +239,7 @@ class Builder:
             positions.append(position)
             slots.append(Slot(layout.dtype.name, "mask" if layout.dtype is dtypes.bool_ else "value"))
             position += 1
+        position += self.first_result
         for result in self.results:
             positions.append(position)
             slots.append(Slot(result.dtype.name))
@@ -240,7 +281,8 @@ class Builder:
     def side(self) -> tuple[int, int]:
         """Return how many positions are divided among work-items, and how many heads have them."""
         s = self.sizes
-        return (s.keys, s.batch * s.heads // s.group) if self.kind == "key_value" else (s.rows, s.batch * s.heads)
+        is_of_keys = self.kind in ("key_value", "gradients")
+        return (s.keys, s.batch * s.heads // s.group) if is_of_keys else (s.rows, s.batch * s.heads)
 
     def add_vectors(self) -> None:
         """Add the CPU launch, which computes vectors of positions."""
@@ -250,7 +292,7 @@ class Builder:
         mr, nv = self.params["tile"] or next(t for max_vectors, t in tiles if count <= max_vectors * lanes)
         blocks = -(-count // (lanes * nv))
         row, step = self.strides("mask")[2:]
-        mask_step, lane_step = (row, step) if self.kind == "key_value" else (step, row)
+        mask_step, lane_step = (row, step) if self.kind in ("key_value", "gradients") else (step, row)
         integers = "int" if self.element.itemsize == 4 else "long"
         defines: dict[str, object] = {
             "HEAD": self.head, "MR": mr, "NV": nv, "BLOCK": self.params["block"], "CAUSAL": int(self.causal),
@@ -260,21 +302,34 @@ class Builder:
             "FAST": int(self.element.itemsize == 4), "INDEX": f"ulong{lanes}", "IOTA": iota(f"ulong{lanes}", lanes),
             "LANE": iota(f"{integers}{lanes}", lanes),
         }  # fmt: skip
+        if self.kind == "gradients":
+            defines["COLUMNS"] = min(nv, self.head // lanes)
+            blocks = 1
         self.add_step(self.kind, defines, self.geometry(blocks), (blocks, heads), (1, 1), self.work, lanes)
 
     def add_grid(self) -> None:
-        """Add the GPU launch, which computes one position in each work-item."""
+        """Add the GPU launch, whose work-groups compute some positions of a head each."""
         count, heads = self.side()
+        itemsize = self.element.itemsize
         group = min(self.params["group"], self.caps.max_group)
+        group = 1 << (group.bit_length() - 1)
+        # Features per work-item: a power of two, as HEAD is; more if the group has too few work-items for the position.
+        features = _FEATURE_REGISTERS * 4 // (_FEATURE_ARRAYS[self.kind] * itemsize)
+        features = max(min(1 << (features.bit_length() - 1), self.head), self.head // group)
+        split_count = self.head // features
+        positions = group // split_count
+        sums = 1 if self.kind == "forward" else 2  # partial sums per work-item and position of a tile
         tile = self.params["tile"]
-        while tile > 1 and 2 * tile * self.head * self.element.itemsize > self.caps.local_memory // 2:
+        while tile > 1 and tile * (2 * self.head + sums * group) * itemsize > self.caps.local_memory // 2:
             tile //= 2
         defines: dict[str, object] = {
-            "HEAD": self.head, "GROUP": group, "TILE": tile, "CAUSAL": int(self.causal), "MASK": self.mask,
-            "DROPOUT": int(self.has_dropout),
+            "HEAD": self.head, "GROUP": group, "PART": features, "SPLIT": split_count, "TILE": tile,
+            "CAUSAL": int(self.causal), "MASK": self.mask, "DROPOUT": int(self.has_dropout),
         }  # fmt: skip
-        size = (-(-count // group) * group, heads)
-        self.add_step(f"grid_{self.kind}", defines, self.geometry(0), size, (group, 1), self.work)
+        blocks = -(-count // positions)
+        # One dimension: drivers limit the groups of the second one to 65,535.
+        size = blocks * heads * group
+        self.add_step(f"grid_{self.kind}", defines, self.geometry(blocks), (size,), (group,), self.work)
 
     def add_delta(self) -> None:
         """Add the launch that computes the row sums of the gradient, on CPUs or GPUs."""

@@ -81,8 +81,9 @@ def add_gpu_product(builder: Builder, gemm: Gemm, a: TensorView, b: TensorView, 
     geometry = pack_geometry(target, rows, columns, tile.kc, tile.depth, 1, tile.parts, part_step)
     group = tile.gx * tile.gy
     groups = _ceil(gemm.m[0], rows) * _ceil(gemm.n[0], columns)
-    size = (groups * group, gemm.entries * tile.parts)
-    add_step(builder, "tile", defines, (a, b, target_view), geometry, size, (group, 1), target, part_step)
+    # One dimension: drivers limit the groups of the second one to 65,535.
+    size = (groups * group * gemm.entries * tile.parts,)
+    add_step(builder, "tile", defines, (a, b, target_view), geometry, size, (group,), target, part_step)
     builder.copy_to_result(gemm, target, c, target_view, tile.parts, part_step)
 
 

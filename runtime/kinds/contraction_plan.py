@@ -190,7 +190,7 @@ def points_schedule(p: Product, caps: Capabilities, params: Choice) -> Schedule 
         params: Schedule parameters of the space `opencl-cpu/contraction`.
     """
     max_size = _limits.points_max_size
-    if p.n > max_size or p.k > max_size or p.m < _limits.points_min_rows or not params["points"]:
+    if p.n > max_size or p.k > max_size or p.m < _limits.points_min_rows or not params["use_points"]:
         return None
     target_tasks = _target_tasks(p, caps.cores, 1, params)
     entries = _ceil(p.batch, target_tasks)
@@ -316,7 +316,7 @@ def _estimate_cycles(p: Product, lanes: int, tile: tuple[int, int, int]) -> floa
 
 def _schedule_gemm(p: Product, caps: Capabilities, lanes: int, params: Choice) -> Schedule:
     mr, nv, kc = params["tile"] or _choose_register_tile(p, caps.registers, lanes)
-    cores, max_rows = caps.cores, params["rows"]
+    cores, max_rows = caps.cores, params["max_panel_rows"]
     panels = _ceil(p.n, nv * lanes)
     depth, parts = _split_k(p, cores, _ceil(p.m, mr) * panels * p.batch * 64)
     splits_k = p.m * p.n * p.k >= _limits.split_k_min_macs and panels * p.batch == 1
@@ -344,18 +344,19 @@ def _schedule_gemm(p: Product, caps: Capabilities, lanes: int, params: Choice) -
         _limits.pack_converted_a_elements if p.converts
         else _limits.pack_row_major_a_elements if p.a_along_k else _limits.pack_column_major_a_elements
     )  # fmt: skip
-    packs_a = p.m * p.k >= (params["whole"] or pack_a_min)
-    if packs_a and panels >= params["panels"] // 2 and p.m > max_rows // 2 and p.batch < 4 * cores and parts == 1:
-        if params["lay"] and _should_pack_ahead(p):
+    packs_a = p.m * p.k >= (params["min_packed_a"] or pack_a_min)
+    is_large = p.m > max_rows // 2 and panels >= params["panels_per_group"] // 2
+    if packs_a and is_large and p.batch < 4 * cores and parts == 1:
+        if params["pack_ahead"] and _should_pack_ahead(p):
             return _schedule_packed_ahead(p, cores, lanes, (mr, nv), params)
         return _schedule_packed(p, cores, lanes, (mr, nv, kc), params)
     transpose_a = p.n >= _limits.transpose_a_columns and (
         p.converts or (not p.a_along_k and p.m * p.k >= _limits.transpose_a_elements)
     )
-    if params["flip"] is not None and not p.a_along_k:
-        transpose_a = bool(params["flip"])
+    if params["repack_a"] is not None and not p.a_along_k:
+        transpose_a = bool(params["repack_a"])
     pack = p.b_along_k or (
-        rows > _limits.in_place_max_rows[panels == 1] if params["pack"] is None else bool(params["pack"])
+        rows > _limits.in_place_max_rows[panels == 1] if params["pack_b"] is None else bool(params["pack_b"])
     )
     return Schedule("gemm", mr, nv, kc, pack, _round(rows, mr), nv * lanes, entries, depth, parts, transpose_a)
 
@@ -367,7 +368,7 @@ def _schedule_packed(p: Product, cores: int, lanes: int, tile: tuple[int, int, i
     whose number is a multiple of the cores if possible, take the one that packs least.
     """
     mr, nv, kc = tile
-    max_rows, panels_per_group = _limits.packed_rows_factor * params["rows"], params["panels"]
+    max_rows, panels_per_group = _limits.packed_rows_factor * params["max_panel_rows"], params["panels_per_group"]
     panels, target_tasks = _ceil(p.n, nv * lanes), _ceil(2 * cores, p.batch)
     candidates = []
     for groups in range(_ceil(panels, panels_per_group), _ceil(panels, panels_per_group) + target_tasks):
@@ -379,7 +380,7 @@ def _schedule_packed(p: Product, cores: int, lanes: int, tile: tuple[int, int, i
     columns = _ceil(panels, groups) * nv * lanes
     rows = _round(_ceil(p.m, blocks), mr)
     # There are two kernels, one of which needs less stack.
-    block = _round(params["rows"] if rows <= params["rows"] else max_rows, mr)
+    block = _round(params["max_panel_rows"] if rows <= params["max_panel_rows"] else max_rows, mr)
     return Schedule("gemm", mr, nv, kc, True, rows, columns, 1, p.k, block=block, panels=panels_per_group)
 
 
@@ -398,7 +399,7 @@ def _schedule_packed_ahead(p: Product, cores: int, lanes: int, tile: tuple[int, 
     reads a panel of B again for each block of its rows.
     """
     mr, nv = tile
-    target_tasks, panels = params["shares"] * cores, _ceil(p.n, nv * lanes)
+    target_tasks, panels = params["max_items_per_core"] * cores, _ceil(p.n, nv * lanes)
     blocks = max(1, min(target_tasks, p.m // _limits.packed_ahead_item_rows))
     groups = min(panels, _ceil(target_tasks, blocks))
     while blocks * groups % cores and (blocks - 1) * groups >= cores:
@@ -409,9 +410,10 @@ def _schedule_packed_ahead(p: Product, cores: int, lanes: int, tile: tuple[int, 
 
 
 def _target_tasks(p: Product, cores: int, parts: int, params: Choice) -> int:
-    """Return how many work-items to aim at: a few for each core, each with at least `params["item"]` MACs."""
+    """Return how many work-items to aim at: a few for each core, each with at least `params["min_item_macs"]` MACs."""
     work = max(p.m * p.n * p.k, _limits.min_macs_per_entry) * p.batch
-    return max(1, min(work // params["item"], params["shares"] * cores // min(parts, params["shares"])))
+    items_per_core = params["max_items_per_core"]
+    return max(1, min(work // params["min_item_macs"], items_per_core * cores // min(parts, items_per_core)))
 
 
 def _split_k(p: Product, cores: int, result_count: int) -> tuple[int, int]:
@@ -432,9 +434,9 @@ def choose_tile(p: Product, caps: Capabilities, itemsize: int, params: Choice | 
         params: Schedule parameters of the space `opencl-gpu/contraction`; its fallback if None.
     """
     params = params or spaces["opencl-gpu/contraction"].fallback
-    gx = gy = params["side"] or (16 if caps.max_group >= 256 else 8 if caps.max_group >= 64 else 4)
+    gx = gy = params["group_side"] or (16 if caps.max_group >= 256 else 8 if caps.max_group >= 64 else 4)
     is_small = min(p.m, p.n) <= 2 * gx
-    tm = tn = params["work"] or (2 if is_small else 4)
+    tm = tn = params["tile_side"] or (2 if is_small else 4)
     kc = params["kc"]
     while kc > 1 and kc * (gx * tn + gy * tm + 2) * itemsize > caps.local_memory:
         kc //= 2

@@ -66,7 +66,11 @@ def _launch_gpu(builder: Builder) -> None:
 def _launch_triton(builder: Builder) -> None:
     from .triton.convolution import launch  # lazy: Triton devices only
 
-    launch(builder)
+    # A product has one pass over the images; that of parts of a weight gradient would need a kernel for their sum.
+    if builder.sizes.is_matrix_product and builder.kind != "weight" and builder.bias is None:
+        builder.add_matrix_product()
+    else:
+        launch(builder)
 
 
 LAUNCHES = ByStyle("convolutions", cpu=_launch_cpu, gpu=_launch_gpu, triton=_launch_triton)

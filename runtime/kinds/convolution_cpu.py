@@ -93,8 +93,8 @@ def _add_direct(
     params = builder.params
     store_cost = 0.0 if is_gradient else register_tiles.STORE_COST / (ins * max_taps)
     (mr, nv), cost = register_tiles.direct_tile(caps.registers, outs, pixels, lanes, store_cost)
-    mr, nv = params["tile"] or (mr, nv)
-    may_run = lanes > 1 and (is_gradient or s.stride[2] in _RUN_STRIDES) and not params["tile"]
+    mr, nv = params["direct_tile"] or (mr, nv)
+    may_run = lanes > 1 and (is_gradient or s.stride[2] in _RUN_STRIDES) and not params["direct_tile"]
     # If every element is in at most one window, a padded copy costs more than it saves.
     reads_once = not is_gradient and all(k <= q for k, q in zip(s.taps, s.stride, strict=True))
     unpadded = unpadded_planes(builder, strided_axes(builder)) if reads_once and builder.strides(0)[2][2] == 1 else None
@@ -105,7 +105,8 @@ def _add_direct(
         register_tiles.channels_tile(caps.registers, outs, ins * max_taps, class_size, lanes, max_run_cost, row_taps)
         if may_run else None
     )  # fmt: skip
-    run = params["run"] or best_run if may_run else None  # the tile of `channels`: (pixels, vectors of channels)
+    # The tile of `channels`: (pixels, vectors of channels).
+    run = params["channels_tile"] or best_run if may_run else None
     step: Triple = (1, 1, 1)
     if run:
         mr, nv = run[1] * lanes, run[1]
@@ -116,13 +117,14 @@ def _add_direct(
     blocks, count = -(-outs // mr), classes[0] * classes[1] * classes[2]
     band = class_rows = class_size[0] * class_size[1]
     if run:
-        band, tiles = split(class_rows, -(-params["shares"] * caps.cores // (s.batch * s.groups * count)))
+        band, tiles = split(class_rows, -(-params["min_items_per_core"] * caps.cores // (s.batch * s.groups * count)))
     else:
         tiles = -(-pixels // (nv * lanes))
     images = tiles * s.batch * s.groups * count
-    target_chunks = -(-params["shares"] * caps.cores // images)
+    target_chunks = -(-params["min_items_per_core"] * caps.cores // images)
     if images > 2:  # all images use some weights before the next ones, to keep them in a cache
-        target_chunks = max(target_chunks, blocks * ins * max_taps * mr * builder.element.itemsize // params["weights"])
+        weights_nbytes = blocks * ins * max_taps * mr * builder.element.itemsize
+        target_chunks = max(target_chunks, weights_nbytes // params["max_weights_nbytes"])
     chunk, chunks = split(blocks, min(target_chunks, blocks))
     planes = unpadded if run and run[0] <= out[2] else None
     window = (
@@ -132,26 +134,32 @@ def _add_direct(
     if window:
         planes = window.planes
     planes = planes or pad_to_planes(builder, 0, axes, interleaves_channels=bool(run))
-    packed = builder.allocate(count * s.groups * blocks * ins * max_taps * mr)
-    table = builder.allocate(count * (_CLASS_HEADER_NUMBERS + max_taps), 8)
+    packed_buffer = builder.allocate(count * s.groups * blocks * ins * max_taps * mr)
+    table_buffer = builder.allocate(count * (_CLASS_HEADER_NUMBERS + max_taps), 8)
     area = row_major_strides(out)
     out_steps = tuple(a * c for a, c in zip(area, classes, strict=True))
     geometry: list[int] = [outs, ins, max_taps, mr, int(is_gradient), *strides, *s.taps, *(a.period for a in axes)]
     geometry += s.stride if is_gradient else (a.step for a in axes)
-    taps_are_contiguous = strides[2] == s.tap_count and has_contiguous_strides(s.taps, strides[3:])
-    squares = run and not is_gradient and outs % mr == 0 and taps_are_contiguous
+    # The weights of a forward pass are matrices of outputs by inputs and taps, those of a gradient of inputs by outputs
+    # and taps: SQUARES of the kernel says which are transposed in whole vectors.
+    squares = 0
+    if run and has_contiguous_strides(s.taps, strides[3:]):
+        if not is_gradient:
+            squares = int(outs % mr == 0 and strides[2] == s.tap_count)
+        elif strides[1] == s.tap_count and strides[2] >= outs * s.tap_count:
+            squares = 2
     geometry += [*s.dilation, *planes.strides, *planes.phase_strides, *s.padding, *(a.pad for a in axes)]
     builder.launch(
-        "pack", (1, packed, table), (builder.layouts[1].dtype, builder.element, dtypes.int64),
+        "pack", (1, packed_buffer, table_buffer), (builder.layouts[1].dtype, builder.element, dtypes.int64),
         (*geometry, *out, *classes, *area), (blocks, s.groups, count),
-        s.groups * blocks * ins * s.tap_count * mr, SQUARES=int(bool(squares)),
+        s.groups * blocks * ins * s.tap_count * mr, SQUARES=squares,
     )  # fmt: skip
     geometry = [s.groups, outs, ins, blocks, chunk, chunks, planes.plane_stride]
     geometry += (a * q for a, q in zip(planes.strides[:2], step, strict=False)) if run else (rows, columns)
     bias, dtype = builder.bias_buffer()
     geometry += [max_taps, out[0] * out[1] * out[2], *out_steps, int(builder.bias is not None)]
     defines = {"MR": mr, "NV": nv}
-    buffers = [planes.buffer, packed, table, bias, builder.target]
+    buffers = [planes.buffer, packed_buffer, table_buffer, bias, builder.target]
     types = [builder.element, builder.element, dtypes.int64, dtype, builder.result.dtype]
     if run:
         depth, _ = split(ins, -(-ins * max_taps * mr // _CACHED_WEIGHTS))

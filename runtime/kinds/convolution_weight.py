@@ -30,9 +30,9 @@ def add_weight_gradient(builder: Builder) -> None:
     grad = pad_to_planes(builder, 1, tuple(Axis(1, 1, 0, 0, extent, 1) for extent in extents), lanes)
     pairs = s.ins * s.tap_count  # of an input channel and a tap: columns of the weight as a matrix
     params = builder.params
-    mr, tb = params["sums"] or register_tiles.weight_tile(caps.registers, s.outs, pairs)
-    blocks, pieces, total = -(-s.outs // mr), -(-pairs // (tb * params["pieces"])), builder.result.numel
-    chunk, parts = split(s.batch, -(-params["shares"] * caps.cores // (pieces * s.groups * blocks)))
+    mr, tb = params["weight_tile"] or register_tiles.weight_tile(caps.registers, s.outs, pairs)
+    blocks, pieces, total = -(-s.outs // mr), -(-pairs // (tb * params["tiles_per_part"])), builder.result.numel
+    chunk, parts = split(s.batch, -(-params["min_items_per_core"] * caps.cores // (pieces * s.groups * blocks)))
     target = builder.target if parts == 1 else builder.allocate(parts * total)
     pixels = ((s.out[0] - 1) * extents[1] + s.out[1]) * extents[2]
     pixels = -(-pixels // lanes) * lanes
@@ -46,7 +46,7 @@ def add_weight_gradient(builder: Builder) -> None:
         "weight", (image.buffer, grad.buffer, target),
         (builder.element, builder.element, builder.result.dtype if parts == 1 else builder.element), tuple(geometry),
         (pieces, s.groups * blocks, parts), total * s.batch * s.out[0] * s.out[1] * s.out[2] // 8,
-        MR=mr, TB=tb, PIECES=params["pieces"],
+        MR=mr, TB=tb, PIECES=params["tiles_per_part"],
     )  # fmt: skip
     if parts > 1:
         builder.add_sum(target, parts)
@@ -59,22 +59,22 @@ def _add_outer(builder: Builder) -> None:
     pairs, total, pixels = s.ins * s.tap_count, builder.result.numel, s.out[0] * s.out[1] * s.out[2]
     vectors = -(-s.outs // lanes)
     params, shares_five_taps = builder.params, s.taps[2] == 5 and s.dilation[2] == 1
-    nv, mr = register_tiles.outer_tile(caps.registers, vectors, shares_five_taps, params["outer"])
+    nv, mr = register_tiles.outer_tile(caps.registers, vectors, shares_five_taps, params["outer_vectors"])
     blocks = -(-vectors // nv)
     # In an image that was not copied, neighbouring pixels may have channels in between.
     is_contiguous = s.dilation[2] == image.strides[2] == 1
     row_taps = s.taps[2] if s.taps[2] in register_tiles.SHARED_TAPS and is_contiguous and mr % s.taps[2] == 0 else 1
-    transposed = builder.allocate(s.batch * s.groups * blocks * nv * lanes * pixels)
+    transposed_buffer = builder.allocate(s.batch * s.groups * blocks * nv * lanes * pixels)
     image_stride, channel_stride, space = builder.strides(1)
     has_contiguous_pixels = has_contiguous_strides(s.out, space)
     builder.launch(
-        "channels_last", (1, transposed), (builder.layouts[1].dtype, builder.element),
+        "channels_last", (1, transposed_buffer), (builder.layouts[1].dtype, builder.element),
         (s.groups, s.outs, pixels, int(has_contiguous_pixels), image_stride, channel_stride, *s.out, *space),
         (s.batch * s.groups, blocks),
         s.batch * s.groups * s.outs * pixels * 2, NV=nv,
     )  # fmt: skip
-    pieces = -(-pairs // (mr * params["pieces"]))
-    chunk, parts = split(s.batch, -(-params["shares"] * caps.cores // (pieces * s.groups * blocks)))
+    pieces = -(-pairs // (mr * params["tiles_per_part"]))
+    chunk, parts = split(s.batch, -(-params["min_items_per_core"] * caps.cores // (pieces * s.groups * blocks)))
     target = builder.target if parts == 1 else builder.allocate(parts * total)
     images, span = max(1, _CACHED_PIXELS // pixels), max(1, _CACHED_PIXELS // s.out[2])
     pixel_strides = (a * q for a, q in zip(image.strides, s.stride, strict=True))
@@ -82,10 +82,10 @@ def _add_outer(builder: Builder) -> None:
     geometry = [s.batch, chunk, s.groups, s.outs, s.ins, blocks, image.image_stride, image.plane_stride]
     geometry += [*pixel_strides, *s.out, images, span, total, *s.taps, *tap_strides]
     builder.launch(
-        "outer", (image.buffer, transposed, target),
+        "outer", (image.buffer, transposed_buffer, target),
         (builder.element, builder.element, builder.result.dtype if parts == 1 else builder.element), tuple(geometry),
         (pieces, s.groups * blocks, parts), total * s.batch * pixels // 8, MR=mr, NV=nv, WIDE=row_taps,
-        PIECES=params["pieces"],
+        PIECES=params["tiles_per_part"],
     )  # fmt: skip
     if parts > 1:
         builder.add_sum(target, parts)

@@ -111,7 +111,9 @@ def _step(
 ) -> Step:  # fmt: skip
     """Build the launch of the kernel `entry`."""
     text = request.text
-    defines = ((f"SCHEDULE_{schedule.upper()}", "1"), ("BUFFERS", str(len(buffers))))
+    # GROUP: of alpha and beta, where the work-items of a group share a sample's states.
+    group = (("GROUP", str(nd_range[1][0])),) if entry in ("alpha", "beta") else ()
+    defines = ((f"SCHEDULE_{schedule.upper()}", "1"), ("BUFFERS", str(len(buffers))), *group)
     element = request.tensors[0][1].dtype.compute
     kernel = Instance("ctc", text.source, f"ctc_{entry}", element, 1, slots, defines, ("exp", "log"))
     return Step(kernel, buffers, geometry, *nd_range, work)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
+from ..lazy_modules import import_lazily
 from . import Planned, Request
 
 __all__ = ["plan"]
@@ -11,5 +10,5 @@ __all__ = ["plan"]
 
 def plan(request: Request) -> Planned:
     """Call the op's own planner."""
-    module = import_module(f".{request.record.detail['plan']}", __package__)
+    module = import_lazily(f".{request.record.detail['plan']}", __package__)
     return module.plan(request)

@@ -29,6 +29,10 @@ COSTS = {
     "round": 0, "sign": 0, "trunc": 0, "exp": 1, "exp2": 1, "reciprocal": 1, "sqrt": 1, "asin": 2, "cosh": 2, "erf": 2,
     "expm1": 2, "log": 2, "log10": 2, "log1p": 2, "log2": 2, "logistic": 2, "rsqrt": 2, "sinh": 2, "tanh": 2,
     "digamma": 64, "lgamma": 64, "polygamma": 64, "trigamma": 64,
+    **dict.fromkeys((f"bessel_{name}" for name in ("j0", "j1", "y0", "y1", "i0", "i1", "i0e", "i1e")), 128),
+    **dict.fromkeys(("bessel_k0", "bessel_k1", "bessel_k0e", "bessel_k1e", "erfcx", "ndtr", "zeta"), 128),
+    **dict.fromkeys(("chebyshev_t", "chebyshev_u", "gegenbauer", "hermite", "laguerre"), 128),
+    "airy_ai": 256, "airy_ai_prime": 256, "ndtri": 256,
 }  # fmt: skip
 
 
@@ -77,6 +81,8 @@ def result_dtype(output: Output, common_dtype: DType, request: Request) -> DType
         return dtypes.int64
     if rule == "accumulate":
         return dtypes.accumulator(common_dtype)
+    if rule == "truth":
+        return dtypes.uint8 if request.tensors[0][1].dtype is dtypes.uint8 else dtypes.bool_
     if rule.startswith("like:"):
         name = rule.removeprefix("like:")
         operand_dtype = next((m.dtype for o, m in request.tensors if o.name == name), None)
@@ -121,7 +127,9 @@ def operands_of(request: Request, outputs: tuple[Meta, ...], common_dtype: DType
     for position, (operand, argument) in enumerate(zip(request.record.operands, request.operands, strict=True)):
         if operand.role in ("scalar", "number"):
             if isinstance(argument, Meta):
-                raise ArgumentError(f"{request.where()}: {operand.name} must be a number, not a tensor")
+                raise ArgumentError(
+                    f"{request.where()}: {operand.name} must be a number, not a tensor; pass {operand.name}.item()"
+                )
             defines.append((f"NUMBER_{position}", str(numbers)))
             numbers += 1
         elif isinstance(argument, Meta):

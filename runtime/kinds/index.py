@@ -10,7 +10,8 @@ unpredictable branch, which costs more than a second core gains.
 
 Elements are copied as raw bits, except by ops that combine a source element with the one in the result (add,
 multiply, maximum, minimum). With the static argument `misses`, each CPU work-item writes to an extra result whether
-it read an index out of range. The caller raises the error.
+it read an index out of range. The caller raises the error. With the static argument `check`, a Triton kernel notes an
+index out of range in the device's miss word (`runtime.deferred`).
 
 Read next: `index_access.py` (strides and shared helpers), `index_bags.py`, `index_masks.py`, `triton/index.py`.
 """
@@ -22,7 +23,7 @@ from dataclasses import replace
 from math import prod
 
 from .. import dtypes
-from ..backends.protocol import Slot, Step
+from ..backends.protocol import MISS_WORD, Slot, Step
 from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..dtypes import DType
@@ -45,6 +46,7 @@ from .index_access import (
 from .index_bags import plan_bag_sums, plan_bags
 from .index_masks import plan_mask_counts, plan_mask_positions
 from .triton import index as triton
+from .triton.index_sorted import sorted_write_steps, sorts_indices
 
 __all__ = ["READS", "WRITES", "plan", "pointwise_steps"]
 
@@ -98,10 +100,11 @@ def _read(request: Request, access: Access) -> Planned:
     indexed_dims = merge_in_order(access.indexed_sizes, [access.indexed_strides])
     if caps.style in READS:
         position_dims = (indexed_dims[0], indexed_dims[1][0])
-        launch = READS[caps.style]
-        return Planned(
-            (out,), (launch(request, raw.compute, slots, sizes, strides, position_dims, access.num_positions),)
-        )
+        check = _check_number(request)
+        step = READS[caps.style](
+            request, raw.compute, slots, sizes, strides, position_dims, access.num_positions, check
+        )  # fmt: skip
+        return Planned((out,), (step,), (MISS_WORD,) if check else ())
     defines = [("OUTER", str(len(sizes) - 1)), ("INDEXED_DIMS", str(len(indexed_dims[0])))]
     has_row_index = strides[1][-1] == 0  # one index holds for a whole row
     lanes = lanes_of(request, raw.compute)
@@ -126,8 +129,8 @@ def _read(request: Request, access: Access) -> Planned:
             [("STREAM", str(int(streams))), ("SOURCE_STRIDE", str(source_stride))] if streams or gathers_vectors else []
         )
         if gathers_vectors:
-            direct_bytes = 0 if streams else raw.itemsize  # vector gathers beside streaming stores take 5 x as long
-            defines += [("GATHERS_VECTORS", "1"), ("STRAIGHT", str(direct_bytes)), ("IOTA", iota("L", lanes))]
+            gather_bytes = 0 if streams else raw.itemsize  # vector gathers beside streaming stores take 5 x as long
+            defines += [("GATHERS_VECTORS", "1"), ("GATHER_BYTES", str(gather_bytes)), ("IOTA", iota("L", lanes))]
     tables = [*indexed_dims[0], *indexed_dims[1][0], *(s for row in strides for s in row), *sizes[:-1]]
     if not caps.takes_runs:
         params = _schedule(request, raw, numel, access.num_positions)
@@ -148,6 +151,13 @@ def _read(request: Request, access: Access) -> Planned:
     return Planned(
         outputs, (index_step(request, "rows", raw.compute, lanes, slots, defines, geometry, size, (1, 1), numel),)
     )
+
+
+def _check_number(request: Request) -> int:
+    """Return the number of the index check that the reading kernel makes; 0: none."""
+    number = dict(zip(request.record.statics, request.statics, strict=False)).get("check", 0)
+    assert isinstance(number, int)
+    return number
 
 
 def _reports_misses(request: Request) -> bool:
@@ -196,6 +206,7 @@ def _write(
     buffers: tuple[int, ...],
     accumulator: Meta | None = None,
     prepare: int = 0,
+    scratch: list[int] | None = None,
 ) -> list[Step]:
     """Plan the launch that writes `source` into the result, or combines it with the result.
 
@@ -207,6 +218,7 @@ def _write(
         buffers: positions of index, source and destination. The destination is the result or `accumulator`.
         accumulator: layout of a wider temporary that replaces the result as destination.
         prepare: what the CPU kernel does to each row first: 0 nothing, 1 fill it with zeros, 2 copy it from the input.
+        scratch: bytes of scratch buffers, to which the launches add theirs; None: they may not use any.
     """
     if source.shape != access.shape:
         raise ShapeError(
@@ -219,7 +231,7 @@ def _write(
     check_has_positions(request, access)
     if not source.numel:
         return []
-    combines = request.record.detail["does"] != "write"
+    combines = request.record.detail["action"] != "write"
     dtype = out.dtype if combines else dtypes.bits_dtype(out.dtype)
     element = dtype.compute
     kind = "value" if combines else "raw"
@@ -247,6 +259,12 @@ def _write(
             (indexed_dims[0], indexed_dims[1][0]),
             (index_sizes, index_strides[0], index_strides[1]),
         )
+        if scratch is not None and sorts_indices(request, access):
+            steps, scratch_nbytes = sorted_write_steps(
+                request, element, slots, access, index, sizes, strides, position_dims, index_dims, buffers
+            )
+            scratch.extend(scratch_nbytes)
+            return steps
         return [
             launch(request, element, slots, sizes, strides, position_dims, index_dims, access.num_positions, buffers)
         ]
@@ -270,7 +288,7 @@ def _write(
     if not caps.takes_runs:
         params = _schedule(request, dtype, numel, total)
         local = min(params["group"] or _WRITE_GROUP, caps.max_group)
-        target_ranges = caps.cores * params["items"] // max(rows * inner, 1)
+        target_ranges = caps.cores * params["min_items_per_core"] // max(rows * inner, 1)
         range_size, ranges = split(total, max(1, min(target_ranges, total)))
         geometry = pack_longs((rows, inner, 1, 1, total, range_size, index_count, *tables))
         size: tuple[int, ...] = (-(-rows * inner // local) * local, ranges)
@@ -333,7 +351,9 @@ def _update(request: Request, locate: Callable[[Request, Meta, Meta], Access]) -
     out = request.into[0] if request.into else meta(input_layout.dtype, input_layout.shape, None, request.device)
     if out.shape != input_layout.shape or out.dtype is not input_layout.dtype:
         raise ShapeError(f"{request.where()}: the result is written in place of input")
-    accumulator = _accumulator_layout(request, out, source)
+    accumulator = (
+        None if _sorts_indices(request, locate(request, out, index)) else _accumulator_layout(request, out, source)
+    )
     miss_buffer = (4,) if _reports_misses(request) else ()
     if accumulator is not None:
         sum_buffer = 4 + len(miss_buffer)
@@ -351,14 +371,20 @@ def _update(request: Request, locate: Callable[[Request, Meta, Meta], Access]) -
     steps = (
         [] if request.into or not out.numel else pointwise_steps(request, "copy", input_layout, out, (None,), (0, 3))
     )
-    writes = _write(request, out, access, source, index, (1, 2, 3, *miss_buffer))
+    scratch: list[int] = []
+    writes = _write(request, out, access, source, index, (1, 2, 3, *miss_buffer), scratch=scratch)
     items = prod(writes[0].global_size) if writes else 0
-    return Planned((out, *_miss_flags(request, items)), (*steps, *writes))
+    return Planned((out, *_miss_flags(request, items)), (*steps, *writes), tuple(scratch))
+
+
+def _sorts_indices(request: Request, access: Access) -> bool:
+    """Return True if the device's kernels sort the indices of a write; they need no wider accumulator."""
+    return request.capabilities.style in WRITES and sorts_indices(request, access)
 
 
 def _accumulator_layout(request: Request, out: Meta, source: Meta) -> Meta | None:
     """Return a float32 layout in which to add or multiply half dtypes, so that a sum is rounded once, or None."""
-    if request.record.detail["does"] not in ("add", "multiply"):
+    if request.record.detail["action"] not in ("add", "multiply"):
         return None
     if out.dtype.kind != "f" or out.dtype.itemsize != 2 or not out.numel or not source.numel:
         return None
@@ -400,7 +426,7 @@ def _add_to_zeros(request: Request, out: Meta, locate: Callable[[Request, Meta, 
     access = locate(request, out, index)
     if not out.numel:
         return Planned((out,))
-    accumulator = _accumulator_layout(request, out, source)
+    accumulator = None if _sorts_indices(request, access) else _accumulator_layout(request, out, source)
     if accumulator is not None:
         steps = pointwise_steps(request, "zero_like", accumulator, accumulator, (), (3, 3))
         steps += _write(request, out, locate(request, accumulator, index), source, index, (1, 0, 3), accumulator)
@@ -409,8 +435,9 @@ def _add_to_zeros(request: Request, out: Meta, locate: Callable[[Request, Meta, 
     if _can_prepare_rows(request, out, access, source, None):
         return Planned((out,), tuple(_write(request, out, access, source, index, (1, 0, 2), None, 1)))
     steps = pointwise_steps(request, "zero_like", out, out, (), (2, 2))
-    steps += _write(request, out, access, source, index, (1, 0, 2))
-    return Planned((out,), tuple(steps))
+    scratch: list[int] = []
+    steps += _write(request, out, access, source, index, (1, 0, 2), scratch=scratch)
+    return Planned((out,), tuple(steps), tuple(scratch))
 
 
 _PATTERNS = {

@@ -85,15 +85,15 @@ def make_runs(sizes: Sequence[int], caps: Capabilities, params: Choice) -> Runs:
     if caps.takes_runs:
         share_size, items = split(total, elementwise_parts(total, caps.cores), 64)
         return _split_equally(np.array(sizes, np.int64), share_size, items, total)
-    run_size = next_power(-(-total // (caps.cores * params["rows"])))
-    run_size = min(max(run_size, _MIN_RUN_ELEMENTS, caps.kernel_style.block_size(caps)), params["most"])
+    run_size = next_power(-(-total // (caps.cores * params["min_rows_per_core"])))
+    run_size = min(max(run_size, _MIN_RUN_ELEMENTS, caps.kernel_style.block_size(caps)), params["max_row_elements"])
     sizes_array = np.array(sizes, np.int64)
     pieces = -(-sizes_array // run_size)
     tensor = np.repeat(np.arange(len(sizes_array)), pieces)
     start = (np.arange(len(tensor)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * run_size
     count = np.minimum(sizes_array[tensor] - start, run_size)
     group = min(params.get("group", 1), caps.max_group)
-    return Runs(np.zeros(0, np.int64), tensor, start, count, len(tensor), total, group, params["most"])
+    return Runs(np.zeros(0, np.int64), tensor, start, count, len(tensor), total, group, params["max_row_elements"])
 
 
 def _split_equally(sizes: Array, share_size: int, items: int, total: int) -> Runs:
@@ -132,9 +132,7 @@ def plan(record: OpRecord, types: Sequence[DType], device: Device, rows: Runs, i
 
 def overwritten_operands(record: OpRecord) -> tuple[int, ...]:
     """Return the positions of the operands that the results overwrite."""
-    over = record.detail["over"]
-    assert isinstance(over, tuple)
-    return over
+    return record.detail["overwritten"]
 
 
 def _opencl_step(
@@ -147,6 +145,8 @@ def _opencl_step(
     schedule = "many" if caps.takes_runs else "many_grid"
     classes = ((f"CLASS{k}", "1") for k in range(len(types)))
     defines = ((f"SCHEDULE_{schedule.upper()}", "1"), ("BASES", str(BASES)), *buffers.defines, *classes)
+    if not caps.takes_runs:
+        defines += (("GROUP", str(rows.group)),)
     text = request.text
     name = record.name
     instance = Instance(

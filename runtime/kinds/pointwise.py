@@ -15,6 +15,7 @@ Read next: `layout.collapse`, which merges dimensions, and `templates/opencl/poi
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from .. import dtypes
 from ..backends.protocol import Instance, Step
@@ -82,7 +83,9 @@ def step(request: Request, outputs: tuple[Meta, ...], shape: tuple[int, ...], co
         shape, [zero_strides if m is None else expand_strides(m, shape) for m in operands.layouts]
     )
     element = "uchar" if common_dtype is dtypes.bool_ else common_dtype.compute
-    return LAUNCHES[request.capabilities.style](request, operands, sizes, strides, outputs, element, common_dtype)
+    launch = LAUNCHES[request.capabilities.style](request, operands, sizes, strides, outputs, element, common_dtype)
+    has_wrapping_numbers = operands.numbers and request.record.detail.get("wraps") and common_dtype.kind in "ui"
+    return replace(launch, wraps=True) if has_wrapping_numbers else launch
 
 
 def _opencl_step(
@@ -129,7 +132,7 @@ def _should_stream(request: Request, output: Meta, element: str, params: Choice,
     tensor that it writes to; `allow_copy` excepts the op `copy`.
     """
     is_existing = request.into is not None and not (allow_copy and request.record.name == "copy")
-    if is_existing or output.nbytes < (params["stream"] or request.capabilities.stream):
+    if is_existing or output.nbytes < (params["min_streamed_nbytes"] or request.capabilities.stream):
         return False
     return output.dtype.storage == element and output.dtype is not dtypes.bool_
 

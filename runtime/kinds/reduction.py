@@ -129,7 +129,7 @@ def _iteration_space(
     # An index is counted in row-major order of the reduced dimensions, so iterate in that order. Otherwise memory order
     # is faster.
     reduction_order = strides[main]
-    if request.record.detail.get("indexed"):
+    if request.record.detail.get("has_index"):
         reduction_order = tuple(prod(dim_sizes[i + 1 :]) for i in range(len(dim_sizes)))
     reduced_sizes, reduced_strides = collapse(dim_sizes, [*strides, reduction_order])
     if not reduced_sizes:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ..backends.protocol import Step
 from ..device import Meta
 from ..layout import split
+from ..traced_sizes import recorded
 from . import Request
 from .elementwise import elementwise_parts
 from .reduction_opencl import estimate_work, steps
@@ -26,7 +27,7 @@ def cpu_steps(
     """Choose a CPU schedule and build its launches."""
     lanes = _lanes(request, space, element)
     params = schedule(request, space)
-    min_elements = params["least"]
+    min_elements = params["min_item_elements"]
     width, length = space.outer_sizes[-1], space.reduced_sizes[-1]
     is_adjacent = space.outer_strides[space.main_input][-1] == 1 and width >= lanes
     if _is_short(space):
@@ -42,21 +43,23 @@ def cpu_steps(
     parts = elementwise_parts(estimate_work(request, space, entry), request.capabilities.cores, params["parts"])
     if entry == "short":
         chunk_size, items = split(space.results, parts)
-        row = [("ROW", str(space.count))]
-        return steps(request, outputs, space, element, entry, (items,), (1,), (chunk_size, 0, 0), 1, row, None, 1)
+        defines = [("ROW", str(space.count))]
+        return steps(request, outputs, space, element, entry, (items,), (1,), (chunk_size, 0, 0), 1, defines, None, 1)
     if entry == "abreast":
         chunk_size, items = split(space.results, parts, lanes)
-        row = vector_defines(lanes) + [(f"CLASS{i}", str(s)) for i, (s,) in enumerate(space.reduced_strides)]
-        return steps(request, outputs, space, element, entry, (items,), (1,), (chunk_size, 0, 0), 1, row, None, lanes)
+        defines = vector_defines(lanes) + [(f"CLASS{i}", str(s)) for i, (s,) in enumerate(space.reduced_strides)]
+        return steps(
+            request, outputs, space, element, entry, (items,), (1,), (chunk_size, 0, 0), 1, defines, None, lanes
+        )
     widened = _widen_rows(request, space, lanes) if lanes > 1 else None
     if widened is not None:
-        entry, chunk, size, inner = "columns", *_columns(request, widened, lanes, parts)
+        entry, chunk, size, vector_strides = "columns", *_columns(request, widened, lanes, parts)
     elif entry == "columns":
-        chunk, size, inner = _columns(request, space, lanes, parts)
+        chunk, size, vector_strides = _columns(request, space, lanes, parts)
     elif entry == "rows":
-        chunk, size, inner = _rows(space, parts, min_elements)
+        chunk, size, vector_strides = _rows(space, parts, min_elements)
     else:
-        inner = None
+        vector_strides = None
         result_chunk, items = split(space.results, parts)
         target_parts = min(-(-parts // items), max(space.count // min_elements, 1))
         chunk_size, splits = split(max(space.count, 1), target_parts)
@@ -64,10 +67,10 @@ def cpu_steps(
     splits = size[2] if entry != "rows" else size[1] * size[2]
     if widened is not None:
         splits *= widened.results // space.results
-    defines: list[tuple[str, str]] = [("BLOCK", str(_ROW_BLOCK if entry == "rows" else _COLUMN_BLOCK))]
-    if inner is not None:
+    defines = [("BLOCK", str(_ROW_BLOCK if entry == "rows" else _COLUMN_BLOCK))]
+    if vector_strides is not None:
         defines += vector_defines(lanes)
-        defines += [(f"CLASS{i}", str(s if s in (0, 1) else 2)) for i, s in enumerate(inner)]
+        defines += [(f"CLASS{i}", str(s if s in (0, 1) else 2)) for i, s in enumerate(vector_strides)]
     finish = _cpu_finish(request, outputs, space, lanes, splits) if splits > 1 else None
     local = (1, 1, 1)
     return steps(
@@ -81,7 +84,7 @@ def _lanes(request: Request, space: IterationSpace, element: str) -> int:
     if element in ("double", "long"):
         lanes //= 2
     fields = request.record.detail["fields"]
-    has_index = request.record.detail.get("indexed") or "index" in fields
+    has_index = request.record.detail.get("has_index") or "index" in fields
     has_index = has_index or any(o.type == "index" for o, _ in request.tensors)
     if has_index and (element not in WIDE or space.count >= 2**31):
         return 1
@@ -90,12 +93,12 @@ def _lanes(request: Request, space: IterationSpace, element: str) -> int:
 
 def _is_short(space: IterationSpace) -> bool:
     """Return True if there are many short rows, and inputs and results are contiguous."""
-    inputs = len(space.reduced_strides)
+    input_count = len(space.reduced_strides)
     return (
         1 < space.count <= _SHORT_MAX_ELEMENTS
         and space.results >= _SHORT_MIN_ROWS
-        and all(s == (space.count,) for s in space.outer_strides[:inputs])
-        and all(s == (1,) for s in (*space.outer_strides[inputs:], *space.reduced_strides))
+        and all(s == (space.count,) for s in space.outer_strides[:input_count])
+        and all(s == (1,) for s in (*space.outer_strides[input_count:], *space.reduced_strides))
     )
 
 
@@ -104,7 +107,7 @@ def _can_interleave_rows(request: Request, space: IterationSpace, lanes: int) ->
 
     These are the conditions of the schedule `abreast`.
     """
-    inputs = len(space.reduced_strides)
+    input_count = len(space.reduced_strides)
     return (
         lanes <= space.count <= 8 * lanes
         and space.results >= _SHORT_MIN_ROWS
@@ -112,7 +115,7 @@ def _can_interleave_rows(request: Request, space: IterationSpace, lanes: int) ->
         and space.reduced_strides[space.main_input] == (1,)
         and space.outer_strides[space.main_input] != (1,)
         and all(s in ((0,), (1,)) for s in space.reduced_strides)
-        and all(s == (1,) for s in space.outer_strides[inputs:])
+        and all(s == (1,) for s in space.outer_strides[input_count:])
         and set(request.record.detail["fields"]) == {"value"}
     )
 
@@ -123,25 +126,30 @@ def _widen_rows(request: Request, space: IterationSpace, lanes: int) -> Iteratio
     Each column of the wide row gives a partial state. They are laid out like the partial states of that many splits,
     so the usual `finish` combines them. Return None if the strides do not allow it.
     """
-    if len(space.outer_sizes) > 1 or len(space.reduced_sizes) > 1 or request.record.detail.get("indexed"):
+    if len(space.outer_sizes) > 1 or len(space.reduced_sizes) > 1 or request.record.detail.get("has_index"):
         return None
-    (width,), (count,), inputs = (
+    (width,), (count,), input_strides = (
         space.outer_sizes, space.reduced_sizes, space.outer_strides[: len(space.reduced_strides)]
     )  # fmt: skip
-    pairs = [(outer[0], reduced[0]) for outer, reduced in zip(inputs, space.reduced_strides, strict=True)]
+    pairs = [(outer[0], reduced[0]) for outer, reduced in zip(input_strides, space.reduced_strides, strict=True)]
     if pairs[space.main_input] != (1, width) or any(pair not in ((1, width), (0, 0)) for pair in pairs):
         return None
-    full_width = lanes * request.record.detail["columns"]
+    full_width = lanes * request.record.detail["column_vectors"]
     if width >= full_width:
         return None
-    factors = [
-        k for k in range(2, min(4 * full_width // width, count // 64) + 1) if count % k == 0 and k * width >= lanes
-    ]
-    if not factors:
+    factor = _widening_factor(width, count, lanes, full_width)
+    if factor == 1:
         return None
-    factor = max(factors, key=lambda k: (k * width % full_width == 0, k))
     strides = tuple((factor * reduced,) for _, reduced in pairs)
     return IterationSpace((factor * width,), space.outer_strides, (count // factor,), strides, space.main_input)
+
+
+@recorded
+def _widening_factor(width: int, count: int, lanes: int, full_width: int) -> int:
+    """Return how many of `count` rows make a wide row: the best divisor of `count`, 1 if there is none."""
+    max_factor = min(4 * full_width // width, count // 64)
+    factors = [k for k in range(2, max_factor + 1) if count % k == 0 and k * width >= lanes]
+    return max(factors, key=lambda k: (k * width % full_width == 0, k), default=1)
 
 
 def _rows(
@@ -175,18 +183,18 @@ def _columns(
     target_parts = -(-parts // row_items)
     # Split the reduced elements before the columns: a complete row of columns is one sequential read.
     chunk_size, runs = split(space.count, min(target_parts, max(space.count // 64, 1)))
-    quantum = lanes * request.record.detail["columns"]
+    quantum = lanes * request.record.detail["column_vectors"]
     column_chunk, column_items = split(width, -(-target_parts // runs), quantum)
     if width % column_chunk and width % column_chunk < lanes:  # the last chunk must fill a vector
         column_chunk, column_items = width, 1
-    classes = [s[-1] for s in space.outer_strides]
-    return (row_chunk, column_chunk, chunk_size), (row_items, column_items, runs), classes
+    column_strides = [s[-1] for s in space.outer_strides]
+    return (row_chunk, column_chunk, chunk_size), (row_items, column_items, runs), column_strides
 
 
 def _cpu_finish(
     request: Request, outputs: tuple[Meta, ...], space: IterationSpace, lanes: int, splits: int
 ) -> tuple[str, tuple[int, ...], tuple[int, ...], int, Sequence[tuple[str, str]]]:
-    """Plan the launch that combines partial states; see `finish` of `_steps`."""
+    """Plan the launch that combines partial states; see `finish` of `reduction_opencl.steps`."""
     parts = elementwise_parts(space.results * splits, request.capabilities.cores)
     chunk, items = split(space.results, parts, 64)
     is_flat = len(space.outer_sizes) == 1 and all(s == (1,) for s in space.outer_strides[-len(outputs) :])

@@ -120,7 +120,7 @@ def gpu_steps(
     )
     groups = -(-space.results // per_group)
     threads_per_result = group // per_group
-    target_parts = max(1, params["groups"] * caps.cores // groups)
+    target_parts = max(1, params["groups_per_core"] * caps.cores // groups)
     chunk_size, splits = split(max(space.count, 1), min(target_parts, max(space.count // (threads_per_result * 8), 1)))
     size, local = (groups * group, splits), (group, 1)
     group_define = [("GROUP", str(group))]

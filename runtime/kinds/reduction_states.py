@@ -47,6 +47,8 @@ def output_dtype(request: Request, rule: str, state_dtype: DType) -> DType:
         return state_dtype
     if rule == "index":
         return dtypes.int64
+    if rule == "truth":  # PyTorch's rule: masks of uint8 are older than bool
+        return dtypes.uint8 if request.tensors[0][1].dtype is dtypes.uint8 else dtypes.bool_
     if rule.startswith("like:"):
         operand_name = rule.removeprefix("like:")
         return next(m.dtype for o, m in request.tensors if o.name == operand_name)

@@ -24,7 +24,7 @@ from .elementwise import elementwise_parts
 
 __all__ = ["LAUNCHES", "plan"]
 
-_UNROLLED_TAPS = 4  # weights per element up to which kernels are compiled without a loop
+_UNROLLED_TAPS = 4  # weights per element up to which CPU kernels have no loop over them; GPU kernels always have one
 
 
 def plan(request: Request) -> Planned:
@@ -33,7 +33,8 @@ def plan(request: Request) -> Planned:
     Raises:
         ArgumentError: if an operand is not a tensor, is not contiguous, or the call has `out=`.
         DTypeError: if the input is not floating.
-        ShapeError: if the shapes of `first` `(n,)` and `weights` `(taps, n)` do not fit, or the input is empty.
+        ShapeError: if the shapes of `first` `(n,)` and `weights` `(taps, n)` do not fit, or the input is empty and the
+            result is not.
     """
     source, starts, weights = request.operands
     if not (isinstance(source, Meta) and isinstance(starts, Meta) and isinstance(weights, Meta)):
@@ -56,7 +57,7 @@ def plan(request: Request) -> Planned:
     if not out.numel:
         return Planned((out,))
     if not source.numel:
-        raise ShapeError(f"{request.where()}: there is nothing to resample")
+        raise ShapeError(f"{request.where()}: the input is empty and the result is not; pass at least one element")
     outer, source_size, inner = prod(source.shape[:dim]), source.shape[dim], prod(source.shape[dim + 1 :])
     slots = (slot(source, "value"), slot(starts, "index"), slot(weights, "value"), slot(out, "value"))
     element = weights.dtype.compute
@@ -87,10 +88,11 @@ def _opencl_step(
         chunk, size = split(outer * output_size, parts)
         while lanes > max(inner, 2):
             lanes //= 2
-    direct_bytes = source_dtype.itemsize if source_dtype.storage == element else 0
+    # 0: elements are converted when they are loaded, so that no instruction gathers them.
+    gather_bytes = source_dtype.itemsize if source_dtype.storage == element else 0
     defines = (
         (f"SCHEDULE_{entry.upper()}", "1"), ("TAPS", str(taps if taps <= _UNROLLED_TAPS and entry != "grid" else 0)),
-        ("STRAIGHT", str(direct_bytes)),
+        ("GATHER_BYTES", str(gather_bytes)),
     )  # fmt: skip
     kernel = Instance(record.name, text.source, f"resample_{entry}", element, lanes, slots, defines, text.functions)
     geometry = pack_longs((outer, output_size, source_size, inner, taps, chunk))

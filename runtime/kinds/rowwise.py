@@ -307,7 +307,7 @@ class RowPlanner:
         if self.column_outputs:
             return self._plan_with_sums(entry, lanes, parts, chunk, 1, defines=self._stride_classes())
         # Values that two sweeps need are kept in scratch memory, one row per work-item.
-        caches_row = entry == "long" and bool(self.request.record.detail.get("keep"))
+        caches_row = entry == "long" and bool(self.request.record.detail.get("caches_row"))
         row_capacity = -(-self.n // 64) * 64  # scratch for one aligned row per work-item
         geometry = self._geometry(self.rows, chunk, row_capacity, self.outer_sizes, self.outer_strides)
         defines = [*self._stride_classes(), *self._stream_defines(lanes)]
@@ -317,7 +317,7 @@ class RowPlanner:
     def _stream_defines(self, lanes: int) -> list[tuple[str, str]]:
         """Return a macro for each large, new, vector-aligned result to write with non-temporal stores."""
         stream_defines = []
-        min_nbytes = self.params["stream"] or self.request.capabilities.stream_rows
+        min_nbytes = self.params["min_streamed_nbytes"] or self.request.capabilities.stream_rows
         for k, layout in enumerate(self.outputs, len(self.slots) - len(self.outputs)):
             is_aligned = self.n % lanes == 0 and lanes == self.lanes and self.inner_strides[k] == (1,)
             is_large_output = self.request.into is None and layout.nbytes >= min_nbytes and self.scopes[k] == "full"
@@ -344,7 +344,7 @@ class RowPlanner:
         parts = elementwise_parts(self.rows * self.n, self.caps.cores, self.params["parts"])
         chunk, items = split(row_blocks, parts)
         block, blocks = split(width, -(-parts // items), self.lanes)
-        caches_row = bool(self.request.record.detail.get("keep"))
+        caches_row = bool(self.request.record.detail.get("caches_row"))
         geometry = [
             *self._geometry(row_blocks, chunk, items * blocks, outer_sizes, outer_strides), width, block, *lane_strides
         ]  # fmt: skip

@@ -147,7 +147,7 @@ def _opencl_step(
     )
     defines: dict[str, int | str] = {f"SCHEDULE_{entry.upper()}": 1, "ONE": int(takes_runs), **constants}
     image_dtype = dtypes.BY_NAME[slots[1 if entry == "places" else 0].dtype]
-    defines["STRAIGHT"] = image_dtype.itemsize if entry != "input" and image_dtype.storage == element else 0
+    defines["GATHER_BYTES"] = image_dtype.itemsize if entry != "input" and image_dtype.storage == element else 0
     defines["INDEX"] = "long" if element == "double" else "int"
     kernel = Instance(
         "sampling", request.text.source, f"sampling_{entry}", element, lanes, slots,

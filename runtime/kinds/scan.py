@@ -143,7 +143,7 @@ def _steps(
     results = tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
     states = tuple(state_slot(t, element) for t in record.detail["fields"])
     scalars = tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
-    header = (lines.number, lines.count, *launch.chunk, *lines.offsets, *lines.strides, *lines.outer_sizes)
+    header = (lines.count, lines.length, *launch.chunk, *lines.offsets, *lines.strides, *lines.outer_sizes)
     geometry = pack_longs((*header, *(s for row in lines.outer_strides for s in row)))
     lowest, highest = ("0", "1") if element == "uchar" and is_bool(request) else LIMITS[element]
 
@@ -155,7 +155,7 @@ def _steps(
         )  # fmt: skip
         name = f"{record.name}_{launch.entry}"
         kernel = Instance(record.name, text.source, name, element, launch.lanes, slots, defines, text.functions)
-        work = lines.number * lines.count
+        work = lines.count * lines.length
         return Step(kernel, buffers, geometry, (*launch.size, shares), launch.local, work, scalars)
 
     input_count, count = len(inputs), len(inputs) + len(results)
@@ -165,7 +165,7 @@ def _steps(
     totals = tuple(range(count, count + len(states)))
     totals_step = step(inputs + states, (*io_buffers[:input_count], *totals), launch.shares - 1, "TOTALS")
     results_step = step(inputs + results + states, (*io_buffers, *totals), launch.shares, "CARRIED")
-    bytes_each = [state_bytes(t, element) * (launch.shares - 1) * lines.number for t in record.detail["fields"]]
+    bytes_each = [state_bytes(t, element) * (launch.shares - 1) * lines.count for t in record.detail["fields"]]
     return (totals_step, results_step), tuple(bytes_each)
 
 
@@ -175,14 +175,14 @@ def _lanes(request: Request, lines: Lines, element: str) -> int:
     if element in ("double", "long"):
         lanes //= 2
     record = request.record
-    has_index = record.detail["indexed"] or "index" in record.detail["fields"]
+    has_index = record.detail["has_index"] or "index" in record.detail["fields"]
     has_index = has_index or any(o.type == "index" for o, _ in request.tensors)
-    return 1 if has_index and (element not in WIDE or lines.count >= 2**31) else lanes
+    return 1 if has_index and (element not in WIDE or lines.length >= 2**31) else lanes
 
 
 def _split_lines(lines: Lines, target_shares: int, min_share: int, quantum: int = 64) -> tuple[int, int]:
     """Return the elements of a share, and the number of shares that lines are split into."""
-    return split(lines.count, max(1, min(target_shares, lines.count // min_share)), quantum)
+    return split(lines.length, max(1, min(target_shares, lines.length // min_share)), quantum)
 
 
 def _cpu(
@@ -191,27 +191,27 @@ def _cpu(
     """Choose a CPU schedule and build its launches."""
     caps = request.capabilities
     params = schedule(request, lines)
-    min_share = params["least"]
+    min_share = params["min_part"]
     lanes = _lanes(request, lines, element)
-    parts = elementwise_parts(lines.number * lines.count, caps.cores, params["parts"])
+    parts = elementwise_parts(lines.count * lines.length, caps.cores, params["parts"])
     input_count = len(request.tensors)
     neighbour_strides = [s[-1] for s in lines.outer_strides]
     line_strides = [abs(s) for s in lines.strides]
     local_size = (1, 1, 1)
     if _use_short_schedule(lines):
-        chunk, items = split(lines.number, parts)
-        row_defines = (("ROW", str(lines.count)), ("FRESH", str(int(request.into is None))))
-        launch = _Launch("short", (chunk, 0, lines.count), 1, (items,), local_size[:2], 1, row_defines)
+        chunk, items = split(lines.count, parts)
+        row_defines = (("ROW", str(lines.length)), ("FRESH", str(int(request.into is None))))
+        launch = _Launch("short", (chunk, 0, lines.length), 1, (items,), local_size[:2], 1, row_defines)
         return _steps(request, outputs, lines, element, launch)
     # `rows`: the elements of a line are contiguous, and fill a vector.
-    if lanes > 1 and lines.count >= lanes and line_strides[lines.main_input] <= 1 and line_strides[input_count] == 1:
+    if lanes > 1 and lines.length >= lanes and line_strides[lines.main_input] <= 1 and line_strides[input_count] == 1:
         unit_stride = -1 if lines.is_reversed else 1
-        chunk, items = split(lines.number, parts)
+        chunk, items = split(lines.count, parts)
         share_size, shares = _split_lines(lines, -(-min(parts, caps.cores) // items), min_share, lanes)
         # Class 2 is any other stride, such as that of a flipped operand.
         classes = [0 if s == 0 else 1 if s == unit_stride else 2 for s in lines.strides]
         defines = [*_vector_defines(lanes, lines.is_reversed), *((f"CLASS{i}", str(c)) for i, c in enumerate(classes))]
-        if lines.count % lanes == 0:  # non-temporal stores need lines that begin at a vector boundary
+        if lines.length % lanes == 0:  # non-temporal stores need lines that begin at a vector boundary
             defines += _stream_defines(request, outputs, element, input_count)
         launch = _Launch("rows", (chunk, 0, share_size), shares, (items,), local_size[:2], lanes, tuple(defines))
         return _steps(request, outputs, lines, element, launch)
@@ -221,7 +221,7 @@ def _cpu(
         s in (0, 1) for s in neighbour_strides[:input_count]
     )
     if lanes > 1 and row_width >= lanes and lines_are_adjacent:
-        chunk, items = split(lines.number // row_width, parts)
+        chunk, items = split(lines.count // row_width, parts)
         columns, column_items = split(row_width, -(-min(parts, caps.cores) // items), 4 * lanes)
         share_size, shares = _split_lines(
             lines, -(-min(parts, caps.cores) // (items * column_items)), max(min_share // row_width, 64)
@@ -235,12 +235,12 @@ def _cpu(
             "columns", (chunk, columns, share_size), shares, (items, column_items), local_size, lanes, tuple(defines)
         )
         return _steps(request, outputs, lines, element, launch)
-    is_contiguous_along_line = lines.number == 1 or line_strides[lines.main_input] <= abs(
+    is_contiguous_along_line = lines.count == 1 or line_strides[lines.main_input] <= abs(
         neighbour_strides[lines.main_input]
     )
     tile = 1 if is_contiguous_along_line else params["tile"]
-    chunk, items = split(lines.number, parts, tile)
-    share_size, shares = _split_lines(lines, -(-min(parts, caps.cores) // items), max(min_share // lines.number, 64))
+    chunk, items = split(lines.count, parts, tile)
+    share_size, shares = _split_lines(lines, -(-min(parts, caps.cores) // items), max(min_share // lines.count, 64))
     general_defines = (("TILE", str(tile)), ("GROUP", "1"))
     launch = _Launch("general", (chunk, 0, share_size), shares, (items,), local_size[:2], 1, general_defines)
     return _steps(request, outputs, lines, element, launch)
@@ -249,9 +249,9 @@ def _cpu(
 def _use_short_schedule(lines: Lines) -> bool:
     """Return True if there are many short lines and all tensors are contiguous."""
     return (
-        1 < lines.count <= _SHORT_MAX_ELEMENTS
-        and lines.number >= _SHORT_MIN_LINES
-        and all(s == (lines.count,) for s in lines.outer_strides)
+        1 < lines.length <= _SHORT_MAX_ELEMENTS
+        and lines.count >= _SHORT_MIN_LINES
+        and all(s == (lines.length,) for s in lines.outer_strides)
         and set(lines.strides) == {-1 if lines.is_reversed else 1}
     )
 
@@ -280,7 +280,7 @@ def _gpu(
     """Choose a GPU schedule and build its launches."""
     caps = request.capabilities
     params = schedule(request, lines)
-    line_count, line_length = lines.number, lines.count
+    line_count, line_length = lines.count, lines.length
     lines_are_adjacent = (
         lines.outer_strides[lines.main_input][-1] == 1
         and lines.outer_sizes[-1] >= 16
@@ -288,7 +288,7 @@ def _gpu(
     )
     if lines_are_adjacent or line_length < 4:
         group = min(64, caps.max_group)
-        share_size, shares = _split_lines(lines, caps.cores * params["items"] // line_count, 64, 1)
+        share_size, shares = _split_lines(lines, caps.cores * params["min_items_per_core"] // line_count, 64, 1)
         defines = (("TILE", "1"), ("GROUP", str(group)))
         size = (-(-line_count // group) * group,)
         return _steps(

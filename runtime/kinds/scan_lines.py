@@ -14,7 +14,7 @@ __all__ = ["Lines", "schedule"]
 def schedule(request: Request, lines: Lines) -> Choice:
     """Return the schedule parameters of a scan."""
     main = request.tensors[lines.main_input][1]
-    return choose(request, "scan", {"lines": lines.number, "count": lines.count}, main.dtype.name)
+    return choose(request, "scan", {"lines": lines.count, "count": lines.length}, main.dtype.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Lines:
     """The lines of a scan, and where their elements lie.
 
     Attributes:
-        count: elements of a line.
+        length: elements of a line.
         outer_sizes: sizes of the other dimensions, merged; the rank is at least 1.
         outer_strides: strides along them, of every input, then every output.
         offsets: offset of a line's first element in the order of the scan, for each input and output.
@@ -31,7 +31,7 @@ class Lines:
         is_reversed: whether lines are scanned from their end. `offsets` and `strides` include that already.
     """
 
-    count: int
+    length: int
     outer_sizes: tuple[int, ...]
     outer_strides: tuple[tuple[int, ...], ...]
     offsets: tuple[int, ...]
@@ -40,6 +40,6 @@ class Lines:
     is_reversed: bool
 
     @property
-    def number(self) -> int:
+    def count(self) -> int:
         """Number of lines."""
         return prod(self.outer_sizes)

@@ -41,7 +41,7 @@ def sequence_record(name: str) -> OpRecord:
     the number of steps, then for each operand, each result and `left` the elements from one step to the next.
     """
     op = registry[name]
-    products = op.detail["products"]
+    products = op.detail["product_positions"]
     operands_of_step = [replace(o, role="optional") if i in products else o for i, o in enumerate(op.operands)]
     operands = (*operands_of_step, Operand("left"), Operand("weight"))
     return replace(op, kind="sequence", operands=operands, statics=("moves",), gradients={})
@@ -67,7 +67,7 @@ def plan(request: Request) -> Planned:
     assert request.into is not None
     if not request.into[0].numel:
         return Planned(request.into)
-    products: tuple[int, ...] = record.detail["products"]
+    products: tuple[int, ...] = record.detail["product_positions"]
     *step_operands, left, weight = request.operands
     moves = request.static("moves")
     assert isinstance(left, Meta)

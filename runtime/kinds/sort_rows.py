@@ -9,9 +9,8 @@ from ..dtypes import DType
 from ..schedules import Choice, choose
 from . import Request
 
-__all__ = ["RANK_MAX", "Rows", "rank_levels"]
+__all__ = ["Rows"]
 
-RANK_MAX = 512  # longest row, or part of a row, that is sorted by ranks
 _INFINITY_BITS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
 
@@ -24,7 +23,7 @@ class Rows:
         k: number of elements of each sorted row to return.
         sizes: sizes of the dimensions other than the sorted one.
         strides: strides of the input and of the results along `sizes`.
-        steps: strides of the input and of the results along a row.
+        dim_strides: strides of the input and of the results along a row, the sorted dimension.
     """
 
     request: Request
@@ -34,7 +33,7 @@ class Rows:
     descending: bool
     sizes: tuple[int, ...]
     strides: tuple[tuple[int, ...], tuple[int, ...]]
-    steps: tuple[int, int]
+    dim_strides: tuple[int, int]
     dtype: DType
 
     @property
@@ -61,13 +60,3 @@ class Rows:
     def infinity_bits(self) -> int:
         """The bits of infinity, to recognise NaN; 0 for integers."""
         return _INFINITY_BITS.get(self.dtype.name, 0)
-
-
-def rank_levels(n: int, k: int) -> list[tuple[int, int]]:
-    """Return the levels of a top-k by ranks: for each, the number of elements, and of parts of `RANK_MAX` elements."""
-    levels_above = []
-    while n > RANK_MAX:
-        parts = -(-n // RANK_MAX)
-        levels_above.append((n, parts))
-        n = parts * k
-    return [*levels_above, (n, 1)]

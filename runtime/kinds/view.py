@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ..device import Meta, contiguous_strides, meta
 from ..errors import IndexOutOfRange, ShapeError
 from ..layout import infer_shape, normalize_dim
+from ..traced_sizes import recorded
 from . import Planned, Request
 
 __all__ = ["GEOMETRY", "plan", "view_strides"]
@@ -145,11 +146,18 @@ def _slice(layout: Meta, dim: int, start: int | None, end: int | None, step: int
     axis = normalize_dim(dim, layout.ndim, "slice")
     if step < 1:
         raise ShapeError(f"slice: the step must be positive, not {step}; use flip()")
-    begin, stop, _ = slice(start, end, step).indices(layout.shape[axis])
+    size = layout.shape[axis]
+    begin, stop = 0 if start is None else _position(start, size), size if end is None else _position(end, size)
     count = max(0, -(-(stop - begin) // step))
     shape = (*layout.shape[:axis], count, *layout.shape[axis + 1 :])
     strides = (*layout.strides[:axis], layout.strides[axis] * step, *layout.strides[axis + 1 :])
     return shape, strides, begin * layout.strides[axis] if count else 0
+
+
+@recorded
+def _position(bound: int, size: int) -> int:
+    """Return the position in a dimension at which a slice with this bound starts or ends."""
+    return slice(bound, None).indices(size)[0]
 
 
 def _narrow(layout: Meta, dim: int, start: int, length: int) -> Geometry:
@@ -159,7 +167,7 @@ def _narrow(layout: Meta, dim: int, start: int, length: int) -> Geometry:
     if not 0 <= begin <= size:
         raise IndexOutOfRange(f"narrow: start {start} is out of range for dimension {dim} of size {size}")
     if length < 0 or begin + length > size:
-        raise ShapeError(f"narrow: start {start} with length {length} leaves dimension {dim} of size {size}")
+        raise ShapeError(f"narrow: start {start} and length {length} exceed dimension {dim} of size {size}")
     return _slice(layout, axis, begin, begin + length, 1)
 
 
@@ -178,14 +186,16 @@ def _index(layout: Meta, *keys: int | tuple[int | None, int | None, int | None] 
             strides.append(0 if dim >= layout.ndim else layout.shape[dim] * layout.strides[dim])
             continue
         size, stride = layout.shape[dim], layout.strides[dim]
-        if isinstance(key, int):
+        if not isinstance(key, tuple):
             if not -size <= key < size:
                 raise IndexOutOfRange(f"index {key} is out of range for dimension {dim} of size {size}")
             offset += (key % size) * stride
         else:
-            begin, stop, step = slice(*key).indices(size)
+            start, end, step = key
+            step = 1 if step is None else step
             if step < 1:
-                raise ShapeError(f"indexing: the step of a slice must be positive, not {key[2]}; use flip()")
+                raise ShapeError(f"indexing: the step of a slice must be positive, not {step}; use flip()")
+            begin, stop = 0 if start is None else _position(start, size), size if end is None else _position(end, size)
             count = max(0, -(-(stop - begin) // step))
             shape.append(count)
             strides.append(stride * step)
@@ -228,8 +238,11 @@ def _diagonal(layout: Meta, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Ge
 def _unfold(layout: Meta, dim: int, size: int, step: int) -> Geometry:
     """Return the windows of `size` elements, `step` apart, as a new last dimension."""
     axis = normalize_dim(dim, layout.ndim, "unfold")
-    if size > layout.shape[axis] or size < 0 or step < 1:
-        raise ShapeError(f"unfold: size {size}, step {step} do not fit dimension {dim} of size {layout.shape[axis]}")
+    extent = layout.shape[axis] if layout.ndim else 1  # a 0-d tensor counts as one element along a dimension
+    if size > extent or size < 0 or step < 1:
+        raise ShapeError(f"unfold: size {size}, step {step} do not fit dimension {dim} of size {extent}")
+    if not layout.ndim:
+        return (size,), (1,), 0
     count = (layout.shape[axis] - size) // step + 1
     shape = (*layout.shape[:axis], count, *layout.shape[axis + 1 :], size)
     strides = (*layout.strides[:axis], layout.strides[axis] * step, *layout.strides[axis + 1 :], layout.strides[axis])

@@ -122,12 +122,12 @@ def _static_sizes(request: Request, name: str, rank: int, default: int, minimum:
 
 def _windows(request: Request) -> tuple[Windows, tuple[int, ...]]:
     """Return the call's geometry and the shape of its results. Raise `ShapeError` or `ArgumentError`."""
-    detail, layouts = request.record.detail, [m for _, m in request.tensors]
-    mode, first = str(detail["over"]), layouts[0]
+    layouts = [m for _, m in request.tensors]
+    over, first = request.record.detail["over"], layouts[0]
     size_argument = request.static("size")
     rank = len(size_argument) if isinstance(size_argument, tuple) else 0
-    columns = "columns" in (o.name for o, _ in request.tensors)
-    min_ndim = 2 if columns else rank + 1
+    has_columns = "columns" in (o.name for o, _ in request.tensors)
+    min_ndim = 2 if has_columns else rank + 1
     if not 1 <= rank <= 3 or first.ndim not in (min_ndim, min_ndim + 1) or any(m.shape != first.shape for m in layouts):
         raise ShapeError(f"{request.where()}: needs 1 to 3 spatial dimensions after the channels and an optional batch")
     size = _static_sizes(request, "size", rank, 0, 0)
@@ -135,7 +135,7 @@ def _windows(request: Request) -> tuple[Windows, tuple[int, ...]]:
     kernel = (1,) * rank if adaptive else _static_sizes(request, "kernel", rank, 1, 1)
     stride, padding = _static_sizes(request, "stride", rank, 1, 1), _static_sizes(request, "padding", rank, 0, 0)
     dilation = _static_sizes(request, "dilation", rank, 1, 1)
-    if columns:
+    if has_columns:
         source_size, tap_strides = _column_layout(request, first, size, kernel, stride, padding, dilation)
         image_stride = first.strides[0] if first.ndim > 2 else 0
         window_stride = first.strides[-1]
@@ -147,22 +147,21 @@ def _windows(request: Request) -> tuple[Windows, tuple[int, ...]]:
             (m.strides[0] if m.ndim > rank + 1 else 0, m.strides[-rank - 1], *_extend(m.strides[-rank:], 0))
             for m in layouts
         )
-    channels = first.shape[-2] // prod(kernel) if columns else first.shape[-rank - 1]
+    channels = first.shape[-2] // prod(kernel) if has_columns else first.shape[-rank - 1]
     batch = first.shape[: first.ndim - min_ndim]
     lead: tuple[int, ...] = (*batch, channels)
-    shape = (*lead, *size)
-    if mode == "taps":
+    shape, to_columns = (*lead, *size), over == "taps"
+    if to_columns:
         shape = (*batch, channels * prod(kernel), prod(size))
     if adaptive:
-        kernel, stride, adaptive = _adaptive_kernel(mode, size, source_size, kernel)
+        kernel, stride, adaptive = _adaptive_kernel(over, size, source_size, kernel)
     counts_padding = bool(request.optional_static("counted", False))
     divisor = request.optional_static("divisor", 0)
-    to_columns = mode == "taps"
     windows = Windows(
         prod(lead) * (prod(kernel) if to_columns else 1), channels, _extend(size, 1), _extend(source_size, 1),
         (1, 1, 1) if to_columns else _extend(kernel, 1), _extend(stride, 1), _extend(padding, 0), _extend(dilation, 1),
         _extend(padding if counts_padding else (0,) * rank, 0), divisor, strides,
-        _extend(kernel, 1) if to_columns else _extend(tap_strides, 0), adaptive, mode == "covering", columns,
+        _extend(kernel, 1) if to_columns else _extend(tap_strides, 0), adaptive, over == "covering", has_columns,
     )  # fmt: skip
     return windows, shape
 
@@ -319,7 +318,7 @@ def _lanes(request: Request, windows: Windows, element: str, columns: int) -> in
     lanes = request.capabilities.lanes // (2 if element in ("double", "long") else 1)
     if windows.adaptive or windows.stride[2] > 2 or any(s[4] not in (0, 1) for s in windows.strides):
         return 1
-    has_index = request.record.detail["indexed"]
+    has_index = request.record.detail["has_index"]
     if windows.covering and windows.stride[2] == 2 and windows.dilation[2] > 1 and windows.kernel[2] > 1:
         return 1
     if has_index and (element not in WIDE or max(prod(windows.source_size), prod(windows.output_size)) >= 2**31):
@@ -334,7 +333,7 @@ def _vector_range(request: Request, windows: Windows) -> tuple[int, int]:
 
     With `covering`, those for which every window that covers the element exists.
     """
-    over, sized = request.record.detail["over"], request.record.detail["sized"]
+    over, reads_count = request.record.detail["over"], request.record.detail["reads_count"]
     (kernel, stride, padding, dilation, counted_padding) = (
         v[2] for v in (windows.kernel, windows.stride, windows.padding, windows.dilation, windows.counted_padding)
     )
@@ -346,7 +345,7 @@ def _vector_range(request: Request, windows: Windows) -> tuple[int, int]:
             (windows.source_size[2] - 1 - reach + padding) // stride + 1, windows.output_size[2]
         )
     first, last = 0, windows.source_size[2]
-    if sized and not windows.divisor:  # only windows with the full number of counted elements: they share one divisor
+    if reads_count and not windows.divisor:  # only windows with all counted elements: they share one divisor
         first = -(-(padding - counted_padding) // stride)
         last = min(last, (windows.output_size[2] + counted_padding - 1 - reach + padding) // stride + 1)
     return max(-(-padding // stride), first + reach // stride), min((windows.output_size[2] + padding) // stride, last)

@@ -155,7 +155,7 @@ def launch_sequence(
     windows = [*launch.operands, *launch.outs, left]
     elements_moved = [o.elements_moved(first, second) if isinstance(o, Window) else 0 for o in windows]
     inputs, outs = launch.bind(n, first)
-    for k in record.detail["products"]:
+    for k in record.detail["product_positions"]:
         if record.operands[k].name != stored:
             inputs[k] = None
     inputs += [left.view_at(n, reads), weight]

@@ -2,14 +2,17 @@
 
 - bfloat16 is stored as bits in uint16, computed in float32, and rounded to nearest even.
 - One-bit integers wrap. Minimum and maximum treat NaN as the hardware does.
-- Floats out of an integer's range saturate in conversions.
-- `fma` rounds once. The high half of a product is exact.
+- Conversions saturate floats out of an integer's range (at 16 bits or more: 8-bit results keep the low byte of a 16-bit
+  one). NaN gives 0.
+- `fma` does not round the product (the sum is rounded in float64 first, then to its type). The high half of a product
+  is exact.
 - A product with `input_precision="tf32"` rounds its operands to 10 fraction bits, as tensor cores do.
-- Lanes that a load masks off without a default value are undefined on a device. Here they hold NaN, or an integer far
-  from any valid index, so that their use shows.
+- Lanes that a load masks off without a default value are undefined on a device. Here they hold NaN, or a conspicuous
+  integer (bytes 0xA5; in 32 bits or more far from any valid index), so that their use shows.
 
-Every memory access is checked. A pointer carries the argument from which it was computed through all operations, and
-each active lane must access that argument's memory.
+Every memory access is checked. A pointer carries the argument from which it was computed through the operations at the
+end of this module, and each active lane must access that argument's memory. A pointer without an argument, or computed
+from several, may access the memory of any.
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ def widen(bits: Array) -> Array:
 
 
 def narrow(values: Array) -> Array:
-    """Convert float32 values to bfloat16 bits, rounding to nearest even; every NaN becomes the quiet NaN."""
+    """Convert floats to bfloat16 bits, by way of float32, rounding to nearest even. Every NaN becomes the quiet NaN."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
     return np.where(np.isnan(values), np.uint16(0x7FC0), rounded)
@@ -68,7 +71,11 @@ def _tf32(values: Array) -> Array:
 
 
 def _to_integers(values: Array, target: np.dtype[np.generic]) -> Array:
-    """Convert floats to integers as `cvt.rzi` does: round towards zero, saturate at 16 bits or more, then truncate."""
+    """Convert floats to integers as `cvt.rzi` does.
+
+    Round towards zero, saturate to the range of the target (of 16 bits if it has 8), and keep the target's low bits.
+    NaN gives 0.
+    """
     wide_type = np.dtype(f"{target.kind}{max(target.itemsize, 2)}")
     limits = np.iinfo(wide_type)
     values = np.trunc(values.astype(np.float64))
@@ -92,8 +99,8 @@ def _fma64(x: Array, y: Array, z: Array) -> Array:
     total = product + z
     product_part: Array = total - product
     rounding_error = (product - (total - product_part)) + (z - product_part)
-    exact = total + (rounding_error + product_error)
-    return np.where(np.isfinite(exact), exact, total)
+    corrected = total + (rounding_error + product_error)
+    return np.where(np.isfinite(corrected), corrected, total)
 
 
 def _high_half(a: Array, b: Array) -> Array:
@@ -197,7 +204,7 @@ class Builder(InterpreterBuilder):
         a, b, c = ((widen(h.data) if dtype == tl.bfloat16 else h.data).astype(np.float64) for h in (x, y, z))
         if dtype == tl.float64:
             return TensorHandle(_fma64(a, b, c), dtype)
-        out = a * b + c  # the product of two float32 values is exact in float64
+        out = a * b + c  # the product of two float32 values is exact in float64; the sum rounds twice
         return TensorHandle(narrow(out) if dtype == tl.bfloat16 else out.astype(z.data.dtype), dtype)
 
     def unary_op(self, arg: Handle, op: Callable[[Array], Array]) -> Handle:
@@ -319,7 +326,10 @@ class Builder(InterpreterBuilder):
         return descriptor
 
     def _check(self, ptrs: Handle, active: Array, itemsize: int, verb: str) -> None:
-        """Raise `LaunchError` if an active lane accesses memory outside the pointer's argument."""
+        """Raise `LaunchError` if an active lane accesses memory outside the pointer's argument.
+
+        If the pointer has no argument, or was computed from several, the memory of any argument is allowed.
+        """
         origin = ptrs.attr.get(_REGION)
         regions = [origin] if isinstance(origin, Region) else self.regions
         outside = np.ones(ptrs.data.shape, bool)

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from .triton_types import TritonModule
 
 __all__ = [
-    "Binary", "Compiled", "Target", "binary", "compile_for", "compiler_installed", "compiler_version", "is_cached",
+    "Binary", "Compiled", "Target", "binary", "compile_for", "compiler_installed", "compiler_version", "disassemble",
+    "is_cached",
 ]  # fmt: skip
 
 # enable_fp_fusion: fuse a * b + c, as C compilers for GPUs do; the default differs between Triton versions.
@@ -213,6 +214,22 @@ def _compile(step: Step, sig: Signature, target: Target) -> tuple[Binary, Mappin
     scratch = int(getattr(metadata, "global_scratch_size", 0) or 0)
     threads = target.warp * metadata.num_warps  # not the num_warps option: warp specialisation may increase it
     return Binary(metadata.name, image, threads, metadata.shared, scratch, metadata.num_ctas), dict(compiled.asm)
+
+
+def disassemble(compiled: Compiled) -> str:
+    """Return the machine code as text, with the lines of the kernel's source, by nvdisasm (part of Triton's wheel).
+
+    On AMD it is the assembly text that the compiler wrote.
+    """
+    if compiled.target.backend != "cuda":
+        return compiled.asm["amdgcn"]
+    from triton import knobs  # lazy: optional dependency (triton)
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(compiled.binary.image)
+        file.flush()
+        command = [knobs.nvidia.nvdisasm.path, "-c", "-g", file.name]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def _nvidia_usage(compiled: Binary) -> tuple[int, int]:

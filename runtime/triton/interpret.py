@@ -27,7 +27,6 @@ __all__ = ["Region", "launch"]
 Argument: TypeAlias = Region | int | float | tuple[int | float, ...]
 """The memory of a pointer, a number, or a tuple of numbers."""
 
-_ALIGNMENT = 16
 _LOCK = threading.Lock()  # the builder is global and holds the running program's grid index
 _TYPES = {
     "i1": tl.int1, "i8": tl.int8, "i16": tl.int16, "i32": tl.int32, "i64": tl.int64,
@@ -43,7 +42,7 @@ def launch(
     arguments: Sequence[Argument],
     *,
     constants: Mapping[str, Constant] | None = None,
-    divisible: Sequence[str] = (),
+    divisible: Mapping[str, int] | None = None,
     reachable: Sequence[Region] = (),
     name: str = "",
 ) -> None:
@@ -55,13 +54,14 @@ def launch(
         types: of every parameter in order, as for Triton's compiler: `*fp32`, `i64`, a tuple of these, `constexpr`.
         arguments: for each parameter that is no constexpr, a `Region`, a number, or a tuple of numbers.
         constants: values of the constexpr parameters; a string that is a dtype's name means that dtype.
-        divisible: parameters that must be multiples of 16.
+        divisible: Parameters that must be multiples of a number, by name.
         reachable: further memory that the kernel may access through addresses in a table.
         name: the op's name, for errors.
 
     Raises:
-        LaunchError: an access outside an argument's memory, a parameter in `divisible` that is no multiple of 16, a
-            number that does not fit its type, or any error of the kernel. The message names the kernel and argument.
+        LaunchError: an access outside an argument's memory, a parameter that is no multiple of its number in
+            `divisible`, a number that does not fit its type, or any error of the kernel. The message names the kernel
+            and argument.
     """
     run = interpreted(function)
     title = f"{name}: {run.function.__name__}" if name else run.function.__name__
@@ -78,8 +78,8 @@ def launch(
                 kernel_args[parameter] = constant_values[parameter]
                 continue
             argument = next(values)
-            if parameter in divisible:
-                _check_divisible(title, parameter, argument)
+            if divisible and parameter in divisible:
+                _check_divisible(title, parameter, argument, divisible[parameter])
             kernel_args[parameter] = _argument(title, parameter, type, argument, regions)
         x, y, z = (*grid, 1, 1)[:3]
         BUILDER.begin(title, regions, (x, y, z))
@@ -114,8 +114,8 @@ def _argument(
     size = max(element.primitive_bitwidth // 8, 1)
     if region.address % size:
         raise LaunchError(
-            f"{title}: {parameter} points to address {region.address:#x}, which is no multiple of its elements' "
-            f"{size} bytes"
+            f"{title}: {parameter} points to address {region.address:#x}, which is not a multiple of the element "
+            f"size, {size} bytes"
         )
     regions.append(region)
     return Value(BUILDER.pointer(region, element), tl.pointer_type(element))
@@ -128,13 +128,13 @@ def _scalar(title: str, parameter: str, type: str, number: float) -> Value:
         raise LaunchError(f"{title}: {parameter} is {number}, which {type} does not hold") from None
 
 
-def _check_divisible(title: str, parameter: str, argument: Argument) -> None:
+def _check_divisible(title: str, parameter: str, argument: Argument, divisor: int) -> None:
     numbers = argument if isinstance(argument, tuple) else (argument,)
     for number in numbers:
         value = number.address if isinstance(number, Region) else number
-        if value % _ALIGNMENT:
+        if value % divisor:
             text = f"address {value:#x}" if isinstance(number, Region) else str(value)
             raise LaunchError(
-                f"{title}: {parameter} was promised to be a multiple of {_ALIGNMENT}, and is {text} "
-                f"({value % _ALIGNMENT} more than one)"
+                f"{title}: {parameter} was promised to be a multiple of {divisor}, and is {text} "
+                f"({value % divisor} more than one)"
             )

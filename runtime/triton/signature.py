@@ -2,8 +2,8 @@
 
 A kernel's parameters are, in order: one pointer per buffer; the geometry; `numbers` and `integers`, if it has them;
 constants. The constants are `C` (the compute type), `ALIGNED` (whether every buffer begins at a multiple of 16 bytes,
-for kernels that use this) and the step's `defines`. The defines `num_warps`, `num_stages` and `num_ctas` are options of
-the compiler instead. This module does not import triton.
+for kernels that use this) and the step's `defines`. The defines `num_warps`, `num_stages`, `num_ctas` and
+`enable_reflect_ftz` are options of the compiler instead. This module does not import triton.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from .. import dtypes
 from ..backends.protocol import Instance, Step
 from . import source
 
@@ -31,7 +32,7 @@ COMPUTE = {
 }  # fmt: skip
 _NUMBERS = {"float": "fp32", "double": "fp64"}
 _STRUCT_CODES = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
-_OPTIONS = ("num_warps", "num_stages", "num_ctas")
+_OPTIONS = ("num_warps", "num_stages", "num_ctas", "enable_reflect_ftz")
 _ALIGNMENT = 16
 _DTYPES = frozenset((*COMPUTE.values(), "float16", "bfloat16", "int1"))
 
@@ -42,56 +43,68 @@ class Signature:
 
     types: Triton's signature, every parameter in order (`*fp32`, `i32`, a tuple of them, `constexpr`).
     constants: values of the constexpr parameters; a string that is a dtype's name means that Triton dtype (`resolve`).
-    divisible: parameters whose values are multiples of 16: pointers, integers, and tuples of integers.
+    divisible: for pointers, integers and tuples of integers whose values are multiples of a power of two: that power.
     options: compiler options. codes: `struct` codes of the passed arguments in order, tuples flattened.
     """
 
     entry: str
     types: Mapping[str, str | tuple[str, ...]]
     constants: Mapping[str, Constant]
-    divisible: tuple[str, ...]
+    divisible: Mapping[str, int]
     options: Mapping[str, int]
     codes: str
 
     @property
     def key(self) -> str:
         """A cache key of everything that the compiler gets besides the source."""
-        parts = (self.entry, *(tuple(m.items()) for m in (self.types, self.constants, self.options)), self.divisible)
-        return repr(parts)
+        mappings = (self.types, self.constants, self.options, self.divisible)
+        return repr((self.entry, *(tuple(m.items()) for m in mappings)))
 
     @property
     def attributes(self) -> dict[tuple[int, ...], list[list[str | int]]]:
         """`divisible` in the form of Triton's compiler, by position (and position within a tuple)."""
         divisibility: dict[tuple[int, ...], list[list[str | int]]] = {}
         for position, (name, type) in enumerate(self.types.items()):
-            if name in self.divisible:
+            if divisor := self.divisible.get(name):
                 indices = range(len(type)) if isinstance(type, tuple) else None
                 positions: list[tuple[int, ...]] = (
                     [(position,)] if indices is None else [(position, i) for i in indices]
                 )
-                divisibility.update({path: [["tt.divisibility", _ALIGNMENT]] for path in positions})
+                divisibility.update({path: [["tt.divisibility", divisor]] for path in positions})
         return divisibility
 
 
 def signature(step: Step, aligned: bool) -> Signature:
     """Return the signature of one launch.
 
-    It depends on the number of sizes and on their divisibility by 16, but not on their values, so a new shape rarely
-    needs a compilation.
+    It depends on the number of sizes and on their divisibility by a power of two (`_divisor`), but not on their values,
+    so a new shape rarely needs a compilation.
 
     Args:
         step: the launch.
         aligned: every buffer's first element is at a multiple of 16 bytes.
     """
     assert isinstance(step.geometry, tuple)
-    # (length of a tuple or -1, divisible by 16) of each geometry value: all that the signature depends on
-    geometry_kinds = tuple((len(v) if isinstance(v, tuple) else -1, _divides(v)) for v in step.geometry)
+    divisor = _divisor(step.instance)
+    # (length of a tuple or -1, is divisible) of each geometry value: all that the signature depends on
+    geometry_kinds = tuple((len(v) if isinstance(v, tuple) else -1, _divides(divisor, v)) for v in step.geometry)
     return _signature(step.instance, geometry_kinds, len(step.scalars), len(step.integers), aligned)
 
 
-def _divides(value: int | tuple[int, ...]) -> bool:
-    """Return True if 16 divides the value, or all values of a tuple."""
-    return all(v % _ALIGNMENT == 0 for v in (value if isinstance(value, tuple) else (value,)))
+def _divisor(instance: Instance) -> int:
+    """Return the power of two whose multiples among the sizes are worth a kernel of their own.
+
+    Tiles of a matrix product are loaded 16 bytes at a time, which are 8 elements of half precision or 4 of float32.
+    """
+    if not instance.entry.startswith("contraction_tile"):
+        return _ALIGNMENT
+    sizes = {dtypes.parse(slot.dtype).itemsize for slot in instance.slots[:2]}
+    return _ALIGNMENT // max(sizes) if max(sizes) in (2, 4) else _ALIGNMENT
+
+
+def _divides(divisor: int, value: int | tuple[int, ...]) -> bool:
+    """Return True if `divisor` divides the value, or all values of a tuple."""
+    return all(v % divisor == 0 for v in (value if isinstance(value, tuple) else (value,)))
 
 
 @cache
@@ -103,7 +116,7 @@ def _signature(
     index = "i32" if defines.get("INDEX") == "int32" else "i64"
     types: dict[str, str | tuple[str, ...]] = {}
     constants: dict[str, Constant] = {}
-    divisible: list[str] = []
+    divisible: dict[str, int] = {}
     buffer_count = len(instance.slots)
     argument_names = [p.name for p in declared if not p.constexpr and p.name not in ("numbers", "integers")]
     if len(argument_names) != buffer_count + len(geometry_kinds):
@@ -114,13 +127,13 @@ def _signature(
     for name, slot in zip(argument_names, instance.slots, strict=False):
         types[name] = POINTERS[slot.dtype]
         if aligned:
-            divisible.append(name)
+            divisible[name] = _ALIGNMENT
     for name, (length, divides) in zip(argument_names[buffer_count:], geometry_kinds, strict=True):
         types[name] = index if length < 0 else (index,) * length if length else "constexpr"
         if not length:
             constants[name] = None
         elif divides:
-            divisible.append(name)
+            divisible[name] = _divisor(instance)
     number_types = {
         "numbers": (_NUMBERS.get(instance.element, "i64"),) * scalars,
         "integers": ("i64",) * integers,
@@ -143,7 +156,7 @@ def _signature(
     flat = [t for type in ordered.values() for t in (type if isinstance(type, tuple) else (type,)) if t != "constexpr"]
     codes = "".join("Q" if t[0] == "*" else _STRUCT_CODES[t] for t in flat)
     options = {o: int(defines[o]) for o in _OPTIONS if o in defines}
-    return Signature(instance.entry, ordered, constants, tuple(divisible), options, codes)
+    return Signature(instance.entry, ordered, constants, divisible, options, codes)
 
 
 def resolve(constants: Mapping[str, Constant], language: object) -> dict[str, object]:

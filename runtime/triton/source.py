@@ -1,6 +1,8 @@
 """From a kernel's text to a module that Triton can compile: imports, the math functions that it calls, the kernel.
 
-The text is generic in dtype (pointers carry element types), so one module serves all instances of an op.
+The text is generic in dtype (pointers carry element types), so two modules serve all instances of an op: one for those
+that read and write floats of half precision only, and one for all others. The first one takes the math functions of
+`NAME.half.py` where there are some. They compute in float32 with an error that rounding to half precision hides.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import hashlib
 import linecache
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -27,6 +29,9 @@ __all__ = ["Parameter", "functions", "module_text", "parameters", "parsing"]
 # depth mismatch") if several threads parse at once, because they share a recursion counter.
 parsing = threading.RLock()
 
+_HALF_ENDING = ".half"
+_HALVES = frozenset(("float16", "bfloat16"))
+_FLOATS = _HALVES | {"float32", "float64"}
 _HEAD = "import triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice\n"
 
 
@@ -51,9 +56,8 @@ def _texts(folder: Traversable) -> dict[str, str]:
     return {name: text for name, text in sorted(texts.items()) if text.startswith("# needs:")}
 
 
-def _closure(names: Iterable[str]) -> list[str]:
+def _closure(names: Iterable[str], texts: Mapping[str, str]) -> list[str]:
     """Return `names` with all their dependencies, ordered so that every function follows those it calls."""
-    texts = _math()
     ordered: dict[str, None] = {}
     path: list[str] = []
 
@@ -78,17 +82,37 @@ def _closure(names: Iterable[str]) -> list[str]:
 
 
 @cache
-def _module_text(text: str, names: tuple[str, ...]) -> str:
-    texts = _math()
+def _math_for(is_half: bool) -> dict[str, str]:
+    """Return the texts of the math functions by name, those for half precision if there are some and `is_half`."""
+    texts = {name: text for name, text in _math().items() if not name.endswith(_HALF_ENDING)}
+    if is_half:
+        texts |= {n.removesuffix(_HALF_ENDING): text for n, text in _math().items() if n.endswith(_HALF_ENDING)}
+    return texts
+
+
+@cache
+def _module_text(text: str, names: tuple[str, ...], is_half: bool) -> str:
+    texts = _math_for(is_half)
     # Only names that have a file: most functions are Triton's own.
     needed = {n for n in names if n in texts} | {n for n in re.findall(r"\bwg_(\w+)", text) if n in texts}
-    parts = [texts[name].partition("\n")[2].strip() for name in _closure(needed)]
+    parts = [texts[name].partition("\n")[2].strip() for name in _closure(needed, texts)]
     return "\n\n\n".join([_HEAD, *parts, text.strip()]) + "\n"
 
 
 def module_text(instance: Instance) -> str:
-    """Return the module text with an instance's kernel; it is the same for all dtypes, shapes and schedules."""
-    return _module_text(instance.text, instance.functions)
+    """Return the module text with an instance's kernel, which depends on dtypes by `_is_half` only."""
+    return _module_text(instance.text, instance.functions, _is_half(instance))
+
+
+def _is_half(instance: Instance) -> bool:
+    """Return True if all floats that a kernel reads and writes have half precision, and it computes in float32.
+
+    A planner may say so with the define HALF_MATH where only values per row have float32.
+    """
+    if dict(instance.defines).get("HALF_MATH"):
+        return True
+    floats = {slot.dtype for slot in instance.slots if slot.dtype in _FLOATS}
+    return instance.element == "float" and bool(floats) and floats <= _HALVES
 
 
 @cache

@@ -99,7 +99,7 @@ def may_tune(driver: Driver) -> bool:
 def tune(plan: Plan, request: Request, operands: Sequence[object]) -> None:
     """Tune the call of a new plan if it has schedules to choose that were not tuned before (`schedules.on_plan`)."""
     driver = request.device.driver
-    if not plan.planned.steps or not may_tune(driver) or not _lock.acquire(blocking=False):
+    if plan.run is None or not may_tune(driver) or not _lock.acquire(blocking=False):
         return
     try:
         call = Call.from_request(request, operands)

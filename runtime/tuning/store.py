@@ -1,13 +1,13 @@
 """Keep the tuned schedules of the user's devices in one JSON file in the cache, shared by processes.
 
-    {"version": 1, "devices": {DEVICE: {KEY: {"choice": {…} or null, "before": 1.2e-4, "after": 1e-4, "when": "…"}}}}
+    {"version": 2, "devices": {DEVICE: {KEY: {"choice": {…} or null, "before": 1.2e-4, "after": 1e-4, "when": "…"}}}}
 
 DEVICE names the class, platform, driver version and core count; KEY names the space, op, dtype, shape class and layout
 (see `schedules`). `choice` is null if no schedule beats the shipped one; `before` and `after` are seconds.
 
 A writer locks a file beside it, reads the current content, and replaces the file by renaming a new one. So readers
-always see a complete file. A file that cannot be parsed is renamed, with one warning. If the cache is off or cannot be
-written, tuned schedules last as long as the process.
+always see a complete file. A file that cannot be parsed, or is of another version, is renamed, with one warning. If
+the cache is off or cannot be written, tuned schedules last as long as the process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Entry", "choices", "clear", "entries", "merge", "path"]
 
-_VERSION = 1
+_VERSION = 2  # to increase when a parameter of `codegen/schedules.yaml` is renamed, or means something else
 _LOCK_TIMEOUT_SECONDS = 10.0
 
 

@@ -14,16 +14,22 @@
 #define WG_STREAM(place, v) (*(place) = (v))
 #endif
 #ifdef WG_PREFETCH // build options disable it for simulators without prefetch
-#elif __has_builtin(__builtin_prefetch)
+#define WG_PREFETCH_L2(place)
+#elif __has_builtin(__builtin_prefetch) && (defined(WG_AS_C) || defined(__x86_64__) || defined(__aarch64__))
+// Only for known processors: translators from LLVM to SPIR-V (Intel's GPUs, Mesa) abort at prefetch instructions.
 #define WG_PREFETCH(place) __builtin_prefetch((const void *)(size_t)(place))
+#define WG_PREFETCH_L2(place) __builtin_prefetch((const void *)(size_t)(place), 0, 2)
 #else
 #define WG_PREFETCH(place)
+#define WG_PREFETCH_L2(place)
 #endif
 // Vectors wider than a register are intended: the ABI does not matter, because no other code calls these functions.
 #ifdef __clang__
 #pragma clang diagnostic ignored "-Wpsabi"
 #endif
 #define WG_UNROLL _Pragma("unroll")
+// Blocks in which a fused multiply-add would be wrong begin with `#pragma OPENCL FP_CONTRACT OFF`, which every OpenCL
+// compiler must obey, and `#pragma clang fp contract(off)`, because clang ignores the other one in C.
 #ifdef WG_DECLARE // the compiler runs without its built-in declarations: these are all that our kernels call
 #define WG_OF_A_WORK_ITEM size_t __attribute__((overloadable, const))
 WG_OF_A_WORK_ITEM get_global_id(uint);
@@ -40,6 +46,9 @@ void __attribute__((overloadable, convergent)) barrier(cl_mem_fence_flags);
 #endif
 // Bitwise not; a kernel that computes with truth values redefines it to swap 0 and 1 (pointwise.cl.j2).
 #define WG_NOT(x) (~(x))
+// Structs of arguments have arrays of one dimension only, and end at multiples of 8 bytes: Mesa's compiler computes the
+// sizes of others wrongly. The length of an array of at least n numbers of the compute type that fills 64-bit words:
+#define WG_PADDED(n) (((n) * sizeof(C) + 7) / 8 * 8 / sizeof(C))
 // One work-item per work-group, for CPU schedules: the compiler can drop the work-item loop. Intel's compiler still
 // builds a version that vectorises over work-items, which takes minutes for kernels with many vectors of bytes.
 #ifndef __has_attribute
@@ -53,6 +62,12 @@ void __attribute__((overloadable, convergent)) barrier(cl_mem_fence_flags);
 #define WG_ALONE __attribute__((reqd_work_group_size(1, 1, 1)))
 #endif
 #define WG_ONE WG_ALONE
+// The size of a kernel's work-groups, for kernels that count on it: a driver shrinks those of all others where needed.
+#ifdef WG_AS_C
+#define WG_GROUP_OF(n)
+#else
+#define WG_GROUP_OF(n) __attribute__((reqd_work_group_size(n, 1, 1)))
+#endif
 // Tensors are only aligned to their element, so vectors are loaded with the alignment of one element.
 #define WG_UNALIGNED(T) \
     typedef T##2 __attribute__((aligned(sizeof(T)))) T##2_u; \

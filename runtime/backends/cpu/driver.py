@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from ... import native
 from ...device import Device
 from ...errors import DriverNotFound
 from ...pool import Pool
 from ...storage import Storage
 from .. import processor
-from ..arguments import launch_in_order
 from ..host import HostDriver, HostEvent
 from ..overrides import override
 from ..protocol import Capabilities, Event, Instance, Step
@@ -209,4 +209,4 @@ class CpuDriver(HostDriver):
             scratch: sizes in bytes of temporary buffers, allocated at each call.
         """
         executor = self.require()
-        return launch_in_order(self, [executor.prepare(step) for step in steps], scratch)
+        return native.sequence(self, [executor.prepare(step) for step in steps], scratch)

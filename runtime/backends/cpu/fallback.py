@@ -87,8 +87,10 @@ class OpenCLExecutor:
 
         def run(tensors: Sequence[Operand], scalars: Sequence[float], stream: Stream) -> None:
             operands = [tensors[i] for i in positions]
-            for i, operand in enumerate(operands):
-                if status := _set_pointer(handle, i, operand.storage.buffer or 0):
+            # Hold the storages: while the kernel runs, another thread may give a tensor another one (`x.data =`).
+            storages = [operand.storage for operand in operands]
+            for i, storage in enumerate(storages):
+                if status := _set_pointer(handle, i, storage.buffer or 0):
                     raise LaunchError(f"{step.instance.name}: {self._device_name} refuses an address: status {status}")
             kernel._set_arg_buf(count, geometry)
             kernel._set_arg_buf(count + 1, pack([operand.start for operand in operands], scalars))
@@ -113,7 +115,7 @@ class OpenCLExecutor:
 
 
 def _cpu_device() -> opencl.DeviceInfo:
-    """Return the OpenCL CPU device: on the platform that contains WEFTGRAD_CPU_PLATFORM, on PoCL, or on any other."""
+    """Return the OpenCL CPU device: of the platform that WEFTGRAD_CPU_PLATFORM names, else the first PoCL, else any."""
     infos = [info for info in opencl.devices() if info.handle.type & cl.device_type.CPU]
     platform_name = os.environ.get("WEFTGRAD_CPU_PLATFORM", "").lower()
     matching = [i for i in infos if platform_name in f"{i.platform} {i.handle.platform.version}".lower()]

@@ -46,6 +46,8 @@ MAX_WORK_UNDER_LOCK = 1024 * 1024
 MAX_QUEUED = 4096  # launches; limits the queue of a program that never reads a value
 MAX_NATIVE_BUFFERS = 40  # MAX_BUFFERS of csrc/native.h
 
+_GROUPS_OF_ONE = (None, (1,), (1, 1), (1, 1, 1))
+
 _FUNCTION = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.c_size_t, ctypes.c_size_t
 )
@@ -60,14 +62,17 @@ class _Launcher:
 
     __slots__ = ("geometry", "helpers", "instance", "kernel", "releases", "size", "work")
 
-    def __init__(self, step: Step, kernel: CallableKernel, size: tuple[int, int, int], helpers: int):
-        self.instance = step.instance
+    def __init__(
+        self, instance: Instance, kernel: CallableKernel, helpers: int, geometry: bytes, size: tuple[int, int, int],
+        work: int,
+    ):  # fmt: skip
+        self.instance = instance
         self.kernel = kernel
-        self.geometry = geometry_bytes(step)
+        self.geometry = geometry
         self.size = size
         self.helpers = helpers
-        self.work = step.work
-        self.releases = step.work > MAX_WORK_UNDER_LOCK
+        self.work = work
+        self.releases = work > MAX_WORK_UNDER_LOCK
 
     def call(
         self, buffers: tuple[int, ...], dynamic: bytes, trace: Launch | None, queued: _QueuedLaunch | None = None
@@ -174,28 +179,38 @@ class ClangExecutor:
         size = _size_of(step)
         if registry.owner(step.instance.name):
             self.kernels.build([step.instance])
-        kernel = self.kernels.kernel(step.instance)
-        launcher = _Launcher(step, kernel, size, self._helpers)
+        return self._template(step)(geometry_bytes(step), size, step.work)
+
+    def _template(self, step: Step) -> Callable[[bytes, tuple[int, int, int], int], Callable[..., None]]:
+        """Return a function that makes the launchers of all steps which differ from this one in sizes only."""
+        instance, kernel, helpers = step.instance, self.kernels.kernel(step.instance), self._helpers
         positions, pack = step.buffers, packer(step)
 
-        def run(tensors: Sequence[Operand], scalars: Sequence[float], stream: Stream) -> None:
-            operands = [tensors[i] for i in positions]
-            buffers = tuple([operand.storage.buffer or 0 for operand in operands])
-            dynamic = pack([operand.start for operand in operands], scalars)
-            trace, launches = None, CpuTracer.launches
-            if launches is not None:
-                now = time.perf_counter_ns()
-                trace = Launch(step.instance.entry, "cpu", 0, threading.get_ident(), now, now)
-                launches.append(trace)
-            if self._queue or not kernel.address:
-                self._enqueue(launcher, buffers, dynamic, [operand.storage for operand in operands], trace)
-            else:
-                launcher.call(buffers, dynamic, trace)
-            if trace is not None:
-                trace.returned = time.perf_counter_ns()
-            self._counter.value += 1
+        def make_launcher(geometry: bytes, size: tuple[int, int, int], work: int) -> Callable[..., None]:
+            launcher = _Launcher(instance, kernel, helpers, geometry, size, work)
 
-        return native.host_launcher(kernel, step, size, run, self._counter, launcher.helpers, launcher.releases)
+            def run(tensors: Sequence[Operand], scalars: Sequence[float], stream: Stream) -> None:
+                operands = [tensors[i] for i in positions]
+                # Hold the storages: while the kernel runs, another thread may give a tensor another one (`x.data =`).
+                storages = [operand.storage for operand in operands]
+                buffers = tuple([storage.buffer or 0 for storage in storages])
+                dynamic = pack([operand.start for operand in operands], scalars)
+                trace, launches = None, CpuTracer.launches
+                if launches is not None:
+                    now = time.perf_counter_ns()
+                    trace = Launch(instance.entry, "cpu", 0, threading.get_ident(), now, now)
+                    launches.append(trace)
+                if self._queue or not kernel.address:
+                    self._enqueue(launcher, buffers, dynamic, storages, trace)
+                else:
+                    launcher.call(buffers, dynamic, trace)
+                if trace is not None:
+                    trace.returned = time.perf_counter_ns()
+                self._counter.value += 1
+
+            return run
+
+        return native.host_template(kernel, step, make_launcher, self._counter, helpers, MAX_WORK_UNDER_LOCK)
 
     def _enqueue(
         self,
@@ -274,12 +289,12 @@ if hasattr(os, "register_at_fork"):
 
 def _size_of(step: Step) -> tuple[int, int, int]:
     """Return a launch's work-items in three dimensions. Raise `CompileError` for work-groups of several work-items."""
-    if step.local_size is not None and any(n != 1 for n in step.local_size):
+    if step.local_size not in _GROUPS_OF_ONE:
         raise CompileError(
             f"{step.instance.name}: {step.instance.entry} has work-groups of {step.local_size}, and on 'cpu' each "
             "work-item is a group of its own; use an OpenCL device (opencl:0)"
         )
     x, y, z = (*step.global_size, 1, 1)[:3]
-    if not step.geometry or min(x, y, z) < 1:
+    if not step.geometry or x < 1 or y < 1 or z < 1:
         raise LaunchError(f"{step.instance.name}: a step without geometry, or of size {step.global_size}")
     return x, y, z

@@ -17,9 +17,12 @@ _MIN_SIDE = 16  # smallest side of a tensor core's tile
 # Maximal features: for forward, query and key_value, a program's positions, those of a block of the other side, and
 # warps. No kernel spills registers on any target, except 16 bytes on sm_80 for 256 features with a mask.
 _HALF = {
-    64: ((128, 64, 8), (64, 64, 4), (64, 32, 4)), 128: ((128, 32, 8), (64, 32, 8), (64, 32, 8)),
+    64: ((128, 64, 8), (64, 64, 4), (64, 32, 4)), 128: ((128, 64, 8), (128, 64, 8), (128, 32, 8)),
     256: ((64, 32, 8), (32, 32, 8), (32, 32, 8)),
 }  # fmt: skip
+# Before sm_90, operands of products are in registers; sm_100 has fewer for the gradients of key and value.
+_HALF_BEFORE_SM_90 = {**_HALF, 128: ((128, 64, 8), (64, 32, 8), (64, 32, 8))}
+_HALF_SM_100 = {**_HALF, 128: ((128, 64, 8), (128, 64, 8), (64, 32, 8))}
 # Masks and dropout take registers as well.
 _HALF_WITH_MASK = {
     64: ((128, 64, 8), (64, 32, 4), (32, 32, 4)), 128: ((128, 32, 8), (32, 32, 8), (32, 32, 8)),
@@ -56,8 +59,10 @@ def launch(builder: Builder) -> None:
         "D": query.name if query.itemsize == 2 else builder.element.name, "PRECISION": input_precision(caps.sm),
         "WIDTH": max(_MIN_SIDE, next_power(s.width)), "DEPTH": depth, "BM": block_rows, "BN": other_block,
         "CAUSAL": int(builder.causal), "MASK": builder.mask, "DROPOUT": int(builder.has_dropout), "num_warps": warps,
-        "num_stages": builder.params["stages"],
+        "num_stages": builder.params["stages"], "FULL": int(_fills_blocks(builder, block_rows, other_block)),
     })  # fmt: skip
+    if builder.element.itemsize == 4:
+        defines["enable_reflect_ftz"] = 1  # one instruction for 2^x; weights below 2^-126 become 0
     count, heads = builder.side()
     tables = [strides[n][:3] if n != "mask" else strides[n] for n in names]
     geometry = (s.heads, s.group, s.rows, s.keys, s.width, s.depth, *tables, steps)
@@ -70,8 +75,10 @@ def _blocks(builder: Builder) -> tuple[int, int, int]:
     features = next_power(max(s.width, s.depth))
     is_half = builder.layouts["query"].dtype.itemsize == 2
     has_mask_or_dropout = bool(builder.mask) or builder.has_dropout
+    sm = builder.caps.sm
+    half = _HALF_BEFORE_SM_90 if sm < 90 else _HALF if sm < 100 else _HALF_SM_100
     table = (
-        (_HALF_WITH_MASK if has_mask_or_dropout else _HALF) if is_half
+        (_HALF_WITH_MASK if has_mask_or_dropout else half) if is_half
         else _DOUBLE if builder.element.itemsize == 8 else _SINGLE
     )  # fmt: skip
     default = next(sizes for max_features, sizes in table.items() if features <= max_features)[
@@ -80,6 +87,14 @@ def _blocks(builder: Builder) -> tuple[int, int, int]:
     block, other_block, warps = builder.params["blocks"] or default
     rows, keys = (s.keys, s.rows) if builder.kind == "key_value" else (s.rows, s.keys)
     return min(block, max(_MIN_SIDE, next_power(rows))), min(other_block, max(_MIN_SIDE, next_power(keys))), warps
+
+
+def _fills_blocks(builder: Builder, block: int, other_block: int) -> bool:
+    """Return True if no block has positions or features past the last, other than a program's own query rows."""
+    s = builder.sizes
+    keys_block = block if builder.kind == "key_value" else other_block
+    fills_features = all(n == max(_MIN_SIDE, next_power(n)) for n in (s.width, s.depth))
+    return fills_features and s.keys % keys_block == 0 and (builder.kind != "key_value" or s.rows % other_block == 0)
 
 
 def _add(

@@ -28,7 +28,7 @@ from ...schedules import Choice
 from ...schedules import choose as choose_schedule
 from ..contraction_terms import scalar_positions
 from . import Geometry, index_type, next_power, strided_extent
-from .tiles import INTEGER_TILES, TMA_TILES, Tile, choose, least_idle_tile, tiles_for
+from .tiles import INTEGER_TILES, NARROW_TMA_TILES, TMA_TILES, Tile, choose, least_idle_tile, tiles_for
 
 if TYPE_CHECKING:
     from ..contraction_builder import Builder
@@ -208,7 +208,7 @@ class _Product:
     # Choose and append the kernels.
 
     def _is_aligned(self) -> bool:
-        """Return whether all rows of the operands begin and end at multiples of 16 elements, for 16-byte loads."""
+        """Return whether all rows of the operands begin and end at multiples of 16 bytes, for 16-byte loads."""
         (m, am, _), (n, bn, _), (k, ak, bk) = self.gemm.m, self.gemm.n, self.gemm.k
         if self.a.dtype is not self.dtype or self.b.dtype is not self.dtype:
             return False
@@ -216,7 +216,7 @@ class _Product:
         for first, second in (((m, am), (k, ak)), ((k, bk), (n, bn))):
             unit_dim = _unit(first, second)
             strides += [first[1], second[0]] if unit_dim == 1 else [first[0], second[1]] if unit_dim == 0 else [1]
-        return all(s % 16 == 0 for s in strides)
+        return all(s * self.dtype.itemsize % 16 == 0 for s in strides)
 
     def _add_tiles(self, entry: str, tiles: tuple[Tile, ...], kind: str) -> None:
         gemm = self.gemm
@@ -282,7 +282,8 @@ class _Product:
         if 2 in (a_unit, b_unit) or not all(map(_descriptor, row_strides[:2], entry_strides[:2])):
             return False
         stores_by_engine = cn == 1 and self.c.dtype is self.dtype and _descriptor(cm, entry_strides[2])
-        choice = least_idle_tile(TMA_TILES, m, n, entries, self.caps)
+        tiles = NARROW_TMA_TILES if n <= NARROW_TMA_TILES[0].bn else TMA_TILES
+        choice = least_idle_tile(tiles, m, n, entries, self.caps)
         if choice is None or choice[1] < self.caps.cores // 2:
             return False
         tile, count = choice

@@ -1,22 +1,23 @@
 """Plan convolutions for the Triton target, as implicit matrix products.
 
-`forward` and `input` compute pixels by channels, and sum over channels and taps. `weight` computes channels by channels
-and taps, and sums over pixels. If it has too few tiles for the device, it works on parts of the pixels, which `sum`
-adds up.
+Convolutions with many channels are planned by `convolution_channels`, the others here. `forward` and `input` compute
+pixels by channels, and sum over channels and taps. `weight` computes channels by channels and taps, and sums over
+pixels. If it has too few tiles for the device, it works on parts of the pixels, which `sum` adds up.
 """
 
 from __future__ import annotations
 
 from math import prod
+from typing import Protocol
 
 from ...backends.protocol import Instance, Slot, Step
 from ...dtypes import DType
 from ...layout import split
 from ...precision import input_precision
 from ..convolution_builder import Builder
-from . import Defines, Geometry, index_type, next_power, strided_extent
+from . import Defines, Geometry, convolution_channels, index_type, next_power, strided_extent
 
-__all__ = ["launch"]
+__all__ = ["AddKernel", "launch"]
 
 _MIN_SIDE = 16  # smallest side of a tensor core's tile
 _MIN_PART_PIXELS = 1024  # pixels that are worth a part of their own in the weight gradient
@@ -24,6 +25,8 @@ _MIN_PART_PIXELS = 1024  # pixels that are worth a part of their own in the weig
 
 def launch(builder: Builder) -> None:
     """Add the launches of one convolution to `builder`."""
+    if convolution_channels.is_worthwhile(builder):
+        return convolution_channels.add_launches(builder, _add)
     kind, s, layouts, caps = builder.kind, builder.sizes, builder.layouts, builder.caps
     pixels = s.batch * prod(s.size if kind == "input" else s.out)
     rows, columns, depth = {
@@ -83,6 +86,15 @@ def _tile(rows: int, columns: int, depth: int, max_side: int) -> tuple[int, int,
 def _operand_dtype(a: DType, b: DType, element: DType) -> str:
     """Return the dtype in which two operands are multiplied: their own half type, else the compute type."""
     return a.name if a is b and a.itemsize == 2 else element.name
+
+
+class AddKernel(Protocol):
+    """Appends the launch of one of the kernels of templates/triton/convolution.py.j2."""
+
+    def __call__(
+        self, builder: Builder, entry: str, buffers: tuple[int, ...], dtypes: tuple[DType, ...], geometry: Geometry,
+        grid: tuple[int, ...], work: int, defines: Defines,
+    ) -> None: ...  # fmt: skip
 
 
 def _add(

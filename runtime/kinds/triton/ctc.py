@@ -28,11 +28,11 @@ def plan(request: Request, log_probs: Meta, states: int, results: tuple[Meta, ..
     blank = request.static("blank")
     assert isinstance(blank, int)
     extent = strided_extent(log_probs.shape, log_probs.strides)
-    index = index_type([samples * times * states, extent, times * samples * classes])
-    value, index_slot = Slot(log_probs.dtype.name), Slot("int64", "index")
+    offset_type = index_type([samples * times * states, extent, times * samples * classes])
+    value_slot, index_slot = Slot(log_probs.dtype.name), Slot("int64", "index")
     block = next_power(states)
     warps = 1 if block <= 128 else 4 if block <= 1024 else 8
-    state_defines: Defines = {"INDEX": index, "STATES": block, "num_warps": warps}
+    state_defines: Defines = {"INDEX": offset_type, "STATES": block, "num_warps": warps}
     sizes: Geometry = (times, states, blank, *log_probs.strides)
     work = samples * times * states * 32
     text = request.text
@@ -51,18 +51,22 @@ def plan(request: Request, log_probs: Meta, states: int, results: tuple[Meta, ..
         alpha = step(
             "alpha",
             (0, 1, 2, 3, 4),
-            (value, index_slot, index_slot, value, value),
+            (value_slot, index_slot, index_slot, value_slot, value_slot),
             state_defines,
             sizes,
             (samples,),
             work,
         )
         return Planned(results, (alpha,))
-    beta = step("beta", (1, 2, 3, 7), (value, index_slot, index_slot, value), state_defines, sizes, (samples,), work)
+    scratch_buffer = 7  # behind the operands and results
+    beta = step(
+        "beta", (1, 2, 3, scratch_buffer), (value_slot, index_slot, index_slot, value_slot), state_defines, sizes,
+        (samples,), work,
+    )  # fmt: skip
     class_block = min(next_power(classes), _MAX_CLASS_BLOCK)
-    slots = (value, value, index_slot, index_slot, value, value, value, value)
+    slots = (value_slot, value_slot, index_slot, index_slot, value_slot, value_slot, value_slot, value_slot)
     gradient = step(
-        "gradient", (0, 1, 2, 3, 4, 5, 6, 7), slots, {"INDEX": index, "CLASSES": class_block},
+        "gradient", (0, 1, 2, 3, 4, 5, 6, scratch_buffer), slots, {"INDEX": offset_type, "CLASSES": class_block},
         (times, samples, classes, states, blank, *log_probs.strides), (times * samples, -(-classes // class_block)),
         times * samples * (classes + states) * 8,
     )  # fmt: skip

@@ -42,6 +42,7 @@ def read_step(
     strides: list[Strides],
     indexed_dims: tuple[tuple[int, ...], Strides],
     total: int,
+    check: int,
 ) -> Step:
     """Plan the launch that reads.
 
@@ -50,6 +51,7 @@ def read_step(
         strides: strides of input, index and result along `sizes`.
         indexed_dims: sizes and input strides of the indexed dimensions.
         total: number of positions that an index can name.
+        check: number of the index check, which the kernel makes if it is not 0 (buffer 3 is the miss word then).
     """
     numel = prod(sizes)
     params = choose(request, "index", {"numel": numel, "total": total}, slots[2].dtype)
@@ -60,11 +62,12 @@ def read_step(
     defines["INDEX"] = index_type([sum(extents) + strided_extent(*indexed_dims) + total])
     defines["INDEXED_DIMS"] = len(indexed_dims[0])
     geometry: Geometry = (
-        numel // sizes[-1], sizes[-1], tiles_per_row, total, sizes[:-1], *(s[:-1] for s in strides),
+        numel // sizes[-1], sizes[-1], tiles_per_row, total, check, sizes[:-1], *(s[:-1] for s in strides),
         *(s[-1] for s in strides), *indexed_dims,
     )  # fmt: skip
-    kernel = instance(request, "read", element, slots, defines)
-    return Step(kernel, (0, 1, 2), geometry, (tiles,), None, numel)
+    defines["CHECK"] = int(check != 0)
+    kernel = instance(request, "read", element, (*slots, Slot("int64", "index")), defines)
+    return Step(kernel, (0, 1, 2, 3 if check else 2), geometry, (tiles,), None, numel)
 
 
 def write_step(
@@ -110,8 +113,8 @@ def write_step(
 
 def bag_index_step(request: Request, slots: tuple[Slot, ...], total: int, bags: int, offset_stride: int) -> Step:
     """Plan the launch that finds the bag of each of `total` positions. offset_stride: elements between two offsets."""
-    index = index_type([total + _MASK_BLOCK, bags * max(offset_stride, 1)])
-    kernel = instance(request, "bags", "long", slots, {"INDEX": index, "BLOCK": _MASK_BLOCK})
+    offset_type = index_type([total + _MASK_BLOCK, bags * max(offset_stride, 1)])
+    kernel = instance(request, "bags", "long", slots, {"INDEX": offset_type, "BLOCK": _MASK_BLOCK})
     return Step(kernel, (0, 1), (total, bags, offset_stride), (-(-total // _MASK_BLOCK),), None, total)
 
 

@@ -22,6 +22,8 @@ LIGHT_FUNCTIONS = frozenset(
      "reciprocal", "round", "rsqrt", "sign", "signbit", "sqrt", "square", "trunc")
 )  # fmt: skip
 _MIN_PROGRAM_ELEMENTS = 4096  # elements per program, at least, when elements are split
+_MIN_LINE = 32  # elements of a line, at least, that a program reads by itself
+_MIN_SPLITS = 4  # fewer do not pay for a second launch
 _MIN_TILE_RESULTS = 64  # tile height where neighbouring results are contiguous: a warp reads full cache lines
 LIMITS: dict[str, tuple[float, float]] = {
     "float": (float("-inf"), float("inf")),
@@ -49,27 +51,37 @@ def steps(
     numbers = tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
     heavy = set(request.text.functions) - LIGHT_FUNCTIONS
     params = schedule(request, space)
-    light_block = params["elements"] * caps.block
-    tile_results, tile_elements = _tile(space, (caps.block // 2 if heavy else light_block) // max(1, len(states) // 2))
+    light_block = params["blocks_per_tile"] * caps.block
+    max_tile = (caps.block // 2 if heavy else light_block) // max(1, len(states) // 2)
+    has_lines = _has_lines(space)
+    length = space.reduced_sizes[-1] if has_lines else space.count
+    tile_results, tile_elements = _tile(space, length, max_tile)
+    if has_lines:
+        tile_elements = _line_block(length, tile_elements)
     programs = -(-space.results // tile_results)
     target_splits = params["programs"] * caps.cores // programs
-    split_size, splits = split(
-        max(space.count, 1), max(1, min(target_splits, tile_results * space.count // _MIN_PROGRAM_ELEMENTS)),
-        tile_elements,
-    )  # fmt: skip
+    target_splits = min(target_splits, tile_results * space.count // _MIN_PROGRAM_ELEMENTS)
+    if programs == 1 and target_splits < _MIN_SPLITS:
+        target_splits = 1
+    if has_lines:
+        line_blocks = space.count // length * -(-length // tile_elements)
+        split_size, splits = split(line_blocks, max(1, target_splits))
+    else:
+        split_size, splits = split(max(space.count, 1), max(1, target_splits), tile_elements)
     lowest, highest = (0, 1) if element == "uchar" and is_bool(request) else LIMITS[element]
     extents = [space.results * max(space.count, splits)]
     extents += [strided_extent(space.outer_sizes, s) for s in space.outer_strides]
     extents += [strided_extent(space.reduced_sizes, s) for s in space.reduced_strides]
     defines: Defines = {
         "LOWEST": lowest, "HIGHEST": highest, "KEPT": len(space.outer_sizes), "REDUCED": len(space.reduced_sizes),
-        "WG_BOOL": int(is_bool(request)), "INDEX": index_type([sum(extents)]),
+        "WG_BOOL": int(is_bool(request)), "INDEX": index_type([sum(extents)]), "LINES": int(has_lines),
     }  # fmt: skip
     if params["warps"] != 4:  # Triton's own default
         defines["num_warps"] = params["warps"]
     for k in range(len(inputs)):
         defines[f"BESIDE{k}"] = int(space.outer_strides[k] == (1,))
-        defines[f"ALONG{k}"] = int(space.reduced_strides[k] == (1,))
+        strides = space.reduced_strides[k]
+        defines[f"ALONG{k}"] = min(abs(strides[-1]), 2) if has_lines else int(strides == (1,))
     count = len(inputs) + len(outputs)
     # An empty tensor owns no memory. The kernel does not read it, so pass a result's buffer instead.
     sources = tuple(range(len(inputs))) if space.count else (len(inputs),) * len(inputs)
@@ -82,15 +94,21 @@ def steps(
         kernel = instance(request, entry, element, slots, {**defines, "RESULTS": tile[0], "BLOCK": tile[1]})
         return Step(kernel, buffers, geometry, grid, None, work, numbers)
 
-    sizes: Geometry = (space.results, space.count, split_size, space.outer_sizes, space.reduced_sizes)
+    reduced_sizes, reduced_strides = space.reduced_sizes, space.reduced_strides
+    if has_lines:
+        # Kernels do not read these strides, and only compare positions with the first size: any size that is no smaller
+        # will do. Zeros and multiples of 16, because a tuple counts as aligned if all of its values are.
+        reduced_sizes = (-(-reduced_sizes[0] // 16) * 16, *reduced_sizes[1:])
+        reduced_strides = tuple((*s[:-1], 0) if s[-1] == 1 else s for s in reduced_strides)
+    sizes: Geometry = (space.results, space.count, split_size, space.outer_sizes, reduced_sizes)
     if splits == 1:
         buffers = (*sources, *range(len(inputs), count))
-        geometry: Geometry = (*sizes, *space.outer_strides, *space.reduced_strides)
+        geometry: Geometry = (*sizes, *space.outer_strides, *reduced_strides)
         return (
             step("tiles", inputs + output_slots, buffers, geometry, (programs,), (tile_results, tile_elements)),
         ), ()
     partial = tuple(range(count, count + len(states)))
-    geometry = (*sizes, *space.outer_strides[: len(inputs)], *space.reduced_strides)
+    geometry = (*sizes, *space.outer_strides[: len(inputs)], *reduced_strides)
     first = step(
         "partial", inputs + states, (*sources, *partial), geometry, (programs, splits), (tile_results, tile_elements)
     )
@@ -109,13 +127,28 @@ def steps(
     return (first, second), tuple(state_bytes(t, element) * splits * space.results for t in record.detail["fields"])
 
 
-def _tile(space: IterationSpace, elements: int) -> tuple[int, int]:
-    """Return the tile of a program: number of results, and elements of each. It is longest along contiguous memory."""
+def _has_lines(space: IterationSpace) -> bool:
+    """Return True if a program reads lines of the last reduced dimension: planes of images, summed for each channel."""
+    is_contiguous = space.reduced_strides[space.main_input][-1] == 1
+    return len(space.reduced_sizes) > 1 and is_contiguous and space.reduced_sizes[-1] >= _MIN_LINE
+
+
+def _line_block(length: int, max_block: int) -> int:
+    """Return the number of elements of a line that a program reads at a time: the fewest past the line's end."""
+    blocks = [max_block >> shift for shift in range(3) if max_block >> shift >= _MIN_LINE]
+    return min(blocks or [max_block], key=lambda block: (-(-length // block) * block, -block))
+
+
+def _tile(space: IterationSpace, length: int, elements: int) -> tuple[int, int]:
+    """Return the tile of a program: number of results, and elements of each. It is longest along contiguous memory.
+
+    length: number of elements that a program may read at a time.
+    """
     is_adjacent = space.outer_strides[space.main_input][-1] == 1 and space.outer_sizes[-1] > 1
     if is_adjacent and space.reduced_strides[space.main_input][-1] != 1:
         tile_results = min(next_power(space.outer_sizes[-1]), _MIN_TILE_RESULTS)
     else:
         tile_results = 1
-    tile_elements = min(next_power(max(space.count, 1)), max(elements // tile_results, 1))
+    tile_elements = min(next_power(max(length, 1)), max(elements // tile_results, 1))
     tile_results = min(max(tile_results, elements // tile_elements), next_power(space.results))
     return tile_results, tile_elements

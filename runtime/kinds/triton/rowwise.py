@@ -26,7 +26,7 @@ _FINISH_ROWS, _FINISH_BLOCK = 32, 64
 def plan(planner: RowPlanner) -> Planned:
     """Plan the launches of a rowwise op whose buffers and strides `planner` has collected."""
     caps = planner.caps
-    max_block = min(planner.params["whole"], 16 * caps.block)
+    max_block = min(planner.params["max_whole_row"], 16 * caps.block)
     is_whole = planner.n <= max_block
     block = next_power(planner.n) if is_whole else min(max_block, 4 * caps.block)
     tile_rows = 1
@@ -36,7 +36,7 @@ def plan(planner: RowPlanner) -> Planned:
         )
         min_tile_rows = _MIN_TILE_ROWS if is_strided and planner.outer_sizes[-1] > 1 else 1
         tile_rows = max(1, min(next_power(planner.rows), max(min_tile_rows, caps.block // block), max_block // block))
-    warps = max(4, min(16, tile_rows * block // planner.params["warps"]))
+    warps = max(4, min(16, tile_rows * block // planner.params["elements_per_warp"]))
     programs = -(-planner.rows // tile_rows)
     rows_per_program = tile_rows
     if planner.column_outputs:
@@ -51,6 +51,8 @@ def plan(planner: RowPlanner) -> Planned:
     for k, (stride, step) in enumerate(zip(planner.outer_strides, planner.inner_strides, strict=True)):
         defines[f"BESIDE{k}"] = int(stride == (1,))
         defines[f"STEP{k}"] = int(step == (1,))
+    if _has_half_elements(planner):
+        defines["HALF_MATH"] = 1
     scratch = len(planner.column_outputs)
     partial_slot = Slot({"float": "float32", "double": "float64"}[planner.element], "value")
     buffers = range(len(planner.slots) + scratch)
@@ -81,3 +83,11 @@ def plan(planner: RowPlanner) -> Planned:
     steps.append(Step(kernel, finish_buffers, geometry, (-(-planner.n // _FINISH_BLOCK),), None, work))
     nbytes = max(programs, 1) * planner.n * planner.scratch_itemsize
     return Planned(planner.outputs, tuple(steps), (nbytes,) * scratch)
+
+
+def _has_half_elements(planner: RowPlanner) -> bool:
+    """Return True if all elements are halves, computed in float32, beside float32 values per row."""
+    floats = [(s.dtype, scope) for s, scope in zip(planner.slots, planner.scopes, strict=True) if s.type == "value"]
+    elements = {dtype for dtype, scope in floats if scope != "row"}
+    has_float32 = ("float32", "row") in floats
+    return planner.element == "float" and has_float32 and bool(elements) and elements <= {"float16", "bfloat16"}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ...backends.protocol import Capabilities
 from . import next_power
 
-__all__ = ["INTEGER_TILES", "TMA_TILES", "Tile", "choose", "least_idle_tile", "tiles_for"]
+__all__ = ["INTEGER_TILES", "NARROW_TMA_TILES", "TMA_TILES", "Tile", "choose", "least_idle_tile", "tiles_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ _DOUBLE = (
 )  # fmt: skip
 INTEGER_TILES = (Tile(32, 64, 2, 4, 2), Tile(32, 32, 4, 4, 2), Tile(16, 64, 4, 4, 2), Tile(16, 16, 4, 2, 2))
 TMA_TILES = (Tile(128, 256, 64, 8, 3), Tile(128, 128, 64, 4, 4))
+NARROW_TMA_TILES = (Tile(256, 64, 64, 8, 4), Tile(128, 64, 64, 4, 4))  # for results of at most 64 columns
 
 # Thousands of MACs that one multiprocessor does in a microsecond, and how many MACs take as long as reading an element.
 # They weigh the work of a program against its launch and first loads, which take about a microsecond.
@@ -110,7 +111,8 @@ def choose(
             continue
         count = _ceil(m, tile.bm) * _ceil(n, tile.bn) * entries
         step = tile.bm * tile.bn + macs_per_element * (tile.bm + tile.bn)
-        for depth in dict.fromkeys((k, _part_depth(k, count, tile.bk, caps.cores))):
+        part_depth = _part_depth(k, count, tile.bk, caps.cores)
+        for depth in (k,) if part_depth == k else (k, part_depth):
             parts = _ceil(k, depth)
             work = _ceil(depth, tile.bk) * tile.bk * step / (1000 * rate)
             time = _ceil(count * parts, caps.cores) * (1 + work) + (_SUM_PARTS_MICROSECONDS if parts > 1 else 0)

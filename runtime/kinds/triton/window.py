@@ -26,8 +26,9 @@ def step(request: Request, windows: Windows, element: str, slots: tuple[Slot, ..
             windows.output_size, windows.source_size, windows.kernel, windows.stride, windows.dilation, strict=True
         )
     )
+    images = windows.planes // windows.channels
     input_extents = [
-        sum(n * abs(s) for n, s in zip((windows.planes, windows.channels, *windows.source_size), strides, strict=True))
+        sum(n * abs(s) for n, s in zip((images, windows.channels, *windows.source_size), strides, strict=True))
         + sum(k * abs(s) for k, s in zip(windows.kernel, windows.taps, strict=True))
         for strides in windows.strides
     ]
@@ -38,9 +39,10 @@ def step(request: Request, windows: Windows, element: str, slots: tuple[Slot, ..
             strict=True,
         )
     ]  # fmt: skip
+    positions = (prod(windows.source_size) * 2, prod(windows.output_size) * 2)  # in a plane
     lowest, highest = LIMITS[element]
     defines: Defines = {
-        "INDEX": index_type([windows.numel, max(input_extents) * 2, *axis_extents]), "BLOCK": block,
+        "INDEX": index_type([windows.numel, max(input_extents) * 2, *positions, *axis_extents]), "BLOCK": block,
         "ADAPTIVE": int(windows.adaptive), "DILATED": int(windows.is_dilated), "TAPPED": int(windows.from_columns),
         "LOWEST": lowest, "HIGHEST": highest,
     }  # fmt: skip

@@ -12,6 +12,7 @@
 #define WG_LIMIT 2048.0f
 #endif
 static inline __attribute__((overloadable)) F wg_fmod_take(F a, F q, F b) {
+#pragma OPENCL FP_CONTRACT OFF
 #pragma clang fp contract(off)
     F high = AS_F(AS_I(b) & WG_HIGH), low = b - high;
     F p = q * high, s = a - p, error = (a - s) - p;

@@ -5,6 +5,7 @@
 // Largest error measured: 1.26 ULP.
 #define WG_HIGH(v) AS_F(AS_I(v) & ((I)(-1) << 27))
 static inline __attribute__((overloadable)) F wg_pow_full(F x, F y) {
+#pragma OPENCL FP_CONTRACT OFF
 #pragma clang fp contract(off)
     F e, f = wg_log_split(AS_F(AS_I(x) & ~SIGN), &e), g = y;
     g = g > 0x1p70 ? (F)(0x1p70) : g;

@@ -12,6 +12,7 @@ constant uint wg_two_over_pi[40] = {
     0x3d0739f7, 0x8a5292ea, 0x6bfb5fb1, 0x1f8d5d08, 0x56033046, 0xfc7b6bab, 0xf0cfbc20, 0x9af4361d,
 };
 static inline int wg_rem_pio2(double x, double *high, double *low) {
+#pragma OPENCL FP_CONTRACT OFF
 #pragma clang fp contract(off)
     ulong bits = AS_L(x), m = (bits & 0xfffffffffffffUL) | 0x10000000000000UL;
     int e = (int)((bits >> 52) & 2047) - 1075, first = e < 2 ? 0 : (e - 2) >> 5, s = e - 32 * first;

@@ -1,8 +1,7 @@
-# needs: any, as_int, digamma, pow_f64, round, two_to, zeta_sum
-# In float64. (-1)^(n + 1) n! zeta(n + 1, x), Hurwitz's zeta function (Abramowitz & Stegun 6.4.10). Below 0, sum
-# (x + k)^-s over all integers k, with f = x - round(x) in place of x, and subtract the terms before k = 0, which are a
-# zeta function of 1 - x. Infinite at 0 and negative integers. c is a power of two near e / n, so that neither n! c^s
-# nor the powers it is multiplied by overflow early.
+# needs: any, as_int, digamma, hurwitz, round, two_to
+# In float64. (-1)^(n + 1) n! zeta(n + 1, x), Hurwitz's zeta function (Abramowitz & Stegun 6.4.10). Infinite at 0 and
+# negative integers. c is a power of two near e / n, so that neither n! c^s nor the powers it is multiplied by overflow
+# early.
 @triton.jit
 def wg_polygamma(order, of):
     """The derivative of digamma of order `order`; NaN if that is no integer from 0 to 4096."""
@@ -18,13 +17,7 @@ def wg_polygamma(order, of):
     while wg_any(i <= n):
         factorial = tl.where(i <= n, factorial * (i * c), factorial)
         i = i + 1.0
-    minus = x < 0
-    f = tl.where(minus, x - wg_round(x), x)
-    r = wg_zeta_sum(s, tl.where(minus, 1.0 + f, tl.abs(x)), c)
-    if wg_any(minus):
-        before = wg_zeta_sum(s, tl.where(minus, 1.0 - f, 1.0), c) - wg_zeta_sum(s, tl.where(minus, 1.0 - x, 1.0), c)
-        pole = wg_pow_f64(f * c, 0.0 - s) + r
-        r = tl.where(minus, tl.where(odd, pole + before, pole - before), r)
+    r = wg_hurwitz(s, valid & (wg_round(n * 0.5) * 2.0 == n), x, c)
     r = tl.where(valid, factorial * tl.where(odd, r, r * -1.0), float("nan"))
     if wg_any(itself):
         r = tl.where(itself, wg_digamma(x), r)

@@ -1,14 +1,17 @@
 # needs: any, pow_f64
 # The Euler-Maclaurin formula (25.11.7 of the NIST Digital Library of Mathematical Functions with 10 Bernoulli numbers),
-# the first terms one by one. The constants are the ratios of successive B(2j) / (2j)!, B the Bernoulli numbers.
+# the first terms one by one, until they no longer matter. The constants are the ratios of successive B(2j) / (2j)!, B
+# the Bernoulli numbers.
 @triton.jit
 def wg_zeta_sum(s, q, c):
     """The sum of ((q + k) c)^-s over k = 0, 1, ... for q > 0, in float64."""
     q = q + s * 0.0
     sum = tl.zeros_like(q)
-    while wg_any(q < 8.0 + s):
-        step = q < 8.0 + s
-        sum = tl.where(step, sum + wg_pow_f64(q * c, 0.0 - s), sum)
+    term = sum + 1.0
+    while wg_any((q < 8.0 + s) & (term > sum * 1e-18)):
+        step = (q < 8.0 + s) & (term > sum * 1e-18)
+        term = tl.where(step, wg_pow_f64(q * c, 0.0 - s), term)
+        sum = tl.where(step, sum + term, sum)
         q = tl.where(step, q + 1.0, q)
     v = 1.0 / q
     z = v * v
@@ -23,4 +26,4 @@ def wg_zeta_sum(s, q, c):
     t = 1.0 + (s + 1.0) * (s + 2.0) * z * (-0.016666666666666666 * t)
     tail = 1.0 / (s - 1.0) + v * (0.5 + s * v * (0.08333333333333333 * t))
     rest = wg_pow_f64(q * c, 1.0 - s) / c * tail
-    return tl.where(q == float("inf"), 0.0, sum + rest)
+    return tl.where((q == float("inf")) | (q < 8.0 + s), sum, sum + rest)

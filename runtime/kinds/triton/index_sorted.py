@@ -1,0 +1,129 @@
+"""Plan writes by many indices for Triton: sort the indices, then add up runs of equal ones.
+
+The indices are copied to int32, in contiguous lines, and sorted (`..sort`, stable). A line is the indices of one outer
+position, or all of them if each names a slice. `segments` is for an index per element: the lane at the start of a run
+of equal indices adds the run's first `_SERIAL` elements, the whole program the rest, and the result's element is read
+and written once. `runs` and `joins` are for an index per slice, such as the row of an embedding: a program adds up a
+part of the sorted indices in registers. Nothing is atomic and the order of additions depends on the shapes and the
+indices only, so the same call gives the same bits. Half types are added in float32, and rounded once (in a run that
+several programs share, too).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from ... import dtypes
+from ...backends.protocol import Slot, Step
+from ...device import Meta, contiguous_strides, meta
+from ...records import registry
+from .. import Request, pointwise, sort
+from ..index_access import Access
+from . import Defines, Geometry, index_type, instance, next_power, strided_extent
+
+__all__ = ["sorted_write_steps", "sorts_indices"]
+
+Strides = tuple[int, ...]
+_MIN_ELEMENT_INDICES = 256  # indices of a line from which sorting pays, where each element has its own
+_MIN_SLICE_INDICES = 1024  # the same where an index holds for a slice
+_SERIAL = 8  # elements of a run that its lane adds alone
+_BLOCK = 512  # sorted indices of a program of `segments`
+_RUN_ROWS, _RUN_COLUMNS = 16, 256  # of a program of `runs`
+_JOINED_CHUNKS = 8  # chunks, each the `_RUN_ROWS` indices of one program of `runs`, that `joins` adds at a time
+_DTYPE_NAMES = {"float": "float32", "double": "float64", "long": "int64", "int": "int32", "short": "int16",
+                "char": "int8", "uchar": "uint8"}  # fmt: skip
+
+
+def sorts_indices(request: Request, access: Access) -> bool:
+    """Return True if a write sorts its indices."""
+    index_count = prod(access.shape[d] for d in access.index_dims)
+    if access.num_positions >= 2**31 or index_count >= 2**31:
+        return False
+    if _writes_elements(access):
+        return index_count >= _MIN_ELEMENT_INDICES
+    return request.record.detail["action"] == "add" and index_count >= _MIN_SLICE_INDICES
+
+
+def _writes_elements(access: Access) -> bool:
+    """Return True if each element has its own index: the index varies along other dimensions, or there are none."""
+    outer_dims = [d for d, n in enumerate(access.shape) if n > 1 and d not in access.index_dims]
+    return not outer_dims or any(access.index_strides[d] for d in outer_dims)
+
+
+def sorted_write_steps(
+    request: Request,
+    element: str,
+    slots: tuple[Slot, ...],
+    access: Access,
+    index: Meta,
+    sizes: tuple[int, ...],
+    strides: list[Strides],
+    target_layout: tuple[tuple[int, ...], Strides],
+    index_layout: tuple[tuple[int, ...], Strides, Strides],
+    buffers: tuple[int, ...],
+) -> tuple[list[Step], tuple[int, ...]]:
+    """Plan the launches that sort the indices and write; return them with the bytes of each scratch buffer.
+
+    Args:
+        slots: of index, source and result.
+        access: where the elements of the source go.
+        index: layout of the index.
+        sizes: collapsed sizes outside the indexed dimensions.
+        strides: strides of index, source and result along `sizes`.
+        target_layout: sizes and result strides of the indexed dimensions.
+        index_layout: sizes of the index's own dimensions, and strides of index and source along them.
+        buffers: positions of index, source and result; scratch buffers follow them.
+    """
+    is_per_element = _writes_elements(access)
+    index_count, total = prod(index_layout[0]), access.num_positions
+    lines = prod(sizes) if is_per_element else 1
+    scratch: list[int] = []
+    first_scratch = max(buffers) + 1
+
+    def allocate(nbytes: int) -> int:
+        scratch.append(nbytes)
+        return first_scratch + len(scratch) - 1
+
+    key_bytes = lines * index_count * 4
+    copied, keys, order = allocate(key_bytes), allocate(key_bytes), allocate(2 * key_bytes)
+    outer = (sizes, strides[0]) if is_per_element else ((), ())
+    shape, index_strides = (*outer[0], *index_layout[0]), (*outer[1], *index_layout[1])
+    source_layout = meta(index.dtype, shape, index_strides, request.device)
+    key_layout = meta(dtypes.int32, shape, contiguous_strides(shape), request.device)
+    copy = Request(registry["index_copy_int32"], (source_layout,), (dtypes.int32,), request.device, (key_layout,))
+    steps = [replace(s, buffers=(buffers[0], copied)) for s in pointwise.plan(copy).steps]
+    lines_layout = meta(dtypes.int32, (lines, index_count), None, request.device)
+    sorting = sort.plan(Request(registry["sort_along"], (lines_layout,), (1, False), request.device))
+    sort_buffers = (copied, keys, order, *(allocate(nbytes) for nbytes in sorting.scratch))
+    steps += [replace(s, buffers=tuple(sort_buffers[b] for b in s.buffers)) for s in sorting.steps]
+    extents = [strided_extent(sizes, s) for s in strides[1:]]
+    extents += [strided_extent(*target_layout), strided_extent(index_layout[0], index_layout[2])]
+    defines: Defines = {"INDEXED_DIMS": len(target_layout[0]), "INDEX_DIMS": len(index_layout[0]), "OUTER": len(sizes)}
+    key_slots = (Slot("int32", "index"), Slot("int64", "index"))
+    common: Geometry = (sizes, strides[1], strides[2], *target_layout, index_layout[0], index_layout[2])
+    work = prod(sizes) * index_count
+    if is_per_element:
+        block = min(_BLOCK, next_power(index_count))
+        line_blocks = -(-index_count // block)
+        defines |= {"INDEX": index_type([sum(extents) + lines * index_count]), "BLOCK": block, "SERIAL": _SERIAL}
+        kernel = instance(request, "segments", element, (*key_slots, *slots[1:]), defines)
+        geometry: Geometry = (index_count, line_blocks, total, *common)
+        steps.append(Step(kernel, (keys, order, *buffers[1:]), geometry, (lines * line_blocks,), None, work))
+        return steps, tuple(scratch)
+    width, chunks = prod(sizes), -(-index_count // _RUN_ROWS)
+    columns = min(_RUN_COLUMNS, next_power(width))
+    width_tiles = -(-width // columns)
+    partial_slot = Slot(_DTYPE_NAMES[element], "value")
+    partial = allocate(2 * chunks * width * dtypes.parse(partial_slot.dtype).itemsize)
+    defines |= {"INDEX": index_type([sum(extents) + (2 * chunks + _JOINED_CHUNKS) * width]), "ROWS": _RUN_ROWS,
+                "COLUMNS": columns, "CLASS2": int(strides[2][-1] == 1)}  # fmt: skip
+    run_defines = {**defines, "CLASS1": int(strides[1][-1] == 1), "num_warps": 2}
+    kernel = instance(request, "runs", element, (*key_slots, *slots[1:], partial_slot), run_defines)
+    geometry = (index_count, width, width_tiles, total, *common)
+    steps.append(Step(kernel, (keys, order, *buffers[1:], partial), geometry, (chunks * width_tiles,), None, work))
+    join_defines = {name: value for name, value in defines.items() if name != "INDEX_DIMS"} | {"CHUNKS": _JOINED_CHUNKS}
+    kernel = instance(request, "joins", element, (key_slots[0], partial_slot, slots[2]), join_defines)
+    geometry = (index_count, width, width_tiles, total, sizes, strides[2], *target_layout)
+    steps.append(Step(kernel, (keys, partial, buffers[2]), geometry, (chunks * width_tiles,), None, work))
+    return steps, tuple(scratch)
