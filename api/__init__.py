@@ -68,7 +68,7 @@ for _source in (
 ):  # fmt: skip
     for _name, _function in _source.METHODS.items():
         setattr(Tensor, _name, _function)
-_namespaces: dict[str, dict[str, object]] = {"torch": {}, "nn.functional": {}}
+_namespaces: dict[str, dict[str, object]] = {"torch": {}, "nn.functional": {}, "special": {}}
 _install_ops(_namespaces)
 _namespaces["nn.functional"].update(embedding=_embeddings.embedding, one_hot=_embeddings.one_hot)
 
@@ -172,7 +172,8 @@ inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 
 _LAZY = (
     "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "func", "jit", "linalg",
-    "mps", "multiprocessing", "nn", "ops", "optim", "profiler", "special", "testing", "utils", "version", "xpu",
+    "mps", "multiprocessing", "nn", "ops", "optim", "profiler", "signal", "special", "testing", "utils", "version",
+    "xpu",
 )  # fmt: skip
 
 
@@ -206,8 +207,8 @@ if _typing.TYPE_CHECKING:  # names that exist at run time through `globals().upd
     from . import accelerator as accelerator, amp as amp, autograd as autograd, backends as backends
     from . import compiler as compiler, cpu as cpu, cuda as cuda, distributed as distributed, func as func
     from . import jit as jit, linalg as linalg, mps as mps, multiprocessing as multiprocessing, nn as nn, ops as ops
-    from . import optim as optim, profiler as profiler, special as special, testing as testing, utils as utils
-    from . import version as version, xpu as xpu
+    from . import optim as optim, profiler as profiler, signal as signal, special as special, testing as testing
+    from . import utils as utils, version as version, xpu as xpu
     from ._generated.functions import *
     from .nn._torch_names import *
 else:

@@ -15,6 +15,7 @@ import linecache as _linecache
 import threading as _threading
 from collections.abc import Callable as _Callable
 from collections.abc import Iterator as _Iterator
+from dataclasses import replace as _replace
 from pathlib import Path as _Path
 from types import ModuleType as _ModuleType
 from types import SimpleNamespace as _SimpleNamespace
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["existing_ops", "load"]
 
+_FUNCTION_NAMES = frozenset((*_generated.ALIASES, *_generated.INPLACE, *__all__))
 _lock = _threading.RLock()
 _loaded: dict[str, _Callable[..., object]] = {}
 _names: dict[str, list[str]] = {}
@@ -49,7 +51,8 @@ def load(spec: str | _Path, trust: bool = False) -> Namespace:
 
     The functions are differentiable to any order, like the package's own, and also available as `wg.ops.NAME`. Loading
     a file again replaces its earlier ops (a string replaces earlier strings). Tensors that were computed before keep
-    their derivatives.
+    their derivatives. Ops with the same spec are one op, wherever they come from: a file may be loaded beside the
+    package that `weftgrad generate` wrote from it.
 
     Args:
         spec: Path of a YAML file, or the YAML text itself.
@@ -59,7 +62,8 @@ def load(spec: str | _Path, trust: bool = False) -> Namespace:
         A namespace with one attribute for each function.
 
     Raises:
-        SpecError: With every error of the spec (line, field, expected value), or where an op would redefine another.
+        SpecError: With every error of the spec (line, field, expected value), or where an op would redefine another one
+            with a different spec.
 
     Example:
         >>> spec = '[{op: "cube_plus_one(input)", kind: pointwise, dtypes: float, out: input * input * input + 1}]'
@@ -97,27 +101,32 @@ def existing_ops(owner: str = "") -> _ExistingOps:
 
     record_names = {r.name for r in _registry} if owner else set(_records.NAMES)
     reserved = {n for n in record_names if not owner or _registry.owner(n) != owner}
-    reserved |= set(_generated.ALIASES) | set(_generated.INPLACE) | set(__all__)
-    return ExistingOps(_generated.FUNCTIONS, reserved, record_names)
+    return ExistingOps(_generated.FUNCTIONS, reserved | _FUNCTION_NAMES, record_names)
 
 
 def _load(source: str | _Path, file: str, owner: str, trust: bool) -> Namespace:
-    from .codegen.generate import functions_module, resolve, shown_names  # lazy: start-up
+    from .codegen.generate import functions_module, resolve_calls, shown_names  # lazy: start-up
     from .codegen.loader import load_file, load_text  # lazy: start-up
-    from .codegen.render import render_all  # lazy: start-up
+    from .codegen.render import Generated, render_all  # lazy: start-up
 
     ops = load_text(source, file, trust=trust) if isinstance(source, str) else load_file(source, trust=trust)
     existing = existing_ops(owner)
-    known = resolve(ops, existing)
-    rendered = render_all(ops, 0, reserved_names=existing.record_names)
+    conflicts = {op.name: _registry.conflict(op.name, op.spec) for op in ops if _registry.owner(op.name)}
+    registered_names = {op_name for op_name, detail in conflicts.items() if not detail}
+    reserved = frozenset(existing.reserved) - registered_names
+    known = resolve_calls(ops, _replace(existing, reserved=reserved, conflicts=conflicts))
+    new_ops = [op for op in ops if op.name not in registered_names]
+    rendered = render_all(new_ops, 0, existing.record_names, _registry.specs())
+    registered = render_all([op for op in ops if op.name in registered_names], 0)
+    records = Generated(registered.records | rendered.records)
     name = shown_names([_Path(file).name])
     digest = _hashlib.sha256(repr([op.spec for op in ops]).encode()).hexdigest()[:16]
     text = functions_module(
-        ops, rendered, known, package=False, owner=None, sources=name, digest=digest, runtime="weftgrad.runtime"
+        ops, records, known, package=False, owner=None, sources=name, digest=digest, runtime="weftgrad.runtime"
     )
     filename = f"<weftgrad.ops {name} {digest}>"
     code = compile(text, filename, "exec")
-    _registry.claim([op.name for op in ops], owner)
+    _registry.claim([op.name for op in new_ops], owner)
     _register_generated(rendered)
     module = _ModuleType("weftgrad.ops")
     exec(code, vars(module))  # generated source: see the docstring of this file

@@ -13,7 +13,8 @@ from typing import TypeVar
 __all__ = ["LIKE_OPTIONS", "OPTIONS", "Docstring", "describe"]
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
-_TITLES = ("Args", "Attributes", "Returns", "Yields", "Raises", "Example")  # sections, in the order of a docstring
+# Sections, in the order of a docstring.
+_TITLES = ("Args", "Shape", "Attributes", "Returns", "Yields", "Raises", "Example")
 
 OPTIONS = {
     "*size": "The shape, as ints or as one sequence.",

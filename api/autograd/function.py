@@ -143,6 +143,8 @@ class Function:
     """
 
     _recipes: ClassVar[dict[tuple[_OperandMetas, _ResultMetas], Recipe]]
+    holds_no_result: ClassVar[bool] = False  # see `_FunctionBackward`
+    runs_backward: ClassVar[bool] = False  # see `_FunctionBackward`
 
     @staticmethod
     def forward(ctx: _DefinedBySubclass, *args: _DefinedBySubclass, **kwargs: _DefinedBySubclass) -> _DefinedBySubclass:
@@ -253,7 +255,7 @@ class Function:
         ctx = FunctionCtx()
         refresh_views(*args)
         is_grad_enabled = state().grad
-        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.needs for a in args)
+        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.needs_grad for a in args)
         with no_grad():
             if cls.setup_context is Function.setup_context:
                 result = cls.forward(ctx, *args)
@@ -270,7 +272,7 @@ class Function:
         return tuple(outputs) if isinstance(result, tuple) else outputs[0]
 
 
-class _Backward:
+class _FunctionBackward:
     """The backward function of one call. It refers to no tensors but those in `ctx`; `release` drops the saved ones.
 
     Args:
@@ -294,6 +296,16 @@ class _Backward:
         self.arg_count = arg_count
         self.input_layouts = input_layouts
         self.output_layouts = output_layouts
+
+    @property
+    def holds_no_result(self) -> bool:
+        """Whether nothing holds the gradients that `backward` returns, so that leaves need no copies."""
+        return self.cls.holds_no_result
+
+    @property
+    def runs_backward(self) -> bool:
+        """Whether `backward` runs backward itself, which may reach leaves that this graph does not contain."""
+        return self.cls.runs_backward
 
     def __call__(self, node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Return the gradient of each argument in `input_layouts`, None for no gradient.
@@ -354,8 +366,8 @@ class _Backward:
 def _cached_recipe(cls: type[Function], metas: _OperandMetas, out_metas: _ResultMetas) -> Recipe:
     """Return the recipe by which calls of `cls` with these layouts are recorded.
 
-    It has no rules, because a `_Backward` computes the gradients. Recipes are cached on the class, because building one
-    takes longer than a kernel launch.
+    It has no rules, because a `_FunctionBackward` computes the gradients. Recipes are cached on the class, because
+    building one takes longer than a kernel launch.
     """
     recipes: dict[tuple[_OperandMetas, _ResultMetas], Recipe] | None = cls.__dict__.get("_recipes")
     if recipes is None or len(recipes) >= _MAX_RECIPES:
@@ -371,15 +383,15 @@ def _cached_recipe(cls: type[Function], metas: _OperandMetas, out_metas: _Result
 
 def _record_backward(cls: type[Function], ctx: FunctionCtx, args: tuple[object, ...], outs: list[Tensor]) -> None:
     """Make `outs` the results of a new node, whose edges lead to the arguments that require grad."""
-    inputs = [(i, a) for i, a in enumerate(args) if isinstance(a, Tensor) and a.needs]
+    inputs = [(i, a) for i, a in enumerate(args) if isinstance(a, Tensor) and a.needs_grad]
     metas = tuple([a.meta if isinstance(a, Tensor) else None for a in args])
     out_metas = tuple([o.meta for o in outs])
     node = Node(_cached_recipe(cls, metas, out_metas), (), (), ())  # without edges, as the recipe has no rules
     node.edges = tuple([(a.node, a.output) if a.node is not None else (a, 0) for _, a in inputs])
-    node.function = _Backward(cls, ctx, len(args), [(i, a.meta) for i, a in inputs], out_metas)
+    node.function = _FunctionBackward(cls, ctx, len(args), [(i, a.meta) for i, a in inputs], out_metas)
     for i, out in enumerate(outs):
         if id(out) not in ctx.non_differentiable and out.meta.dtype.kind == "f":
-            out.node, out.output, out.needs = node, i, True
+            out.node, out.output, out.needs_grad = node, i, True
 
 
 def once_differentiable(backward: Callable[_P, _Gradients]) -> Callable[_P, _Gradients]:

@@ -145,7 +145,7 @@ def gradgradcheck(
             _outputs(func(*call_inputs)), list(_operands(call_inputs).values()),
             [seed for seed in call_seeds if isinstance(seed, Tensor)], create_graph=True, allow_unused=True,
         )  # fmt: skip
-        return tuple(g for g in gradients if g is not None and g.needs)
+        return tuple(g for g in gradients if g is not None and g.needs_grad)
 
     first_order.__name__ = f"the gradient of {_function_name(func)}"
     with enable_grad():
@@ -166,13 +166,13 @@ def _function_name(func: _Function) -> str:
 
 def _operands(arguments: Sequence[object]) -> dict[int, Tensor]:
     """Return the arguments that require grad, by position."""
-    return {i: x for i, x in enumerate(arguments) if isinstance(x, Tensor) and x.needs}
+    return {i: x for i, x in enumerate(arguments) if isinstance(x, Tensor) and x.needs_grad}
 
 
 def _outputs(returned: Tensor | Iterable[object]) -> list[Tensor]:
     """Return the differentiable tensors among a function's results."""
     results: Iterable[object] = [returned] if isinstance(returned, Tensor) else returned
-    return [t for t in results if isinstance(t, Tensor) and t.needs]
+    return [t for t in results if isinstance(t, Tensor) and t.needs_grad]
 
 
 def _to_tensor(values: Array, like: Tensor) -> Tensor:

@@ -1,4 +1,7 @@
-"""Compute gradients: `backward` accumulates them into leaves, `grad` returns them."""
+"""Compute gradients: `backward` accumulates them into leaves, `grad` returns them.
+
+The *seed* of an output is the gradient that backward starts with there: the argument `grad_tensors` or `grad_outputs`.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +26,22 @@ def backward(
     create_graph: bool = False,
     inputs: Tensor | Sequence[Tensor] | None = None,
 ) -> None:
-    """Accumulate into every leaf's `grad` the gradient of the sum of `tensors`, weighted by `grad_tensors`.
+    """Differentiate the sum of `tensors`, weighted by `grad_tensors`, and add the gradients to the leaves' `grad`.
 
     Args:
-        tensors: The tensors to differentiate: roots of the graph.
-        grad_tensors: Gradient of each root, of its shape; None means 1 and is allowed for one-element roots.
-        retain_graph: Keep saved tensors for another backward. None means `create_graph`.
-        create_graph: Record the backward itself, for higher derivatives.
+        tensors: The tensors to differentiate.
+        grad_tensors: A gradient for each of `tensors`, of its shape; None means 1, for a tensor with one element.
+        retain_graph: Whether a second backward through the same graph must be possible. If not, the tensors that the
+            graph saved are freed. None means `create_graph`.
+        create_graph: Whether to record the computation of the gradients, so that they can be differentiated again.
         inputs: Tensors to compute gradients for, instead of all leaves.
 
     Raises:
-        ArgumentError: If `inputs` is empty, or the number of `grad_tensors` differs from that of `tensors`.
-        GradientError: If a root or one of `inputs` does not require grad, a root with several elements has no gradient
-            in `grad_tensors`, or the graph was freed by an earlier backward.
-        ShapeError: If a gradient in `grad_tensors` does not have the shape of its root.
+        ArgumentError: If `tensors` holds anything but tensors, `inputs` is empty, or the number of `grad_tensors`
+            differs from that of `tensors`.
+        GradientError: If one of `tensors` or `inputs` does not require grad, a tensor with several elements has no
+            gradient in `grad_tensors`, or the graph was freed by an earlier backward.
+        ShapeError: If a gradient in `grad_tensors` does not have the shape of its tensor.
 
     Example:
         >>> x = wg.tensor([1.0, 2.0], requires_grad=True)
@@ -44,17 +49,19 @@ def backward(
         >>> x.grad
         tensor([2., 4.])
     """
-    roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    roots = _as_list(tensors)
+    only_tensors("backward", *roots)
     seeds = _as_seed_list(grad_tensors, len(roots), "backward")
+    if retain_graph is None:
+        retain_graph = create_graph
     if inputs is None:
-        retain = create_graph if retain_graph is None else retain_graph
-        engine.run(roots, seeds, retain_graph=retain, create_graph=create_graph)
+        engine.run(roots, seeds, retain_graph=retain_graph, create_graph=create_graph)
         return
-    input_list = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    input_list = _as_list(inputs)
     if not input_list:
         raise ArgumentError("backward: inputs is empty; leave it out for all leaves")
-    gradients = grad(roots, input_list, seeds, retain_graph, create_graph, allow_unused=True)
-    engine.accumulate_into(input_list, gradients, seeds, create_graph)
+    _check_inputs("backward", input_list)
+    engine.run(roots, seeds, retain_graph=retain_graph, create_graph=create_graph, inputs=input_list, accumulates=True)
 
 
 @overload
@@ -110,16 +117,18 @@ def grad(
     No tensor's `grad` changes.
 
     Args:
-        outputs: The tensors to differentiate: roots of the graph.
+        outputs: The tensors to differentiate.
         inputs: Tensors to differentiate with respect to, leaves or not; each must require grad.
-        grad_outputs: Gradient of each output, of its shape; None means 1 and is allowed for one-element outputs.
-        retain_graph: Keep saved tensors for another backward. None means `create_graph`.
-        create_graph: Record the backward itself, for higher derivatives.
-        only_inputs: Deprecated; has no effect.
-        allow_unused: Return None for an input that the outputs do not depend on.
-        is_grads_batched: Each of `grad_outputs` is a batch of B gradients, of shape `(B, *output.shape)`, and each
-            result has the shape `(B, *input.shape)`. Backward runs B times.
-        materialize_grads: Return zeros for an input that the outputs do not depend on.
+        grad_outputs: A gradient for each output, of its shape; None means 1, for an output with one element.
+        retain_graph: Whether a second backward through the same graph must be possible. If not, the tensors that the
+            graph saved are freed. None means `create_graph`.
+        create_graph: Whether to record the computation of the gradients, so that they can be differentiated again.
+        only_inputs: Deprecated; has no effect. False warns.
+        allow_unused: Whether to return None for an input that the outputs do not depend on. By default that is an
+            error.
+        is_grads_batched: Whether each of `grad_outputs` is a batch of B gradients, of shape `(B, *output.shape)`. Then
+            backward runs B times, and each result has the shape `(B, *input.shape)`.
+        materialize_grads: Whether to return zeros for an input that the outputs do not depend on.
 
     Returns:
         One gradient per input, with its shape; None for an unused input if `allow_unused`.
@@ -143,65 +152,87 @@ def grad(
         )
     if materialize_grads and allow_unused is False:
         raise ArgumentError("grad: materialize_grads gives zeros for unused inputs; allow_unused=False contradicts it")
-    roots, input_list = (
-        list(tensors) if isinstance(tensors, Iterable) and not isinstance(tensors, Tensor) else [tensors]
-        for tensors in (outputs, inputs)
-    )
-    only_tensors("grad", *roots, *input_list)
-    refresh_views(*input_list)  # a write to a view's base may have made the view require grad
-    for tensor in input_list:
-        if not tensor.needs:
-            raise GradientError("grad: one of the inputs does not require grad")
+    roots, input_list = _as_list(outputs), _as_list(inputs)
+    only_tensors("grad", *roots)
+    _check_inputs("grad", input_list)
     seeds = _as_seed_list(grad_outputs, len(roots), "grad")
-    retain = create_graph if retain_graph is None else retain_graph
-    gradients: list[Tensor | None]
-    if is_grads_batched:
-        gradients = _batched_grads(roots, seeds, input_list, retain, create_graph)
-    else:
-        gradients = list(engine.run(roots, seeds, retain_graph=retain, create_graph=create_graph, inputs=input_list))
-    if materialize_grads:
-        return tuple(
-            tensor.new_zeros(tensor.shape).requires_grad_(create_graph) if gradient is None else gradient
-            for gradient, tensor in zip(gradients, input_list, strict=True)
-        )
-    if not allow_unused and any(gradient is None for gradient in gradients):
-        raise GradientError("grad: an input is not used by the outputs; pass allow_unused=True to get None for it")
+    if retain_graph is None:
+        retain_graph = create_graph
+    compute = _batched_grads if is_grads_batched else _grads
+    gradients = compute(roots, seeds, input_list, retain_graph, create_graph)
+    for i, tensor in enumerate(input_list):
+        if gradients[i] is None and materialize_grads:
+            gradients[i] = tensor.new_zeros(tensor.shape).requires_grad_(create_graph)
+        elif gradients[i] is None and not allow_unused:
+            raise GradientError(
+                f"grad: input {i}, of shape {list(tensor.shape)}, is not used by the outputs; pass allow_unused=True "
+                "to get None for it, or materialize_grads=True to get zeros"
+            )
     return tuple(gradients)
 
 
+def _check_inputs(caller: str, inputs: list[Tensor]) -> None:
+    """Raise an error if one of `inputs` is no tensor, or does not require grad."""
+    only_tensors(caller, *inputs)
+    refresh_views(*inputs)  # a write to a view's base may have made the view require grad
+    for i, tensor in enumerate(inputs):
+        if not tensor.needs_grad:
+            raise GradientError(
+                f"{caller}: input {i}, of shape {list(tensor.shape)}, does not require grad; call requires_grad_() on "
+                "it before computing the outputs"
+            )
+
+
+def _grads(
+    roots: list[Tensor], seeds: list[Tensor | None], inputs: list[Tensor], retain_graph: bool, create_graph: bool
+) -> list[Tensor | None]:
+    return engine.run(roots, seeds, retain_graph=retain_graph, create_graph=create_graph, inputs=inputs)
+
+
 def _batched_grads(
-    roots: list[Tensor], seeds: list[Tensor | None], inputs: list[Tensor], retain: bool, create_graph: bool
+    roots: list[Tensor], seeds: list[Tensor | None], inputs: list[Tensor], retain_graph: bool, create_graph: bool
 ) -> list[Tensor | None]:
     """Run backward once for every index of the seeds' first dimension, and return the gradients stacked along it.
 
     Args:
         roots: Tensors to differentiate.
-        seeds: The gradients of each root, of shape `(B, *root.shape)`; None for a one-element root means ones.
+        seeds: A batch of B gradients for each root, of shape `(B, *root.shape)`; None means ones, for a root with one
+            element.
         inputs: Tensors to differentiate with respect to.
-        retain: Keep the saved tensors after the last run.
-        create_graph: Record the computation of the gradients.
+        retain_graph: Whether to keep the saved tensors after the last run.
+        create_graph: Whether to record the computation of the gradients.
+
+    Returns:
+        A gradient of shape `(B, *input.shape)` for each of `inputs`; None if no root depends on it.
+
+    Raises:
+        ArgumentError: No seed has a first dimension, or their sizes differ.
     """
-    sizes = {seed.meta.shape[:1] for seed in seeds if seed is not None}
-    if len(sizes) != 1 or () in sizes:
+    batch_sizes = {seed.meta.shape[0] if seed.meta.shape else None for seed in seeds if seed is not None}
+    batch_size = batch_sizes.pop() if len(batch_sizes) == 1 else None
+    if batch_size is None:
         raise ArgumentError(
             "grad: with is_grads_batched, grad_outputs must have one more dimension than outputs: a first dimension, "
             f"of the same size for all; their shapes are {[None if s is None else list(s.meta.shape) for s in seeds]}"
         )
-    ((count,),) = sizes
-    if not count:
+    if batch_size == 0:
         return [tensor.new_zeros((0, *tensor.shape)) for tensor in inputs]
-    runs = []
-    for i in range(count):
-        batch_seeds = [None if seed is None else seed[i] for seed in seeds]
-        retain_graph = retain or i + 1 < count
-        runs.append(engine.run(roots, batch_seeds, retain_graph=retain_graph, create_graph=create_graph, inputs=inputs))
-    return [None if gradients[0] is None else stack(list(gradients)) for gradients in zip(*runs, strict=True)]
+    results = []
+    for i in range(batch_size):
+        item_seeds = [None if seed is None else seed[i] for seed in seeds]
+        is_last = i + 1 == batch_size
+        results.append(_grads(roots, item_seeds, inputs, retain_graph or not is_last, create_graph))
+    return [None if gradients[0] is None else stack(list(gradients)) for gradients in zip(*results, strict=True)]
+
+
+def _as_list(tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    return list(tensors) if isinstance(tensors, Iterable) and not isinstance(tensors, Tensor) else [tensors]
 
 
 def _as_seed_list(
     grad_outputs: Tensor | Sequence[Tensor | None] | None, count: int, caller: str
 ) -> list[Tensor | None]:
-    """Return the seeds of backward: one gradient (or None) for each of `count` roots.
+    """Return one seed, a gradient or None, for each of `count` roots.
 
     Raises:
         ArgumentError: If there are more or fewer gradients than roots.
@@ -210,5 +241,7 @@ def _as_seed_list(
         return [None] * count
     seeds: list[Tensor | None] = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
     if len(seeds) != count:
-        raise ArgumentError(f"{caller}: {count} tensors and {len(seeds)} gradients; there must be one for each")
+        raise ArgumentError(
+            f"{caller}: {count} tensors and {len(seeds)} gradients; pass one gradient (or None) for each tensor"
+        )
     return seeds

@@ -10,29 +10,22 @@ import argparse
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..runtime.cache import preferred_folder, why_unusable
 from ..runtime.errors import format_bytes
-from .cache_files import KINDS, TUNED, Content, survey
+from .cache_files import KINDS, TUNED, Content, count_files, delete_files
 from .terminal import Style, table
 
-if TYPE_CHECKING:
-    from .types import Subparsers
-
-__all__ = ["register"]
+__all__ = ["add_options"]
 
 _ANOTHER_USER = "belongs to another user"  # part of the reason that `runtime.cache.why_unusable` returns
 _OFF_MESSAGE = "the cache is off (WEFTGRAD_CACHE): every process compiles its kernels again"
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command."""
-    command = subparsers.add_parser(
-        "cache",
-        help="show the cache of compiled kernels; --clear deletes them",
-        description="Shows the folder of compiled kernels, its size, and whether it can be used. The exit status is "
-        "1 if it cannot.",
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the command's description and options to its parser."""
+    command.description = (
+        "Shows the folder of compiled kernels, its size, and whether it can be used. The exit status is 1 if it cannot."
     )
     command.add_argument("--clear", action="store_true", help="delete compiled kernels, but not tuned schedules")
     command.add_argument("--json", action="store_true", help="print JSON")
@@ -52,8 +45,8 @@ def run(options: argparse.Namespace) -> int:
         if _ANOTHER_USER in reason:  # delete nothing, although root could
             deleted = Content(failures=[f"{folder}: {reason}"])
         else:
-            deleted = survey(folder, remove=[kind for kind in KINDS if kind != TUNED])
-    content = survey(folder)
+            deleted = delete_files(folder, [kind for kind in KINDS if kind != TUNED])
+    content = count_files(folder)
     if options.json:
         print(json.dumps(_report(folder, reason, content, deleted), indent=1))
     else:

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["KINDS", "TUNED", "Content", "survey"]
+__all__ = ["KINDS", "TUNED", "Content", "count_files", "delete_files"]
 
 TUNED = "tuned schedules"
 KINDS = ("kernels", "indexes", "probes", TUNED, "triton", "unfinished")
@@ -58,14 +58,26 @@ class Content:
         return sum(nbytes for _, nbytes in self.counts.values())
 
 
-def survey(folder: Path, remove: Collection[str] = ()) -> Content:
-    """Count the files of a cache folder, and delete those of the kinds in `remove`.
+def count_files(folder: Path) -> Content:
+    """Count the files of a cache folder, which may itself be a link."""
+    return _scan(folder, frozenset())
+
+
+def delete_files(folder: Path, kinds: Collection[str]) -> Content:
+    """Delete files of a cache folder, and folders that become empty.
 
     Args:
         folder: The cache folder; it may itself be a link.
-        remove: Kinds, from `KINDS`. If not empty, only files of these kinds are counted, and folders that become
-            empty are deleted too.
+        kinds: Kinds of files, from `KINDS`; at least one.
+
+    Returns:
+        The deleted files, and the failures.
     """
+    return _scan(folder, frozenset(kinds))
+
+
+def _scan(folder: Path, remove: frozenset[str]) -> Content:
+    """Count the files of a folder; or, if `remove` names kinds, delete and count the files of these."""
     content = Content()
     try:
         top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -75,14 +87,14 @@ def survey(folder: Path, remove: Collection[str] = ()) -> Content:
         content.failures.append(f"{folder}: {error.strerror}")
         return content
     try:
-        _walk(top, (), frozenset(remove), content)
+        _walk(top, (), remove, content)
     finally:
         os.close(top)
     return content
 
 
 def _walk(handle: int, parents: tuple[str, ...], remove: frozenset[str], content: Content) -> None:
-    """Count and delete in one open folder, whose path within the cache folder is `parents`."""
+    """Count and delete, as `_scan`, in one open folder, whose path within the cache folder is `parents`."""
     with os.scandir(handle) as entries:
         members = sorted(entries, key=lambda entry: entry.name)
     for entry in members:

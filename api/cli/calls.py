@@ -2,7 +2,7 @@
 
 They cover the tensor layouts that programs use most. A call is a function without arguments. It runs inside
 `samples.capture_steps`, which lists the launches and computes nothing, so most tensors stay uninitialised. Calls of
-public functions that combine several ops are in `scenes`.
+public functions that combine several ops are in `function_calls`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..runtime.dispatch import call
 from ..runtime.dtypes import DType
 from ..runtime.records import OpRecord, registry
 from ..runtime.tensor import Tensor
-from .samples import arguments, operand_list
+from .samples import operand_list, sample_arguments
 from .shape_calls import PLANS, shape_calls
 from .types import Call, MakeTensor, Shape
 
@@ -80,8 +80,8 @@ def call_with_backward(
     """
     result = call(record, operands, statics)
     output = result[0] if isinstance(result, tuple) else result
-    inputs = [t for t in operands if isinstance(t, Tensor) and t.needs]
-    if inputs and output.needs:
+    inputs = [t for t in operands if isinstance(t, Tensor) and t.needs_grad]
+    if inputs and output.needs_grad:
         _backward(output, inputs)
         if with_sum:
             _backward(call(registry["sum"], (output,), (None, False, None)), inputs)
@@ -101,7 +101,7 @@ def _layout_calls(record: OpRecord, op: Op, device: Device, dtype: DType) -> Ite
     rng = np.random.default_rng(0)
     for shape in (*SHAPES, *_MORE_SHAPES.get(record.kind, ())):
         for grad in (False, True) if dtype.kind == "f" and op.grad != "none" else (False,):
-            named = arguments(op, device, dtype, rng, grad=grad, shape=shape)
+            named = sample_arguments(op, device, dtype, rng, grad=grad, shape=shape)
             yield _make_call(record, named, op, with_sum=True)
             if op.operator:
                 for override in _broadcast_variants(op, device, dtype, shape, grad):
@@ -110,9 +110,7 @@ def _layout_calls(record: OpRecord, op: Op, device: Device, dtype: DType) -> Ite
                 yield _make_call(record, named | override, op, with_sum=True)
 
 
-def _broadcast_variants(
-    op: Op, device: Device, dtype: DType, shape: Shape, grad: bool
-) -> Iterator[dict[str, object]]:
+def _broadcast_variants(op: Op, device: Device, dtype: DType, shape: Shape, grad: bool) -> Iterator[dict[str, object]]:
     """Replace one operand at a time by a row, by a number and, where rows are short, by a column."""
     values = [p.name for p in op.operands if p.role == "tensor" and p.type == "value"]
     if len(values) < 2:
@@ -188,7 +186,7 @@ def _merged_index_calls(
 
 def _index_call(record: OpRecord, tensor: Tensor, index: Tensor, source: Tensor, statics: Mapping[str, object]) -> Call:
     tensors = {"input": tensor, "index": index, "source": source}
-    static_values = {**statics, "shape": tuple(tensor.shape), "misses": False}
+    static_values = {**statics, "shape": tuple(tensor.shape), "misses": False, "check": 0}
     operands = [tensors[o.name] for o in record.operands]
     return partial(call_with_backward, record, operands, tuple(static_values[s] for s in record.statics))
 
@@ -214,7 +212,7 @@ def _convolution_calls(record: OpRecord, device: Device, dtype: DType) -> Iterat
             spatial_dims_override[0] if spatial_dims_override else 2,
             (size + 2 * padding - kernel) // stride + 1,
         )
-        for grad in (False, True):
+        for grad in (False, True) if dtype.kind == "f" else (False,):
             make_tensor = partial(blank, device, dtype=dtype, grad=grad)
             tensors = {
                 "input": make_tensor(batch, ins, *(size,) * spatial_dims),

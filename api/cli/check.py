@@ -8,20 +8,14 @@ differences, and evaluated where formulas tend to fail: at 0, ±1, ±100, ±10�
 from __future__ import annotations
 
 import argparse
-import doctest
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import autograd
 from .. import ops as loader
-from ..autograd.gradcheck import gradcheck, gradgradcheck
-from ..codegen.examples import doctest_lines
 from ..codegen.loader import load_file
 from ..codegen.model import Op
 from ..creation.factories import ones_like
@@ -31,30 +25,27 @@ from ..runtime.backends import available
 from ..runtime.device import Device
 from ..runtime.device import device as to_device
 from ..runtime.dtypes import Array
-from ..runtime.errors import ArgumentError, CompileError, GradientError, WeftgradError
+from ..runtime.errors import CompileError, WeftgradError
 from ..runtime.host_data import host_array
 from ..runtime.tensor import Tensor
+from ..testing.op_comparison import derivative_problem, is_differentiable
+from ..testing.op_examples import printed_instead
 from .formula import expected
-from .samples import arguments
+from .samples import sample_arguments
 from .terminal import Style, table
 from .types import OpFunction
 
-if TYPE_CHECKING:
-    from .types import Subparsers
-
-__all__ = ["Row", "check_op", "register"]
+__all__ = ["Row", "add_options", "check_op"]
 
 GRID = (0.0, 1.0, -1.0, 100.0, -100.0, 1e4, -1e4, 1e-30, -1e-30)
 _TOLERANCE = {"float32": 2e-5, "float64": 1e-11}
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command."""
-    command = subparsers.add_parser(
-        "check",
-        help="check a spec: values, derivatives, every device",
-        description="Compiles each op of SPEC on every device, compares values and derivatives, and looks for inputs "
-        "where the derivative is not finite.",
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the command's description and options to its parser."""
+    command.description = (
+        "Compiles each op of SPEC on every device, compares values and derivatives, and looks for inputs where the "
+        "derivative is not finite."
     )
     command.add_argument("spec", type=Path, help="a spec file")
     command.add_argument("--device", action="append", metavar="NAME", help="only on this device (may be repeated)")
@@ -119,27 +110,26 @@ def check_op(op: Op, function: OpFunction, device: Device) -> Row:
         return row
     except WeftgradError as error:
         row.compiles = "no"
-        row.fail("compiles", str(error))
+        remedy = "; arguments are drawn with the shapes of the field `example`: write one" if _lacks_shapes(op) else ""
+        row.fail("compiles", f"{error}{remedy}")
         return row
     row.compiles = "yes"
     if op.example:
-        _check_example(row, op, function)
+        _check_example(row, op, function, device)
     if is_comparable and op.grad != "none" and caps.fp64 and op.kind not in ("view", "random"):
         _check_derivatives(row, op, function, device)
     return row
 
 
-def _check_example(row: Row, op: Op, function: OpFunction) -> None:
-    """Compare the result of the field `example` with what the call prints on the default device."""
-    names = dict.fromkeys((op.name, *op.alias), function)
-    source = "\n".join(doctest_lines(op)) + "\n"
-    namespace = {"wg": import_module(__package__.rpartition(".")[0]), **names}
-    example = doctest.DocTestParser().get_doctest(source, namespace, op.name, op.file, 0)
-    report = io.StringIO()
-    if doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example, out=report.write).failed:
-        lines = [line.strip() for line in report.getvalue().splitlines()]
-        printed = " ".join(lines[lines.index("Got:") + 1 :]) if "Got:" in lines else lines[-1]
-        row.fail("error", f"example: {op.example.partition(' -> ')[0].strip()} prints {printed}")
+def _lacks_shapes(op: Op) -> bool:
+    """Return True for a composite without an example: whether operands fit each other, its expression does not say."""
+    return op.kind == "composite" and not op.example
+
+
+def _check_example(row: Row, op: Op, function: OpFunction, device: Device) -> None:
+    """Compare the result of the field `example` with what the call prints."""
+    if text := printed_instead(op, function, device):
+        row.fail("error", f"example: {op.example.partition(' -> ')[0].strip()} prints {text}")
 
 
 def _compiler_message(error: CompileError) -> str:
@@ -189,7 +179,7 @@ def _max_error(actual: Array, expected: Array) -> float:
 
 
 def _arguments(op: Op, device: Device, dtype: str, rng: np.random.Generator, grad: bool = False) -> dict[str, object]:
-    return arguments(op, device, dtypes.parse(dtype), rng, grad=grad)
+    return sample_arguments(op, device, dtypes.parse(dtype), rng, grad=grad)
 
 
 def _host(tensor: Tensor) -> Array:
@@ -201,29 +191,17 @@ def _host(tensor: Tensor) -> Array:
 
 def _check_derivatives(row: Row, op: Op, function: OpFunction, device: Device) -> None:
     values = _arguments(op, device, "float64", np.random.default_rng(1), grad=True)
-    inputs = {k: v for k, v in values.items() if isinstance(v, Tensor) and v.needs}
+    inputs = {k: v for k, v in values.items() if isinstance(v, Tensor) and v.needs_grad}
     if not inputs:
         return
-
-    def call(*tensors: Tensor) -> Tensor | tuple[Tensor, ...]:
-        return function(**{**values, **dict(zip(inputs, tensors, strict=True))})
-
-    for field, checker in (("gradcheck", gradcheck), ("gradgradcheck", gradgradcheck)):
-        try:
-            checker(call, list(inputs.values()))
-            setattr(row, field, "passed")
-        except (ArgumentError, GradientError) as error:
-            if "require" in str(error) and "grad" in str(error) and field == "gradgradcheck":
-                setattr(row, field, "zero")  # the derivative is constant
-                continue
-            setattr(row, field, "FAILED")
-            row.fail(field, f"{field}: {error}")
-        except WeftgradError as error:
-            setattr(row, field, "FAILED")
-            row.fail(field, f"{field}: {error}")
-        except Exception as error:  # GradcheckError
-            setattr(row, field, "FAILED")
-            row.fail(field, f"{field}: {str(error).partition(chr(10))[0]}")
+    if not is_differentiable(op):
+        row.gradcheck = row.gradgradcheck = "none"
+        return
+    for order, field in ((1, "gradcheck"), (2, "gradgradcheck")):
+        problem, is_zero = derivative_problem(function, values, order)
+        setattr(row, field, "FAILED" if problem else "zero" if is_zero else "passed")
+        if problem:
+            row.fail(field, f"{field}: {problem}")
     if op.kind in ("pointwise", "rowwise", "composite"):
         descriptions = suspicious(op, function, device, values, inputs)
         row.suspicious = (
@@ -252,7 +230,7 @@ def suspicious(
             changed_inputs = {**inputs, name: tensor(filled, device=device, requires_grad=True)}
             output = function(**{**values, **changed_inputs})
             output = output[0] if isinstance(output, tuple) else output
-            if not output.needs:
+            if not output.needs_grad:
                 continue
             gradients = autograd.grad(
                 output, list(changed_inputs.values()), grad_outputs=ones_like(output.detach()), allow_unused=True

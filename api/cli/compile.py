@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .._generated.records import NAMES
 from ..runtime import dtypes
@@ -24,15 +23,12 @@ from ..runtime.device import Device, create_device
 from ..runtime.errors import CompileError
 from ..runtime.records import registry
 from .calls import op_calls
+from .function_calls import function_calls
 from .prebuild import play
 from .samples import capture_steps
-from .scenes import scenes
 from .workers import map_in_processes
 
-if TYPE_CHECKING:
-    from .types import Subparsers
-
-__all__ = ["TARGETS", "Row", "compile_kernels", "compile_step", "plan_steps", "planning_device", "register", "table"]
+__all__ = ["TARGETS", "Row", "add_options", "compile_kernels", "compile_step", "plan_steps", "planning_device", "table"]
 
 # The capabilities of each target: architecture, multiprocessors, bytes of shared memory per block.
 TARGETS = {
@@ -83,12 +79,10 @@ class Row:
         return not self.error and not self.spills and self.shared <= self.limit
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command."""
-    command = subparsers.add_parser(
-        "compile",
-        help="compile Triton kernels for GPUs that need not be present",
-        description="Compiles every generated Triton kernel for each target, and prints registers, spills and memory.",
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the command's description and options to its parser."""
+    command.description = (
+        "Compiles every generated Triton kernel for each target, and prints registers, spills and memory."
     )
     command.add_argument("--ops", nargs="*", metavar="OP", help="which ops (default: all)")
     command.add_argument("--targets", nargs="*", default=list(TARGETS), choices=TARGETS, help="(default: all)")
@@ -191,7 +185,7 @@ def _steps(target: str, ops: Sequence[str] | None, dtype: str, kinds: Sequence[s
             if record.spec and record.kind not in ("view", "composite") and (kinds is None or record.kind in kinds):
                 play(op_calls(record, device, value_dtypes))
         if kinds is None:
-            play(scenes(device, value_dtypes, ops))
+            play(function_calls(device, value_dtypes, ops))
     largest: dict[str, Step] = {}
     for step in steps:
         instance = step.instance

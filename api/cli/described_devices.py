@@ -14,9 +14,10 @@ from .compile import TARGETS
 
 __all__ = ["DESCRIPTIONS", "find_device"]
 
-# Name: kernel language, capabilities.
+# Name: kernel language (`c`: OpenCL C as the device `cpu` compiles it), capabilities.
 DESCRIPTIONS: dict[str, tuple[str, str]] = {
     **{name: ("triton", f"style=triton,lanes=4,fp16=1,{text}") for name, text in TARGETS.items()},
+    "x86-avx2": ("c", "style=cpu,cores=4,lanes=8,registers=16"),
     "opencl-gpu": ("opencl", "style=gpu,cores=32,lanes=4,max_group=256,local_memory=65536,builtins=1"),
 }
 # What stands for a type of device where the machine has none.
@@ -76,6 +77,6 @@ def find_device(name: str | None) -> tuple[Device, str]:
 
 def _describe(name: str) -> Device:
     target, capabilities = DESCRIPTIONS[name]
-    device = create_device("cuda" if target == "triton" else "opencl")
-    device._driver = PlanningDriver(device, target, capabilities)
+    device = create_device({"triton": "cuda", "c": "cpu"}.get(target, target))
+    device._driver = PlanningDriver(device, "opencl" if target == "c" else target, capabilities)
     return device

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from ..runtime.backends import available
 from ..runtime.backends.cpu import CpuDriver
@@ -14,15 +13,11 @@ from ..runtime.memory_stats import host_memory
 from .doctor_packages import native_state
 from .terminal import Style, table
 
-if TYPE_CHECKING:
-    from .types import Subparsers
-
-__all__ = ["register"]
+__all__ = ["add_options"]
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command."""
-    command = subparsers.add_parser("devices", help="list the devices present")
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the command's description and options to its parser."""
     command.set_defaults(run=run)
 
 

@@ -16,11 +16,11 @@ from ..runtime.cache import preferred_folder, why_unusable
 from ..runtime.device import device
 from ..runtime.errors import WeftgradError, format_bytes
 from ..runtime.memory_stats import default_limit, host_memory
-from .cache_files import survey
+from .cache_files import count_files
 from .doctor_packages import native_remedy
 from .findings import NOTE, OK, PROBLEM, Finding
 
-__all__ = ["check_cache", "check_processor", "check_settings", "temporary_remedy"]
+__all__ = ["check_cache", "check_processor", "check_settings", "tmpdir_remedy"]
 
 _NAMES = {"avx512": "AVX-512 (x86-64-v4)", "avx2": "AVX2 (x86-64-v3)", "sse": "SSE4.2 (x86-64-v2)", "neon": "NEON"}
 _SSE = {"sse4_1", "sse4_2", "ssse3", "popcnt"}  # the least that compiled kernels need on x86
@@ -98,7 +98,7 @@ def _check_memory(topic: str) -> Iterator[Finding]:
 
 
 def _check_temporary(topic: str) -> Iterator[Finding]:
-    remedy = temporary_remedy()
+    remedy = tmpdir_remedy()
     try:
         folder = tempfile.gettempdir()
         free_bytes = shutil.disk_usage(folder).free
@@ -121,7 +121,7 @@ def _check_temporary(topic: str) -> Iterator[Finding]:
         yield Finding(topic, "temporary files", OK, f"{folder}, {format_bytes(free_bytes)} free", facts=facts)
 
 
-def temporary_remedy() -> str:
+def tmpdir_remedy() -> str:
     """Return the setting that gives temporary files a folder, or "" if they have one with room."""
     with suppress(OSError):
         if shutil.disk_usage(tempfile.gettempdir()).free >= _MIN_TEMPORARY:
@@ -177,7 +177,7 @@ def check_cache() -> Iterator[Finding]:
             _cache_remedy(folder, reason), {"folder": str(folder), "is_usable": False, "reason": reason},
         )  # fmt: skip
         return
-    content = survey(folder)
+    content = count_files(folder)
     facts = {"folder": str(folder), "is_usable": True, "reason": "", "files": content.files, "bytes": content.nbytes}
     text = f"{folder}: {content.files} files, {format_bytes(content.nbytes)}"
     if folder.is_absolute():

@@ -47,8 +47,14 @@ _TRIVIAL = ("const", "name", "detach")
 # An op
 
 
-def op_page(record: OpRecord, style: Style) -> Iterator[str]:
-    """Yield the lines of an op's page: signature, formula, derivative, saved tensors, cost, dtypes, kernels."""
+def op_page(record: OpRecord, style: Style, spec_file: str = "") -> Iterator[str]:
+    """Yield the lines of an op's page: signature, formula, derivative, saved tensors, cost, dtypes, kernels.
+
+    Args:
+        record: The op.
+        style: Colours.
+        spec_file: Path of the file with the op's spec, for commands that the page names; "" for weftgrad's own ops.
+    """
     spec = record.spec
     head = str(spec.get("op", record.name))
     if record.name in generated.FUNCTIONS:
@@ -57,9 +63,7 @@ def op_page(record: OpRecord, style: Style) -> Iterator[str]:
         yield style("heading", line)
     yield from _wrapped("", (str(spec.get("doc", "")).strip().split("\n\n") or [""])[0])
     yield ""
-    yield from _field(
-        style, "kind", f"{record.kind}: {GROUPS.get(record.kind, 'registered from outside the package')}"
-    )
+    yield from _field(style, "kind", f"{record.kind}: {GROUPS.get(record.kind, 'registered from outside the package')}")
     names = [alias for alias, name in generated.ALIASES.items() if name == record.name]
     names += [f"{record.name}_ (in place)"] if f"{record.name}_" in generated.INPLACE else []
     names += [f"operator {spec['operator']}"] if spec.get("operator") else []
@@ -77,13 +81,15 @@ def op_page(record: OpRecord, style: Style) -> Iterator[str]:
     yield from _field(style, "autocast", policy_text)
     for target in record.texts:
         yield from _field(style, target, f"schedules {', '.join(schedules_of(record, target))}")
-    yield from _field(style, "spec", _spec_location(record))
+    yield from _field(style, "spec", spec_file or _spec_location(record))
     yield ""
-    if record.texts:
-        yield from _field(style, "next", f"weftgrad show {record.name} --kernel --device cpu --dtype float32")
-        yield from _field(style, "", f"weftgrad show {record.name} --kernel --device cuda    (no GPU is needed)")
-    for name in dict.fromkeys(rule.op for rule in registry.gradients(record).values() if rule.op):
-        yield from _field(style, "", f"weftgrad show {name}")
+    command = f"weftgrad show {spec_file} " if spec_file else "weftgrad show "
+    commands = [f"{record.name} --kernel --device cpu --dtype float32",
+                f"{record.name} --kernel --device cuda    (no GPU is needed)"] if record.texts else []  # fmt: skip
+    commands += dict.fromkeys(rule.op for rule in registry.gradients(record).values() if rule.op)
+    for position, arguments in enumerate(commands):  # not wrapped: each is one line to copy
+        label = "" if position or not record.texts else "next"
+        yield f"{style('heading', label.ljust(_LABEL)) if label else ' ' * _LABEL}{command}{arguments}"
     users = [name for name, other in public_functions().items() if record.name in called_ops(other)]
     if users:
         yield from _field(style, "called by", ", ".join(sorted(users)[:8]))
@@ -91,7 +97,7 @@ def op_page(record: OpRecord, style: Style) -> Iterator[str]:
 
 _RESULT_TEXT = {
     "promote": "the operands' promoted dtype", "float": "floating (integers become the default dtype)",
-    "index": "int64", "accumulate": "the operand's dtype (integers become int64)",
+    "index": "int64", "accumulate": "the operand's dtype (integers become int64)", "truth": "bool (uint8 for uint8)",
 }  # fmt: skip
 
 

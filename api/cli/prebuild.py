@@ -1,8 +1,8 @@
 """`weftgrad prebuild`: compile kernels ahead of time into the cache, in batches and in several processes.
 
 To learn which kernels are needed, it calls the ops and their derivatives on representative layouts (`calls`), and
-public functions that combine several ops (`scenes`), while launches are only listed. A program of 32 kernels builds in
-a quarter of the time of 32 programs, and the cache (`runtime.cache`) still finds each kernel by itself.
+public functions that combine several ops (`function_calls`), while launches are only listed. A program of 32 kernels
+builds in a quarter of the time of 32 programs, and the cache (`runtime.cache`) still finds each kernel by itself.
 """
 
 from __future__ import annotations
@@ -31,16 +31,15 @@ from ..runtime.errors import ArgumentError, WeftgradError
 from ..runtime.records import registry
 from ..runtime.triton.signature import signature
 from .calls import op_calls
+from .function_calls import function_calls
 from .samples import capture_steps
-from .scenes import scenes
 from .types import Call
 from .workers import block_sigint, map_in_processes, restore_sigint
 
 if TYPE_CHECKING:
     from ..runtime.triton.compile import Target
-    from .types import Subparsers
 
-__all__ = ["build", "collect_steps", "compile_ahead", "instances", "play", "register"]
+__all__ = ["add_options", "build", "collect_steps", "compile_ahead", "instances", "play"]
 
 BATCH_KERNELS = 32  # kernels in one program
 
@@ -52,13 +51,11 @@ class _CachingDriver(Protocol):
     def is_cached(self, instance: Instance) -> bool: ...
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command."""
-    command = subparsers.add_parser(
-        "prebuild",
-        help="compile kernels ahead of time into the cache",
-        description="Compiles the kernels of ops and of their first derivatives for common layouts, so that first "
-        "calls do not have to.",
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the command's description and options to its parser."""
+    command.description = (
+        "Compiles the kernels of ops and of their first derivatives for common layouts, so that first calls do not "
+        "have to."
     )
     command.add_argument("--ops", nargs="*", metavar="OP", help="which ops (default: all)")
     command.add_argument(
@@ -118,7 +115,7 @@ def collect_steps(device: Device, ops: Sequence[str] | None, value_dtypes: Seque
             is_selected = record.name in ops if ops else "_grad_" not in record.name
             if is_selected and record.spec and record.kind not in ("view", "composite"):
                 play(op_calls(record, device, value_dtypes))
-        play(scenes(device, value_dtypes, ops))
+        play(function_calls(device, value_dtypes, ops))
     return steps
 
 

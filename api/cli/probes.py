@@ -1,7 +1,7 @@
 """Checks that run in a child process, because they may crash or hang it.
 
-Opening OpenCL or CUDA drivers and running freshly compiled machine code can do both. `ask` starts a child process. The
-child prints each fact as a line of JSON as soon as it knows it, so a crash loses only the facts after it.
+Opening OpenCL or CUDA drivers and running freshly compiled machine code can do both. `run_probe` starts a child
+process. The child prints each fact as a line of JSON as soon as it knows it, so a crash loses only the facts after it.
 
     python -m weftgrad.cli.probes kernel          compile and run one kernel on `cpu`
     python -m weftgrad.cli.probes opencl SKIP…    list OpenCL's platforms, run a kernel on each device,
@@ -28,7 +28,7 @@ from ..runtime.backends.protocol import Driver
 from ..runtime.backends.queues import Counter
 from ..runtime.errors import DeviceError
 
-__all__ = ["Answer", "Fact", "ask"]
+__all__ = ["Fact", "ProbeResult", "run_probe"]
 
 _PREFIX = "weftgrad-probe "  # begins each line of facts: drivers print lines of their own
 _TIMEOUT = 180.0  # seconds; Triton's first kernel takes about 20 s on a slow machine
@@ -50,7 +50,7 @@ class Fact(dict[str, object]):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeResult:
     """What a child process printed.
 
     Attributes:
@@ -73,7 +73,7 @@ class Answer:
         return "" if value is None else str(value)
 
 
-def ask(*words: str, timeout: float = _TIMEOUT) -> Answer:
+def run_probe(*words: str, timeout: float = _TIMEOUT) -> ProbeResult:
     """Run a probe in a child process, and return its facts. A crash, a hang or a failure to start is its `problem`.
 
     Args:
@@ -106,7 +106,7 @@ def ask(*words: str, timeout: float = _TIMEOUT) -> Answer:
                 facts.append(Fact(json.loads(line.removeprefix(_PREFIX))))
     if status:
         problem = _describe_exit(status, errors)
-    return Answer(facts, problem, seconds)
+    return ProbeResult(facts, problem, seconds)
 
 
 def _describe_exit(status: int, errors: str) -> str:
@@ -180,7 +180,7 @@ def _opencl(*skip: str) -> Iterator[dict[str, object]]:
         yield {"platform_error": str(error)}
         return
     for platform in platforms:
-        yield {"platform": platform.name, "version": platform.version}
+        yield {"platform": platform.name, "version": platform.version, "library": pocl.library_of(platform)}
         try:
             handles = platform.get_devices()
         except cl.Error as error:

@@ -11,7 +11,7 @@ import importlib.util
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from types import ModuleType
 
@@ -58,18 +58,34 @@ def called_ops(function: Callable[..., object]) -> tuple[str, ...]:
         if current in visited:
             return
         visited.add(current)
-        tree = _parse_source(current)
-        names = {**current.__globals__, **_local_imports(tree, current)}
-        for node in ast.walk(tree):
-            value = _resolve(node, names)
-            name = _op_name(value, node)
-            if name:
-                ops[name] = None
-            elif inspect.isfunction(value) and _is_written_in_api(value):
-                visit(value)
+        for reference in _references(current):
+            if isinstance(reference, str):
+                ops[reference] = None
+            else:
+                visit(reference)
 
     visit(function)
     return tuple(ops)
+
+
+@cache
+def _references(function: Callable[..., object]) -> tuple[str | Callable[..., object], ...]:
+    """Return what a function's source refers to, in this order: names of ops, and functions of the package.
+
+    Cached, because most functions are reached from many others, and parsing is slow.
+    """
+    tree = _parse_source(function)
+    nodes = list(ast.walk(tree))
+    names = {**function.__globals__, **_local_imports(nodes, function)}
+    references: dict[str | Callable[..., object], None] = {}
+    for node in nodes:
+        value = _resolve(node, names)
+        name = _op_name(value, node)
+        if name:
+            references[name] = None
+        elif inspect.isfunction(value) and _is_written_in_api(value):
+            references[value] = None
+    return tuple(references)
 
 
 def _resolve(node: ast.AST, names: Mapping[str, object]) -> object:
@@ -131,11 +147,11 @@ def _parse_source(function: Callable[..., object]) -> ast.AST:
         return ast.Module([], [])
 
 
-def _local_imports(tree: ast.AST, function: Callable[..., object]) -> dict[str, object]:
-    """Return the objects that relative imports in a function's body bind, by name."""
+def _local_imports(nodes: Iterable[ast.AST], function: Callable[..., object]) -> dict[str, object]:
+    """Return the objects that relative imports among the nodes of a function's body bind, by name."""
     names: dict[str, object] = {}
     package = str(function.__globals__.get("__package__") or "")
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.level:
             base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
             for alias in node.names:

@@ -1,4 +1,4 @@
-"""Sample arguments of an op, drawn from its spec, for the commands that call ops: right roles, shapes and ranges."""
+"""Sample arguments of an op, for the commands that call ops. The spec says which roles, shapes and ranges are valid."""
 
 from __future__ import annotations
 
@@ -16,46 +16,69 @@ from ..runtime.backends.protocol import Step
 from ..runtime.context import state
 from ..runtime.device import Device
 from ..runtime.dtypes import Array, DType
+from ..testing.op_examples import example_shapes
 
-__all__ = ["ROWS", "SHAPE", "arguments", "arrays", "capture_steps", "numbers", "operand_list", "statics"]
+__all__ = ["SHAPE", "capture_steps", "numbers", "operand_list", "sample_arguments", "shapes", "statics"]
 
-ROWS, LENGTH = 5, 7
-SHAPE = (ROWS, LENGTH)
-_LETTERS = {".": (2,)}
-# The geometry of windows over images of SHAPE, and the number of windows along each dimension.
-_GEOMETRY: dict[str, object] = {
+SHAPE = (5, 7)  # of an operand of scope `full`
+_BATCH_SHAPE = (2,)  # what `...` stands for in the equation of a contraction
+
+_IMAGES_SHAPE = (2, 3, *SHAPE)  # (N, C, H, W)
+_WINDOW_COUNTS = (2, 3)  # 2x2 windows side by side in an image of SHAPE
+_COLUMNS_SHAPE = (2, 12, 6)  # (N, C * elements of a window, windows)
+_WINDOW_STATICS: dict[str, object] = {
     "kernel": (2, 2), "stride": (2, 2), "padding": (0, 0), "dilation": (1, 1), "counted": True, "divisor": 0
 }  # fmt: skip
-_WINDOWS = (2, 3)
 
 
-def shapes(op: Op, shape: tuple[int, ...] = SHAPE) -> dict[str, tuple[int, ...]]:
-    """Return a shape for each tensor operand, by name."""
+def shapes(op: Op, shape: tuple[int, ...] = SHAPE, dim: int = -1) -> dict[str, tuple[int, ...]]:
+    """Return a shape for each tensor operand, by name.
+
+    Args:
+        op: The op. Operands of a composite have the shapes that its example has, which fit each other.
+        shape: The shape of an operand of scope `full`. Window ops ignore it.
+        dim: The dimension along which the rows of a rowwise op lie.
+    """
     if op.kind == "contraction":
-        terms = letters(op)
-        sizes = {c: 3 + i for i, c in enumerate(sorted({c for t in terms.values() for c in t if c != "."}))}
-        fixed_sizes = {"m": shape[0], "n": shape[-1], "k": sum(shape)}
-        sizes = {letter: fixed_sizes.get(letter, size) for letter, size in sizes.items()}
-        return {
-            name: (_LETTERS["."] if "..." in t else ()) + tuple(sizes[c] for c in t if c != ".")
-            for name, t in terms.items()
-        }
+        return _contraction_shapes(op, shape)
+    if op.kind == "composite" and (known_shapes := example_shapes(op)):
+        return {p.name: known_shapes.get(p.name, shape) for p in op.operands if p.is_tensor}
     if op.kind == "window":
-        covering = op.mapping_field("window")["over"] == "covering"
-        operand_shape = (2, 12, 6) if op.operands[0].name == "columns" else (2, 3, *(_WINDOWS if covering else SHAPE))
+        if op.operands[0].name == "columns":
+            operand_shape: tuple[int, ...] = _COLUMNS_SHAPE
+        else:
+            operand_shape = (2, 3, *_WINDOW_COUNTS) if _has_window_operand(op) else _IMAGES_SHAPE
         return {p.name: operand_shape for p in op.operands}
-    scopes = {"column": shape[-1:], "row": shape[:-1]}
-    return {p.name: scopes.get(p.scope, shape) for p in op.operands if p.is_tensor}
+    axis = dim % len(shape) if shape else 0
+    shape_by_scope = {"column": shape[axis : axis + 1], "row": shape[:axis] + shape[axis + 1 :]}
+    return {p.name: shape_by_scope.get(p.scope, shape) for p in op.operands if p.is_tensor}
 
 
-def arrays(op: Op, rng: np.random.Generator, shape: tuple[int, ...] = SHAPE) -> dict[str, Array]:
-    """Return values for each tensor operand: float64, bool for masks, int64 for indices."""
+def _contraction_shapes(op: Op, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """Return shapes for the operands of a contraction: every letter of its equation has one size."""
+    operand_letters = letters(op)
+    distinct_letters = sorted({c for text in operand_letters.values() for c in text if c != "."})
+    # A product of matrices has the letters m, n and k. Others have different sizes, so that no mix-up goes unnoticed.
+    sizes = {c: 3 + i for i, c in enumerate(distinct_letters)} | {"m": shape[0], "n": shape[-1], "k": sum(shape)}
+    return {
+        name: (_BATCH_SHAPE if "..." in text else ()) + tuple(sizes[c] for c in text if c != ".")
+        for name, text in operand_letters.items()
+    }
+
+
+def _has_window_operand(op: Op) -> bool:
+    """Return True if the operands of a window op have one element per window, as the gradient of pooling has."""
+    return op.mapping_field("window")["over"] == "covering"
+
+
+def _tensor_values(op: Op, rng: np.random.Generator, shape: tuple[int, ...]) -> dict[str, Array]:
+    """Return values for each tensor operand, by name: float64, bool for masks, int64 for indices."""
     values: dict[str, Array] = {}
     for name, operand_shape in shapes(op, shape).items():
-        kind = op.param(name).type
-        if kind == "mask":
+        operand_type = op.param(name).type
+        if operand_type == "mask":
             values[name] = rng.random(operand_shape) > 0.5
-        elif kind == "index":
+        elif operand_type == "index":
             values[name] = rng.integers(0, shape[-1] if shape else 1, operand_shape)
         else:
             low, high = op.sample_range(name) or (-2.0, 2.0)
@@ -64,33 +87,34 @@ def arrays(op: Op, rng: np.random.Generator, shape: tuple[int, ...] = SHAPE) -> 
 
 
 def numbers(op: Op) -> dict[str, object]:
-    """Return a value for each scalar operand: its default, or the middle of its range."""
+    """Return a value for each scalar operand, by name: its default, 7 for an integer, or the middle of its range."""
     values: dict[str, object] = {}
     for p in op.operands:
         if not p.is_tensor:
             low, high = op.sample_range(p.name) or (0.5, 1.0)
             is_integer = p.type == "index" or op.dtypes in ("integer", "integral")
-            middle = 7 if is_integer else (low + high) / 2
-            values[p.name] = middle if p.default is MISSING else p.default
+            value = 7 if is_integer else (low + high) / 2
+            values[p.name] = value if p.default is MISSING else p.default
     return values
 
 
 def statics(op: Op, shape: tuple[int, ...] = SHAPE) -> dict[str, object]:
-    """Return a value for each static argument: its default, or one that is valid for `shape`."""
+    """Return a value for each static parameter, by name: its default, or one that is valid for `shape`."""
     if op.kind == "window":
-        size = SHAPE if op.mapping_field("window")["over"] == "covering" else _WINDOWS
-        return {p.name: {"size": size, **_GEOMETRY}[p.name] for p in op.statics}
-    return {p.name: _static(p, shape) if p.default is MISSING else p.default for p in op.statics}
+        window_statics = {"size": SHAPE if _has_window_operand(op) else _WINDOW_COUNTS, **_WINDOW_STATICS}
+        return {p.name: window_statics[p.name] for p in op.statics}
+    return {p.name: _static_value(p, shape) if p.default is MISSING else p.default for p in op.statics}
 
 
-def _static(p: Param, shape: tuple[int, ...]) -> object:
+def _static_value(p: Param, shape: tuple[int, ...]) -> object:
+    """Return a value of the parameter's type; parameters that name dimensions or sizes get some of `shape`."""
     if "Sequence[int]" in p.annotation:
         return {"normalized_shape": tuple(shape[-1:]), "dim": (0,)}.get(p.name, tuple(shape))
-    by_annotation: dict[str, object] = {"int": -1 if p.name.startswith("dim") else 1, "bool": False, "str": ""}
-    return by_annotation.get(p.annotation)
+    value_by_annotation: dict[str, object] = {"int": -1 if p.name.startswith("dim") else 1, "bool": False, "str": ""}
+    return value_by_annotation.get(p.annotation)
 
 
-def arguments(
+def sample_arguments(
     op: Op,
     device: Device,
     dtype: DType,
@@ -99,22 +123,32 @@ def arguments(
     grad: bool = False,
     shape: tuple[int, ...] = SHAPE,
 ) -> dict[str, object]:
-    """Return an argument for every parameter, by name. With `grad`, value tensors require grad."""
+    """Return an argument for every parameter of an op, by name.
+
+    Args:
+        op: The op.
+        device: Device of the tensors.
+        dtype: Dtype of the value tensors. Masks are bool, indices int64.
+        rng: Source of the tensors' elements.
+        grad: Whether value tensors require grad.
+        shape: Shape of the operands of scope `full`. Window ops ignore it.
+    """
     tensors: dict[str, object] = {}
-    values = arrays(op, rng, shape)
+    values = _tensor_values(op, rng, shape)
     for p in op.params:
         if p.name in values:
-            operand_dtype = dtype if p.type == "value" else None
+            is_value = p.type == "value"
             operand = tensor(
-                values[p.name], dtype=operand_dtype, device=device, requires_grad=grad and p.type == "value"
+                values[p.name], dtype=dtype if is_value else None, device=device, requires_grad=grad and is_value
             )
+            # A parameter that takes a list of tensors gets two; only one of them is differentiated.
             tensors[p.name] = [operand, operand.detach()] if p.role == "list" else operand
-    named = {**tensors, **numbers(op), **statics(op, shape)}
-    return {p.name: named[p.name] for p in op.params}
+    named_arguments = {**tensors, **numbers(op), **statics(op, shape)}
+    return {p.name: named_arguments[p.name] for p in op.params}
 
 
 def operand_list(op: Op, named_arguments: Mapping[str, object]) -> list[object]:
-    """Return the operands of a call in order, from the arguments by name. Lists of tensors are several operands."""
+    """Return the operands of a call in order, from the arguments by name. Each tensor of a list is an operand."""
     operands: list[object] = []
     for p in op.operands:
         argument = named_arguments[p.name]
@@ -124,7 +158,10 @@ def operand_list(op: Op, named_arguments: Mapping[str, object]) -> list[object]:
 
 @contextlib.contextmanager
 def capture_steps(device: Device) -> Iterator[list[Step]]:
-    """Inside, collect the steps that calls on `device` would launch, instead of launching them."""
+    """Collect the steps that calls inside the context would launch on `device`, and launch nothing.
+
+    Tensors stay uninitialized, so indices are not checked against their bounds.
+    """
     device.driver.capabilities  # noqa: B018  (opens the device)
     driver_attributes = vars(device.driver)
     steps: list[Step] = []
@@ -135,11 +172,11 @@ def capture_steps(device: Device) -> Iterator[list[Step]]:
         steps.extend(plan_steps)
         return lambda tensors, numbers, stream: None
 
-    driver_attributes["launcher"] = launcher  # hides the method
+    driver_attributes["launcher"] = launcher  # an attribute of the object, which hides the class's method
     try:
         with unchecked(device):
             yield steps
     finally:
         del driver_attributes["launcher"]
         thread_state.plans = plans
-        engine.forget_ones()  # the ones that backward caches were never filled either
+        engine.forget_ones()  # the engine caches tensors of ones as seeds, and those made here were never filled

@@ -1,7 +1,7 @@
 """Sample calls of ops with planners of their own, for `weftgrad prebuild` and `weftgrad compile`.
 
-The ops are padding, triangles, concatenation, pairwise distances, CTC, resampling and grid sampling. As in `calls`,
-nothing is computed, so tensors stay uninitialised.
+The ops are padding, triangles, concatenation, pairwise distances, CTC, resampling, grid sampling, group norm and
+permutations. As in `calls`, nothing is computed, so tensors stay uninitialised.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from .types import Call
 
 __all__ = ["PLANS", "shape_calls"]
 
-PLANS = ("ctc", "join", "pad", "pairs", "resample", "sampling", "triangle")  # the planners whose ops are called here
+# The planners whose ops are called here:
+PLANS = ("ctc", "group_norm", "join", "pad", "pairs", "resample", "sampling", "shuffle", "triangle")
 
 Arguments: TypeAlias = tuple[Sequence[object], tuple[object, ...]]  # operands and static arguments of one call
 MakeTensor: TypeAlias = partial[Tensor]  # from sizes to a tensor; its keywords have the dtype
@@ -45,8 +46,8 @@ def shape_calls(
         dtype: The dtype of value tensors.
     """
     calls_by_plan = {
-        "ctc": _ctc_calls, "join": _join_calls, "pad": _pad_calls, "pairs": _pair_calls, "resample": _resample_calls,
-        "sampling": _sampling_calls,
+        "ctc": _ctc_calls, "group_norm": _group_norm_calls, "join": _join_calls, "pad": _pad_calls,
+        "pairs": _pair_calls, "resample": _resample_calls, "sampling": _sampling_calls, "shuffle": _shuffle_calls,
         "triangle": _triangle_calls,
     }[str(record.detail["plan"])]  # fmt: skip
     for grad in (False, True) if dtype.kind == "f" else (False,):
@@ -138,3 +139,17 @@ def _pair_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:
             yield [make_tensor(*x), make_tensor(*y), make_tensor(*x), None, None, 1.0], ("1", True)
         else:
             yield [make_tensor(*matrix), make_tensor(*x), make_tensor(*y), None, None, 1.0], ("1", True)
+
+
+def _group_norm_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:
+    """Yield group norms of images of which a channel fills a vector, and of vectors."""
+    if make_tensor.keywords["dtype"].itemsize > 4:
+        return
+    for shape in ((4, 32, 8, 8), (4, 32)):
+        yield [make_tensor(*shape).detach(), *(make_tensor(shape[1]).detach() for _ in range(2)), 1e-5], (8,)
+
+
+def _shuffle_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:
+    """Yield permutations of few and of many elements, by 32-bit and by 64-bit partners."""
+    for size, dtype in ((100, dtypes.int32), (100_000, dtypes.int32), (1 << 21, dtypes.int64)):
+        yield [make_tensor(size, dtype=dtype, grad=False)], ()

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .. import ops
 from .._generated import ops as generated
@@ -25,30 +24,26 @@ from ..runtime.errors import ArgumentError
 from ..runtime.records import OpRecord, registry
 from ..runtime.triton import source as triton_source
 from .described_devices import DESCRIPTIONS, find_device
-from .kernel_text import SHAPE, distinct, kernel_text, planned_steps
+from .kernel_text import SHAPE, first_launches, kernel_text, planned_steps
 from .op_page import op_list, op_page
 from .python_functions import function_page, public_functions
 from .terminal import Style
 
-if TYPE_CHECKING:
-    from .types import Subparsers
-
-__all__ = ["kernel_sections", "register", "sections"]
+__all__ = ["add_options", "kernel_sections", "sections"]
 
 _LANGUAGES = {"opencl": ("c", "//"), "triton": ("python", "#")}  # highlighting language, comment marker
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command."""
-    command = subparsers.add_parser(
-        "show", help="list ops, describe one, or print the kernels that a call runs",
-        description="Lists the ops, describes one, or prints the kernels that a call of it runs.",
-    )  # fmt: skip
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the command's description and options to its parser."""
+    command.description = "Lists the ops, describes one, or prints the kernels that a call of it runs."
     command.add_argument(
         "op", nargs="?", metavar="OP",
         help="an op, a derivative such as sigmoid_grad_input, a function such as linear, or a spec file of yours",
     )  # fmt: skip
-    command.add_argument("name", nargs="?", metavar="NAME", help="after a spec file: only this op of it")
+    command.add_argument(
+        "name", nargs="?", metavar="NAME", help="after a spec file: only this op of it, or this derivative of one"
+    )
     command.add_argument("--kernel", action="store_true", help="print the kernels of a call, as they are compiled")
     command.add_argument(
         "--device",
@@ -86,7 +81,7 @@ def sections(options: argparse.Namespace, style: Style) -> Iterator[str]:
     if options.op.endswith((".yaml", ".yml")):
         for position, record in enumerate(_loaded_records(options.op, options.name)):
             yield from ("",) if position else ()
-            yield from _record_sections(record, options, style)
+            yield from _record_sections(record, options, style, options.op)
         return
     if options.name is not None:
         raise ArgumentError(f"show: {options.op} is no spec file (.yaml), so no second name may follow it")
@@ -96,7 +91,8 @@ def sections(options: argparse.Namespace, style: Style) -> Iterator[str]:
     if name not in registry or (name in public_functions() and not options.kernel and not options.source):
         function = public_functions().get(name)
         if function is None:
-            raise ArgumentError(f"show: there is no op named {name!r}{_suggestion(name)}")
+            hint = f"; an op of yours needs its file: weftgrad show FILE.yaml {name}"
+            raise ArgumentError(f"show: there is no op named {name!r}{_suggestion(name)}{hint}")
         if options.kernel or options.source:
             raise ArgumentError(f"show: {name} is a function in Python; `weftgrad show {name}` lists the ops it calls")
         yield from function_page(name, function, style)
@@ -105,7 +101,7 @@ def sections(options: argparse.Namespace, style: Style) -> Iterator[str]:
 
 
 def _loaded_records(path: str, name: str | None) -> list[OpRecord]:
-    """Load a spec file and return the records of its ops, or of the one called `name`.
+    """Load a spec file and return the records of its ops, or of the op or derivative called `name`.
 
     Raises:
         ArgumentError: The file has no op of this name.
@@ -113,19 +109,27 @@ def _loaded_records(path: str, name: str | None) -> list[OpRecord]:
     """
     ops.load(path)
     names = [op.name for op in load_file(Path(path))]
-    if name is not None and name not in names:
-        raise ArgumentError(f"show: {path} has no op named {name!r}; it has {', '.join(names)}")
-    return [registry[n] for n in names if name in (None, n) and n in registry]
+    if name is None:
+        return [registry[n] for n in names]
+    if name not in names and name not in _derivatives(_derivatives(names)):
+        raise ArgumentError(f"show: {path} has no op named {name!r}; it has {', '.join(names)}, and their derivatives")
+    return [registry[name]]
 
 
-def _record_sections(record: OpRecord, options: argparse.Namespace, style: Style) -> Iterator[str]:
-    """Yield what the options ask for of one op."""
+def _derivatives(names: Sequence[str]) -> list[str]:
+    """Return the names of ops, and of the ops that compute their gradients."""
+    targets = [rule.op for name in names for rule in registry.gradients(registry[name]).values() if rule.op]
+    return list(dict.fromkeys((*names, *targets)))
+
+
+def _record_sections(record: OpRecord, options: argparse.Namespace, style: Style, spec_file: str = "") -> Iterator[str]:
+    """Yield what the options ask for of one op. spec_file: the file with its spec, if it is a user's."""
     if options.kernel:
         yield from kernel_sections(record, options, style)
     elif options.source:
         yield _all_schedules(record, options.target, style)
     else:
-        yield from op_page(record, style)
+        yield from op_page(record, style, spec_file)
 
 
 def _suggestion(name: str) -> str:
@@ -162,7 +166,7 @@ def kernel_sections(record: OpRecord, options: argparse.Namespace, style: Style)
     device, label = find_device(options.device)
     driver = device.driver
     shape = "x".join(map(str, options.shape))
-    steps = distinct(planned_steps(record, device, dtypes.parse(options.dtype), options.schedule, options.shape))
+    steps = first_launches(planned_steps(record, device, dtypes.parse(options.dtype), options.schedule, options.shape))
     if not steps:
         raise ArgumentError(f"show: a call of {record.name} on {shape} launches no kernel")
     language, comment = _LANGUAGES[driver.target]

@@ -1,4 +1,4 @@
-"""Terminal output: colours, highlighted C, Python and YAML, tables. Other streams get plain text."""
+"""Terminal output: colours, highlighted C, Python and YAML, tables. Streams that are no terminal get plain text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import TextIO
 
 __all__ = ["Style", "table"]
 
+_BOLD, _DIM, _RED, _GREEN, _YELLOW, _BLUE, _MAGENTA, _CYAN = "1", "2", "31", "32", "33", "34", "35", "36"
 _CODES = {
-    "heading": "1", "comment": "2", "keyword": "34", "type": "36", "number": "35", "string": "32", "macro": "33",
-    "good": "32", "bad": "31", "warning": "33",
+    "heading": _BOLD, "comment": _DIM, "keyword": _BLUE, "type": _CYAN, "number": _MAGENTA, "string": _GREEN,
+    "macro": _YELLOW, "good": _GREEN, "bad": _RED, "warning": _YELLOW,
 }  # fmt: skip
-_C = (
+_C_TOKENS = (  # of Python, too
     r"(?P<comment>//[^\n]*|/\*.*?\*/)"
     r'|(?P<string>"(?:\\.|[^"\\\n])*")'
     r"|(?P<macro>^[ \t]*\#(?:\\\n|[^\n])*)"
@@ -23,13 +24,16 @@ _C = (
     r"kernel|global|local|private|sizeof|def|import|from|as|in|not|and|or|lambda|with)\b)"
     r"|(?P<type>\b(?:void|(?:u?(?:char|short|int|long)|float|double|half)(?:2|4|8|16)?|size_t|bool|[VMCL]|S\d+)\b)"
 )
-_YAML = (
+_YAML_TOKENS = (
     r"(?P<comment>(?:^|(?<=\s))\#[^\n]*)"
     r"|(?P<keyword>^[ \t]*(?:-[ ]+)?[A-Za-z_][A-Za-z0-9_]*(?=:(?:\s|$)))"
     r'|(?P<string>"(?:\\.|[^"\\])*"|\'(?:\'\'|[^\'])*\')'
     r"|(?P<number>(?<![\w.])-?\d+\.?\d*(?:[eE][+-]?\d+)?(?![\w.]))"
 )
-_LANGUAGES = {"c": re.compile(_C, re.MULTILINE | re.DOTALL), "yaml": re.compile(_YAML, re.MULTILINE)}
+_TOKEN_PATTERNS = {
+    "c": re.compile(_C_TOKENS, re.MULTILINE | re.DOTALL),
+    "yaml": re.compile(_YAML_TOKENS, re.MULTILINE),
+}
 
 
 class Style:
@@ -40,14 +44,14 @@ class Style:
         self.enabled = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     def __call__(self, kind: str, text: str) -> str:
-        """Return `text` in the colour of `kind`."""
+        """Return `text` in the colour of `kind`, one of the words of `_CODES`."""
         return f"\x1b[{_CODES[kind]}m{text}\x1b[0m" if self.enabled and text else text
 
     def highlight(self, language: str, text: str) -> str:
-        """Return source text with syntax highlighting. language: `c` (also used for Python) or `yaml`."""
+        """Return source text with syntax highlighting. `language` is `c` (for Python, too) or `yaml`."""
         if not self.enabled:
             return text
-        return _LANGUAGES[language].sub(lambda match: self(match.lastgroup or "comment", match.group()), text)
+        return _TOKEN_PATTERNS[language].sub(lambda match: self(match.lastgroup or "comment", match.group()), text)
 
 
 def table(
@@ -59,9 +63,9 @@ def table(
         rows: The cells of each row.
         headings: The headings, one per column.
         style: The colours of the output stream.
-        marks: For each row and cell, a colour of `Style` or "".
+        marks: For each cell of each row, a kind of `Style.__call__`, or "" for no colour.
     """
-    all_rows = [list(headings), *[list(r) for r in rows]]
+    all_rows = [headings, *rows]
     widths = [max(len(row[i]) for row in all_rows) for i in range(len(headings))]
     lines = []
     for number, row in enumerate(all_rows):
@@ -69,6 +73,6 @@ def table(
         if number == 0:
             cells = [style("heading", cell) for cell in cells]
         elif marks:
-            cells = [style(m, c) if m else c for m, c in zip(marks[number - 1], cells, strict=True)]
+            cells = [style(mark, cell) if mark else cell for mark, cell in zip(marks[number - 1], cells, strict=True)]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)

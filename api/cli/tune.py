@@ -35,24 +35,18 @@ if TYPE_CHECKING:
     from ..runtime.schedules import Choice
     from ..runtime.tuning.record import Use
     from ..runtime.tuning.search import Outcome
-    from .types import Subparsers
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["register"]
+__all__ = ["add_options"]
 
 _MIN_SEARCH_SECONDS = 0.3  # with less time left, no further search begins
 _MIN_TIME_SHARE = 0.002  # calls that take a smaller share of a program's time are not tuned
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command."""
-    command = subparsers.add_parser(
-        "tune",
-        help="find the fastest schedules for this machine, and save them",
-        description="Measures which schedules are fastest on this machine. A saved schedule gives the same results as "
-        "the shipped one, and is faster by more than noise.",
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the command's description and options to its parser."""
+    command.description = (
+        "Measures which schedules are fastest on this machine. A saved schedule gives the same results as the "
+        "shipped one, and is faster by more than noise."
     )
     command.add_argument("--device", default=None, help="the device (default: the default one)")
     command.add_argument(

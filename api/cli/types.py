@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from ..runtime import dtypes
 from ..runtime.dtypes import DType
 from ..runtime.tensor import Tensor
-
-if TYPE_CHECKING:
-    import argparse
-
-    Subparsers: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
-    """What `ArgumentParser.add_subparsers` returns; commands add their parsers to it. Generic only in stubs."""
 
 __all__ = ["Call", "MakeTensor", "OpFunction", "Shape"]
 

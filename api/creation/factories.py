@@ -288,7 +288,10 @@ def ones_like(
 
 
 @describe(OPTIONS)
-def scalar_tensor(value: Operand, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
+def scalar_tensor(
+    value: Operand, *, dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
     """Create a 0-d tensor, of the default dtype unless `dtype` is set.
 
     Args:
@@ -301,7 +304,10 @@ def scalar_tensor(value: Operand, *, dtype: DTypeLike | None = None, device: Dev
         >>> wg.scalar_tensor(3)
         tensor(3.)
     """
-    return full((), value, dtype=dtype or dtypes.default_dtype(), device=device)
+    return full(
+        (), value, dtype=dtype or dtypes.default_dtype(), layout=layout, device=device, requires_grad=requires_grad,
+        pin_memory=pin_memory,
+    )  # fmt: skip
 
 
 @describe(OPTIONS)

@@ -40,16 +40,17 @@ def tensor(
     """Create a leaf tensor with a copy of `data`.
 
     Args:
-        data: A number, nested sequences, a NumPy array, or a tensor. Tensors of one element in a sequence are numbers.
-        dtype: Dtype of the result. By default Python floats get the default dtype, ints int64; arrays and NumPy scalars
-            keep theirs.
+        data: A number, nested sequences of numbers, a NumPy array, or a tensor. A sequence may also have one-element
+            tensors, which count as numbers.
+        dtype: Dtype of the result. None: the default dtype for Python floats, int64 for ints, bool for bools, and the
+            dtype of a tensor, NumPy array or NumPy scalar.
 
     Returns:
         Tensor of the shape of `data`.
 
     Raises:
-        ArgumentError: The data is ragged, has a tensor of several elements in a list, or a Python number does not fit
-            the integer dtype (array elements wrap).
+        ArgumentError: The nested sequences have different lengths, a sequence has a tensor with several elements, or a
+            Python number is out of the range of an integer dtype (elements of NumPy arrays wrap around instead).
 
     Example:
         >>> wg.tensor([[1, 2], [3, 4]])
@@ -59,30 +60,33 @@ def tensor(
         tensor(0.5000)
     """
     if isinstance(data, Tensor):
-        output = _copy_tensor(data, dtype, device)
+        output = data.detach().to(device=device, dtype=dtype, copy=True)
     else:
         array = _as_array(data)
         target_dtype = dtypes.parse(dtype) if dtype is not None else _dtype_of(array, data)
         if target_dtype.kind in "ui" and array.size and not isinstance(data, (np.ndarray, np.generic)):
-            for extreme in (array.min(), array.max()):  # an array wraps around, a number is an error
+            # NumPy arrays wrap around silently, as in PyTorch; Python numbers out of range are an error.
+            for extreme in (array.min(), array.max()):
                 to_dtype_number(extreme, target_dtype, "tensor")
         output = host_data.from_host(array, target_dtype, to_device(device))
     return finalize_output(output, "tensor", requires_grad, pin_memory=pin_memory)
 
 
 def _as_array(data: object) -> Array:
-    """Return the data as an array, or raise `ArgumentError` if no tensor can hold it."""
+    """Return the data as an array. Raises `ArgumentError` if no tensor can hold it."""
     if isinstance(data, (list, tuple)) and _has_tensor(data):
-        data = _host_lists(data)
+        data = _replace_tensors(data)
     try:
         array = np.asarray(data)
     except (ValueError, TypeError, OverflowError) as error:
-        raise ArgumentError(f"tensor: cannot make one from {type(data).__name__}: {error}") from None
-    # NumPy stores integers of more than 63 bits as uint64, and of more than 64 bits as objects.
-    are_numbers = array.dtype == object and array.size and all(isinstance(x, (bool, int, float)) for x in array.flat)
-    if are_numbers or (array.dtype == np.uint64 and not isinstance(data, (np.ndarray, np.generic))):
+        remedy = "; convert it with .float() first" if _is_foreign(type(data)) and "BFloat16" in str(error) else ""
+        raise ArgumentError(f"tensor: cannot make one from {type(data).__name__}: {error}{remedy}") from None
+    # NumPy converts Python integers beyond int64 to uint64, and those beyond uint64 to objects.
+    is_uint64 = array.dtype == np.uint64 and not isinstance(data, (np.ndarray, np.generic))
+    is_beyond_64_bits = array.dtype == object and array.size and all(isinstance(x, (int, float)) for x in array.flat)
+    if is_uint64 or is_beyond_64_bits:
         raise ArgumentError("tensor: an integer is out of the range of int64; write it as a float")
-    if array.dtype == object or array.dtype.kind in "USV":
+    if array.dtype.kind in "OUSV":  # objects, texts, bytes, records
         raise ArgumentError(f"tensor: cannot make one from {type(data).__name__} with elements of {array.dtype}")
     return array
 
@@ -91,50 +95,52 @@ def _has_tensor(data: Iterable[object]) -> bool:
     return any(isinstance(x, Tensor) or (isinstance(x, (list, tuple)) and _has_tensor(x)) for x in data)
 
 
-def _host_lists(data: object) -> object:
-    """Return nested sequences with their tensors replaced by arrays."""
+def _replace_tensors(data: object) -> object:
+    """Return nested sequences with each tensor replaced by a 0-d array. Raises `ArgumentError` for larger tensors."""
     if isinstance(data, Tensor):
         if data.meta.numel != 1:
             raise ArgumentError(
-                f"tensor: takes only tensors of one element in a list, as numbers; this one has shape "
-                f"{list(data.shape)}: join it with the others by stack() or cat()"
+                f"tensor: a sequence may have tensors of one element, but one has shape {list(data.shape)}; join "
+                "tensors with stack() or cat()"
             )
         return host_data.host_array(data.detach()).reshape(())
-    return [_host_lists(x) for x in data] if isinstance(data, (list, tuple)) else data
+    return [_replace_tensors(x) for x in data] if isinstance(data, (list, tuple)) else data
 
 
 def _dtype_of(array: Array, data: object) -> DType:
-    """Return the dtype of the result for `data` without a requested one; `array` is `data` as an array."""
-    if isinstance(data, (np.ndarray, np.generic)):
+    """Return the dtype of `tensor(data)` if the caller requests none; `array` is `data` as an array."""
+    if isinstance(data, (np.ndarray, np.generic)) or _is_foreign(type(data)):
         return dtypes.from_numpy(array.dtype)
     if array.dtype.kind == "f":
-        float_dtypes = {
-            t if isinstance(t, DType) else dtypes.from_numpy(t) if isinstance(t, np.dtype) else dtypes.default_dtype()
-            for t in _float_types(data)
-        }
-        return reduce(dtypes.promote, float_dtypes) if float_dtypes else dtypes.default_dtype()
+        return reduce(dtypes.promote, _float_dtypes(data) or {dtypes.default_dtype()})
     return dtypes.from_numpy(array.dtype) if array.size else dtypes.default_dtype()
 
 
-def _float_types(data: object) -> set[object]:
-    """Return the types of the floating numbers in nested sequences: `float`, and dtypes of tensors and NumPy data."""
+def _is_foreign(data_type: type) -> bool:
+    """Return True for another library's tensors, which NumPy converts to arrays of their dtype."""
+    return hasattr(data_type, "__array__") and not issubclass(data_type, (np.ndarray, np.generic, Tensor))
+
+
+def _float_dtypes(data: object) -> set[DType]:
+    """Return the dtypes of the floating numbers in nested sequences. A Python float has the default dtype."""
     if not isinstance(data, (list, tuple)):
-        return {getattr(data, "dtype", float)}
-    float_types: set[object] = set()
-    for value_type in set(map(type, data)):
-        if issubclass(value_type, (list, tuple)):
-            float_types.update(*(_float_types(x) for x in data if isinstance(x, value_type)))
-        elif issubclass(value_type, (np.generic, np.ndarray)):
-            float_types.update(x.dtype for x in data if isinstance(x, value_type) and x.dtype.kind == "f")
-        elif issubclass(value_type, Tensor):
-            float_types.update(x.meta.dtype for x in data if isinstance(x, value_type) and x.meta.dtype.kind == "f")
-        elif issubclass(value_type, float):
-            float_types.add(float)
-    return float_types
-
-
-def _copy_tensor(source: Tensor, dtype: DTypeLike | None, device: DeviceLike | None) -> Tensor:
-    return source.detach().to(device=device, dtype=dtype, copy=True)
+        dtype = getattr(data, "dtype", None)
+        return {dtypes.from_numpy(dtype) if isinstance(dtype, np.dtype) else dtypes.default_dtype()}
+    float_dtypes: set[DType] = set()
+    for item_type in set(map(type, data)):  # types first: a long list of floats is read only once
+        if issubclass(item_type, (list, tuple)):
+            float_dtypes.update(*(_float_dtypes(x) for x in data if isinstance(x, item_type)))
+        elif issubclass(item_type, (np.generic, np.ndarray)):
+            numpy_dtypes = {x.dtype for x in data if isinstance(x, item_type) and x.dtype.kind == "f"}
+            float_dtypes.update(map(dtypes.from_numpy, numpy_dtypes))
+        elif issubclass(item_type, Tensor):
+            float_dtypes.update(x.meta.dtype for x in data if isinstance(x, item_type) and x.meta.dtype.kind == "f")
+        elif issubclass(item_type, float):
+            float_dtypes.add(dtypes.default_dtype())
+        elif _is_foreign(item_type):
+            numpy_dtypes = {np.asarray(x).dtype for x in data if isinstance(x, item_type)}
+            float_dtypes.update(dtypes.from_numpy(dtype) for dtype in numpy_dtypes if dtype.kind == "f")
+    return float_dtypes
 
 
 @describe(OPTIONS)
@@ -142,12 +148,15 @@ def as_tensor(data: object, dtype: DTypeLike | None = None, device: DeviceLike |
     """Convert `data` to a tensor; share its memory where dtype and device allow that.
 
     Args:
-        data: A tensor, a NumPy array, nested sequences, or a number.
-        dtype: Dtype of the result; None: that of a tensor or array, else chosen by the numbers, as in `tensor`.
+        data: A tensor, a NumPy array, nested sequences of numbers, or a number.
+        dtype: Dtype of the result. None: as in `tensor`.
 
     Returns:
-        `data` itself if it is such a tensor; a tensor over an array's memory if that is writable and on the host; else
-        a copy.
+        `data` itself if it is a tensor with this dtype and device. For a writable NumPy array, a `cpu` device and no
+        `dtype`, a tensor that shares the array's memory. Else a copy.
+
+    Raises:
+        ArgumentError: As in `tensor`.
 
     Example:
         >>> x = wg.tensor([1, 2])
@@ -174,26 +183,28 @@ def asarray(
     obj: object, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, copy: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Convert `obj` (a tensor, an array, nested sequences, a number) to a tensor.
+    """Convert `obj` to a tensor.
 
     Args:
-        obj: The data.
-        dtype: Dtype of the result.
-        copy: True always copies, None copies where needed, False never copies.
+        obj: A tensor, a NumPy array, nested sequences of numbers, or a number.
+        dtype: Dtype of the result. None: as in `tensor`.
+        copy: Whether to copy the memory. None: copy if it cannot be shared. False: raise an error if it cannot be
+            shared.
 
     Returns:
         Tensor of the shape of `obj`.
 
     Raises:
-        ArgumentError: `copy` is False and the memory cannot be shared.
+        ArgumentError: `copy` is False and the memory cannot be shared, or as in `tensor`.
 
     Example:
         >>> wg.asarray((1, 2), dtype=wg.float32)
         tensor([1., 2.])
     """
     output = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
-    if copy is False and not (output is obj or (isinstance(obj, np.ndarray) and np.shares_memory(obj, output.numpy()))):
-        raise ArgumentError("asarray: the memory cannot be shared; do not pass copy=False")
+    is_shared = output is obj or (isinstance(obj, np.ndarray) and np.shares_memory(obj, output.numpy()))
+    if copy is False and not is_shared:
+        raise ArgumentError(f"asarray: the memory of {type(obj).__name__} cannot be shared; do not pass copy=False")
     return finalize_output(output, "asarray", requires_grad)
 
 
@@ -203,13 +214,14 @@ def from_numpy(array: Array) -> Tensor:
     A read-only array is copied, with a warning.
 
     Args:
-        array: Array of a dtype that tensors have.
+        array: Array of bool, uint8, a signed integer dtype, float16, float32 or float64.
 
     Returns:
         Tensor of the shape, dtype and strides of `array`.
 
     Raises:
-        ArgumentError: Strides are negative, or no multiples of the element's size.
+        ArgumentError: `array` is not a NumPy array, or a stride is negative or not a multiple of the element's size.
+        DTypeError: No tensor has the dtype of `array`.
 
     Example:
         >>> import numpy as np
@@ -221,8 +233,13 @@ def from_numpy(array: Array) -> Tensor:
     """
     if not isinstance(array, np.ndarray):
         raise ArgumentError(f"from_numpy: takes a numpy.ndarray, not {type(array).__name__}")
+    return _share_or_copy(array, "from_numpy")
+
+
+def _share_or_copy(array: Array, where: str) -> Tensor:
+    """Return a tensor that shares the memory of `array`, or has a copy of it, with a warning, if it is read-only."""
     if not array.flags.writeable:
-        warnings.warn("from_numpy: the array is not writable, so the tensor is a copy of it", UserWarning, stacklevel=2)
+        warnings.warn(f"{where}: the memory is not writable, so the tensor is a copy", UserWarning, stacklevel=3)
         array = array.copy()
     return host_data.adopt(array)
 
@@ -238,7 +255,7 @@ def frombuffer(
     """Create a 1-d `cpu` tensor that shares the memory of a buffer. A read-only buffer is copied, with a warning.
 
     Args:
-        buffer: A bytearray, an array or a memoryview.
+        buffer: An object with the buffer protocol, such as bytes, a bytearray, a memoryview or an `array.array`.
         dtype: Dtype of the elements.
         count: Number of elements; -1 for all.
         offset: Bytes to skip at the start.
@@ -248,30 +265,35 @@ def frombuffer(
         Vector of the buffer's elements.
 
     Raises:
-        ArgumentError: The buffer is too short.
+        ArgumentError: `buffer` is not a buffer, or it is too short for `count` and `offset`.
 
     Example:
         >>> wg.frombuffer(bytearray([1, 2, 3]), dtype=wg.uint8, offset=1)
         tensor([2, 3], dtype=weftgrad.uint8)
     """
     target_dtype = dtypes.parse(dtype)
-    if target_dtype.name == "bfloat16":
-        return frombuffer(buffer, dtype=dtypes.int16, count=count, offset=offset).view(target_dtype)
+    is_bfloat16 = target_dtype is dtypes.bfloat16
     try:
-        array = np.frombuffer(buffer, target_dtype.numpy, count, offset)
+        # NumPy has no bfloat16.
+        array = np.frombuffer(buffer, np.dtype(np.int16) if is_bfloat16 else target_dtype.numpy, count, offset)
     except (ValueError, TypeError) as error:
         raise ArgumentError(f"frombuffer: {error}") from None
-    return finalize_output(from_numpy(array), "frombuffer", requires_grad)
+    output = _share_or_copy(array, "frombuffer")
+    return finalize_output(output.view(target_dtype) if is_bfloat16 else output, "frombuffer", requires_grad)
 
 
 def from_dlpack(source: Tensor | SupportsDLPack) -> Tensor:
-    """Create a tensor that shares the memory of an object with `__dlpack__` on the host.
+    """Create a `cpu` tensor that shares the memory of an array or another library's tensor. Read-only memory is copied.
 
     Args:
-        source: Object with `__dlpack__`, such as a NumPy array or another library's tensor, in host memory.
+        source: Object with `__dlpack__`, in host memory. A tensor of ours is returned as it is.
 
     Returns:
         Tensor of the shape and dtype of `source`.
+
+    Raises:
+        BufferError: The memory is not on the host.
+        DTypeError: No tensor has the dtype of `source`.
 
     Example:
         >>> import numpy as np

@@ -87,28 +87,31 @@ def arange(
         raise ArgumentError("arange: needs an end")
     first = 0 if end is None or start is None else start
     bound = start if end is None else end
-    low: float
-    high: float
-    increment: float
+    start_number: float
+    end_number: float
+    step_number: float
     if type(first) is int and type(bound) is int and type(step) is int:
-        low, high, increment = first, bound, step
+        start_number, end_number, step_number = first, bound, step
         are_integers = True
     else:
-        low, high, increment = (_endpoint(x, "arange") for x in (first, bound, step))
-        are_integers = all(isinstance(x, int) for x in (low, high, increment))
+        start_number, end_number, step_number = (_endpoint(x, "arange") for x in (first, bound, step))
+        are_integers = all(isinstance(x, int) for x in (start_number, end_number, step_number))
     target_dtype, target_device = resolve_dtype_and_device(dtype, device, out, dtypes.int64 if are_integers else None)
     if target_dtype is dtypes.bool_:
         raise UnsupportedDType("arange: has no dtype bool; convert the result with .bool()")
     if target_dtype is dtypes.int64:
-        low, high, increment = int(low), int(high), int(increment)
-    if increment == 0:
+        start_number, end_number, step_number = int(start_number), int(end_number), int(step_number)
+    if step_number == 0:
         raise ArgumentError("arange: the step must not be 0")
-    if (high - low) * increment < 0:
-        raise ArgumentError(f"arange: steps of {increment!r} do not lead from {low!r} to {high!r}")
-    span = high - low
-    count = int(-(-span // increment)) if target_dtype is dtypes.int64 else math.ceil(span / increment)
+    if (end_number - start_number) * step_number < 0:
+        raise ArgumentError(f"arange: steps of {step_number!r} do not lead from {start_number!r} to {end_number!r}")
+    span = end_number - start_number
+    count = int(-(-span // step_number)) if target_dtype is dtypes.int64 else math.ceil(span / step_number)
     number_dtype = dtypes.float64 if target_dtype.kind == "f" else dtypes.int64
-    numbers = (to_dtype_number(low, number_dtype, "arange"), to_dtype_number(increment, number_dtype, "arange"))
+    numbers = (
+        to_dtype_number(start_number, number_dtype, "arange"),
+        to_dtype_number(step_number, number_dtype, "arange"),
+    )
     output = _fill_progression(
         "arange_fill", count, target_dtype, target_device, numbers, lambda i, start, step: start + step * i
     )

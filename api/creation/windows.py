@@ -17,6 +17,7 @@ from ..runtime.errors import DTypeError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import to_integer
 from . import factories, sequences
+from .options import finalize_output
 
 __all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window"]
 
@@ -27,12 +28,12 @@ def _window(
     where: str, points: int, periodic: bool, cosines: tuple[float, ...], dtype: DTypeLike | None, layout: Layout | None,
     device: DeviceLike | None, requires_grad: bool, pin_memory: bool,
 ) -> Tensor:  # fmt: skip
-    """Return the sum over k of (-1)^k * a_k * cos(2 pi k n / (N - 1)); without `cosines` the triangular window."""
+    """Return the sum over k of (-1)^k * cosines[k] * cos(2 pi k n / (N - 1)), or without `cosines` a triangle."""
     points = to_integer(points, where, "window_length")
     result_dtype = dtypes.parse(dtype or dtypes.default_dtype())
     if result_dtype.kind != "f":
-        raise DTypeError(f"{where}: a window has a floating dtype, not {result_dtype.name}")
-    period = points - (not periodic)
+        raise DTypeError(f"{where}: dtype must be floating, not {result_dtype.name}")
+    period = points if periodic else points - 1
     if points == 1:
         window = factories.ones(1, dtype=result_dtype, device=device)
     else:
@@ -41,11 +42,9 @@ def _window(
         if not cosines:
             window = 1 - (2 * phase - 1).abs()
         else:
-            window = sum((-1) ** k * a * (2 * math.pi * k * phase).cos() for k, a in enumerate(cosines))
+            window = sum((-1) ** k * factor * (2 * math.pi * k * phase).cos() for k, factor in enumerate(cosines))
         window = window.to(result_dtype)
-    if pin_memory:
-        window = window.pin_memory()
-    return window.requires_grad_(requires_grad)
+    return finalize_output(window, where, requires_grad, None, layout, pin_memory)
 
 
 @_describe_window
@@ -57,7 +56,8 @@ def hann_window(
 
     Args:
         window_length: Number of elements.
-        periodic: Whether the window is one period of a repeating one, and not symmetric.
+        periodic: Whether the window is periodic, with N = `window_length + 1` in the formula, or symmetric, with N =
+            `window_length`.
 
     Returns:
         Vector of `window_length` elements.
@@ -79,7 +79,8 @@ def hamming_window(
 
     Args:
         window_length: Number of elements.
-        periodic: Whether the window is one period of a repeating one, and not symmetric.
+        periodic: Whether the window is periodic, with N = `window_length + 1` in the formula, or symmetric, with N =
+            `window_length`.
         alpha: The constant.
         beta: Factor of the cosine.
 
@@ -104,7 +105,8 @@ def blackman_window(
 
     Args:
         window_length: Number of elements.
-        periodic: Whether the window is one period of a repeating one, and not symmetric.
+        periodic: Whether the window is periodic, with N = `window_length + 1` in the formula, or symmetric, with N =
+            `window_length`.
 
     Returns:
         Vector of `window_length` elements.
@@ -127,7 +129,8 @@ def bartlett_window(
 
     Args:
         window_length: Number of elements.
-        periodic: Whether the window is one period of a repeating one, and not symmetric.
+        periodic: Whether the window is periodic, with N = `window_length + 1` in the formula, or symmetric, with N =
+            `window_length`.
 
     Returns:
         Vector of `window_length` elements.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-__all__ = ["add_options", "register"]
+__all__ = ["add_options"]
 
 
 def _count(text: str) -> int:
@@ -15,7 +15,8 @@ def _count(text: str) -> int:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the demo's options to a parser."""
+    """Add the demo's description and options to a parser."""
+    parser.description = "Learn handwritten digits, and say what it cost."
     parser.add_argument(
         "--epochs", type=_count, default=15, help="how often to go through the training images (default: 15)"
     )
@@ -27,16 +28,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="weftgrad-demo.png",
         help="the picture to write, .png (with matplotlib also .svg, .pdf); '' for none (default: weftgrad-demo.png)",
     )
-
-
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `demo` to the command line."""
-    parser = subparsers.add_parser(
-        "demo",
-        help="learn handwritten digits, and say what it cost",
-        description="Learn handwritten digits, and say what it cost.",
-    )
-    add_options(parser)
     parser.set_defaults(run=_run)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 CLASSES = 10
 SIDE = 8
 """Height and width of an image, in pixels."""
-LEVELS = 16
+MAX_GREY_LEVEL = 16
 """The highest grey level of the file, whose levels run from 0 (white) to 16."""
 TRAINING_IMAGES = 1437
 """Number of images for training (80 %): the first ones of the shuffled order. The other 360 are for testing."""
@@ -30,7 +30,7 @@ def load() -> tuple[Images, Labels, Images, Labels]:
     """
     with np.load(Path(__file__).with_name("digits.npz"), allow_pickle=False) as file:
         order = file["order"]
-        images = file["images"][order].astype(np.float32) / np.float32(LEVELS)
+        images = file["images"][order].astype(np.float32) / np.float32(MAX_GREY_LEVEL)
         labels = file["labels"][order].astype(np.int64)
     images = images.reshape(-1, 1, SIDE, SIDE)
     train, test = slice(None, TRAINING_IMAGES), slice(TRAINING_IMAGES, None)

@@ -12,7 +12,7 @@ import numpy as np
 from ..runtime.dtypes import Array
 from ..runtime.errors import ArgumentError
 from . import digits
-from .picture import Canvas, chart, gallery
+from .picture import Canvas, draw_gallery, draw_loss
 
 if TYPE_CHECKING:
     from .train import Report
@@ -106,7 +106,7 @@ def draw_on_canvas(report: Report, path: Path) -> None:
     """Draw a report into a PNG file without a plotting library."""
     canvas = Canvas(1010, 470)
     canvas.text(505, 22, _title(report), anchor="middle")
-    chart(canvas, (90, 80, 430, 300), report.losses, len(report.driver_allocations), "Training loss")
-    gallery(canvas, 575, 80, *_predictions(report), _COLUMNS, "Predictions, mistakes first")
+    draw_loss(canvas, (90, 80, 430, 300), report.losses, len(report.driver_allocations), "Training loss")
+    draw_gallery(canvas, 575, 80, *_predictions(report), _COLUMNS, "Predictions, mistakes first")
     canvas.text(505, 452, _footer(report), (134, 142, 150), anchor="middle")
     canvas.save(path)

@@ -27,7 +27,7 @@ from .assignment import on_device, positions, upload
 from .bounds import check_bounds, check_range
 
 __all__ = [
-    "FULL_SLICE", "Static", "check_mask", "is_int", "is_mask", "mask_tensor", "resolve_advanced", "to_bound",
+    "FULL_SLICE", "Static", "check_mask", "is_int", "is_mask", "mask_tensor", "resolve_advanced", "to_bound", "to_step",
     "without_negatives",
 ]  # fmt: skip
 
@@ -43,8 +43,20 @@ FULL_SLICE: _Bounds = (None, None, None)
 
 
 def to_bound(value: SupportsIndex | None) -> int | None:
-    """Return the start, stop or step of a slice as an int or None."""
-    return None if value is None else value.__index__()
+    """Return the start or stop of a slice as an int or None. Raises `IndexKindError` for other types."""
+    if value is None:
+        return None
+    if not hasattr(value, "__index__"):
+        raise IndexKindError(f"a slice takes ints and None, not {type(value).__name__} {value!r}")
+    return value.__index__()
+
+
+def to_step(value: SupportsIndex | None) -> int | None:
+    """Return the step of a slice as an int or None. Raises `IndexKindError`, or `ShapeError` for a step below 1."""
+    step = to_bound(value)
+    if step is not None and step < 1:
+        raise ShapeError(f"the step of a slice must be positive, not {step}; use flip() to reverse a dimension")
+    return step
 
 
 def is_int(item: object) -> TypeGuard[SupportsIndex]:
@@ -102,7 +114,7 @@ def _split_items(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, lis
             statics += [FULL_SLICE] * (len(tensor_shape) - consumed_dims)
             axis, view_axis = axis + len(tensor_shape) - consumed_dims, view_axis + len(tensor_shape) - consumed_dims
         elif isinstance(item, slice):
-            statics.append((to_bound(item.start), to_bound(item.stop), to_bound(item.step)))
+            statics.append((to_bound(item.start), to_bound(item.stop), to_step(item.step)))
             axis, view_axis = axis + 1, view_axis + 1
         elif isinstance(item, int):
             statics.append(item)
@@ -193,10 +205,11 @@ def _as_bool_array(mask: Array | np.bool_) -> Array:
 
 def check_mask(shape: tuple[int, ...], tensor_shape: tuple[int, ...], axis: int) -> None:
     """Raise `IndexOutOfRange` unless a mask has the sizes of a tensor's dimensions from `axis` on."""
-    if tuple(shape) != tensor_shape[axis : axis + len(shape)]:
+    sizes = tensor_shape[axis : axis + len(shape)]
+    if tuple(shape) != sizes:
         raise IndexOutOfRange(
-            f"a mask of shape {list(shape)} does not match dimensions {axis} to {axis + len(shape) - 1} of a tensor of "
-            f"shape {list(tensor_shape)}"
+            f"a mask of shape {list(shape)} indexes dimensions of sizes {list(sizes)} of a tensor of shape "
+            f"{list(tensor_shape)}; the sizes must be equal"
         )
 
 

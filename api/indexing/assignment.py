@@ -131,7 +131,7 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Operand) -> Tensor:
     if isinstance(value, Tensor):
         if value.meta.ndim:
             raise ShapeError(
-                f"masked_fill: value must be a number or a 0-d tensor, not of shape {list(value.meta.shape)}"
+                f"masked_fill_: value must be a number or a 0-d tensor, not of shape {list(value.meta.shape)}"
             )
         value = copy_if_aliased(on_device(value, self.meta.device), self)
     else:

@@ -1,4 +1,4 @@
-"""Bounds checks of index tensors: before the launch on `cpu`, deferred until the device reports on others."""
+"""Bounds checks of index tensors: on `cpu` before the launch or while the kernel runs, deferred on other devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from ..runtime.records import OpRecord, registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 
-__all__ = ["Check", "check_bounds", "check_classes", "check_interval", "check_range", "prepare_check", "unchecked"]
+__all__ = [
+    "Check", "check_bounds", "check_classes", "check_interval", "check_range", "defer_class_check", "prepare_check",
+    "unchecked",
+]  # fmt: skip
 
 _unchecked: set[Device] = set()
 _OVERLAP_MIN_INDICES = 1 << 16  # from this many indices on, the check overlaps with the kernel
@@ -38,15 +41,14 @@ def check_bounds(index: Tensor, size: int, where: str, *, negative: bool = False
         negative: Whether negative indices are allowed.
 
     Returns:
-        The smallest index, or a negative number if there may be negative indices.
+        A negative number if an index is or may be negative, else a number that is not.
 
     Raises:
         IndexOutOfRange: An index is out of range.
         DTypeError: The dtype is not an integer one.
     """
     only_tensors(where, index)
-    if index.meta.dtype.kind not in "ui":
-        raise DTypeError(f"{where}: an index must hold integers, not {index.meta.dtype.name}; convert it with .long()")
+    _require_integers(index, where)
     low = -size if negative else 0
     if not index.meta.numel:
         return 0
@@ -59,12 +61,21 @@ def check_bounds(index: Tensor, size: int, where: str, *, negative: bool = False
     return -1 if negative and index.meta.dtype.kind == "i" else 0
 
 
+def _require_integers(index: Tensor, where: str) -> None:
+    if index.meta.dtype.kind not in "ui":
+        raise DTypeError(f"{where}: an index must hold integers, not {index.meta.dtype.name}; convert it with .long()")
+
+
 def prepare_check(index: Tensor, size: int, where: str) -> Check:
     """Return a `Check` of indices in [0, size) for a call that uses them. Small index tensors are checked at once."""
+    only_tensors(where, index)
+    device = index.meta.device
+    if device.type != "cpu" and hasattr(device.driver, "miss_word"):
+        _require_integers(index, where)
+        return _KernelCheck(index, size, where)
     if index.meta.device.type != "cpu" or index.meta.numel < _OVERLAP_MIN_INDICES or not index.meta.contiguous:
         check_bounds(index, size, where)
         return _CHECKED
-    only_tensors(where, index)
     if index.meta.dtype is not dtypes.int64 or index.meta.device in _unchecked:
         check_bounds(index, size, where)
         return _CHECKED
@@ -72,12 +83,19 @@ def prepare_check(index: Tensor, size: int, where: str) -> Check:
 
 
 class Check:
-    """A bounds check that has already passed."""
+    """A bounds check for one call.
+
+    This class does nothing: the check has passed on `cpu`, or is deferred. Subclasses still have to check.
+    """
 
     __slots__ = ()
 
     def __call__(self) -> None:
-        """Check now and raise `IndexOutOfRange`. Call this before an in-place write."""
+        """Check now, if not done. Call this before an in-place write.
+
+        Raises:
+            IndexOutOfRange: An index is out of range; at the time that `check_bounds` names.
+        """
 
     def run(self, record: OpRecord, operands: Sequence[object], statics: tuple[object, ...]) -> Tensor:
         """Call the op `record`, which has the index among its `operands`. Raises `IndexOutOfRange`."""
@@ -85,6 +103,35 @@ class Check:
 
 
 _CHECKED = Check()
+
+
+class _KernelCheck(Check):
+    """A check by the kernel that uses the indices, on a device with a miss word (`runtime.deferred`).
+
+    The op's kernel makes it if the op has the static argument `check`. For other ops, and for calls without elements,
+    whose own kernel is not launched, `check_bounds` makes the check.
+    """
+
+    __slots__ = ("index", "size", "where")
+
+    def __init__(self, index: Tensor, size: int, where: str):
+        self.index, self.size, self.where = index, size, where
+
+    def __call__(self) -> None:
+        check_bounds(self.index, self.size, self.where)
+
+    def run(self, record: OpRecord, operands: Sequence[object], statics: tuple[object, ...]) -> Tensor:
+        number = 0
+        if "check" in record.statics and all(o.meta.numel for o in operands if isinstance(o, Tensor)):
+            size, where = self.size, self.where
+            number = deferred.number_check(
+                self.index.meta.device, where, size, lambda low, high: check_range(low, high, size, where, 0)
+            )
+        if not number:
+            self()
+            return call(record, operands, statics)
+        defaults = (False,) if "misses" in record.statics else ()
+        return call(record, operands, (*statics, *defaults, number))
 
 
 class _OverlappedCheck(Check):
@@ -136,13 +183,7 @@ def check_classes(target: Tensor, classes: int, ignore_index: int, where: str) -
         if classes and not 0 <= ignore_index < classes:
             ignored = call(registry["eq"], (target.detach(), ignore_index))
             checked_target = call(registry["masked_fill"], (target.detach(), ignored, 0))
-
-        def judge(lowest: int, highest: int) -> None:
-            wrong = [v for v in (lowest, highest) if not 0 <= v < classes and v != ignore_index]
-            if wrong:
-                raise _wrong_class(wrong[0], classes, ignore_index, where)
-
-        _defer(checked_target, judge)
+        _defer(checked_target, _judge_classes(classes, ignore_index, where))
         return False
     if device in _unchecked:
         return False
@@ -156,8 +197,33 @@ def check_classes(target: Tensor, classes: int, ignore_index: int, where: str) -
     return False
 
 
+def defer_class_check(lowest: Tensor, highest: Tensor, classes: int, ignore_index: int, where: str) -> None:
+    """Check targets, as `check_classes` does, by their extremes that a kernel has computed; ignored ones count as 0.
+
+    Raises:
+        IndexOutOfRange: A target of an earlier check is out of range.
+    """
+    device = lowest.meta.device
+    deferred.poll(device)
+    if device not in _unchecked:
+        deferred.defer(lowest, highest, _judge_classes(classes, ignore_index, where))
+
+
+def _judge_classes(classes: int, ignore_index: int, where: str) -> Callable[[int, int], None]:
+    """Return the function that raises `IndexOutOfRange` unless the extremes of the targets are classes."""
+
+    def judge(lowest: int, highest: int) -> None:
+        wrong = [v for v in (lowest, highest) if not 0 <= v < classes and v != ignore_index]
+        if wrong:
+            raise _wrong_class(wrong[0], classes, ignore_index, where)
+
+    return judge
+
+
 def check_interval(values: Tensor, low: float, high: float, where: str, name: str) -> None:
-    """Check that all values are numbers in [low, high]. On devices other than `cpu` this does nothing: nothing waits.
+    """Check that all values are numbers in [low, high].
+
+    On other devices than `cpu` this does nothing, because it would have to wait.
 
     Args:
         values: Tensor of any dtype.
@@ -199,6 +265,7 @@ def _defer(index: Tensor, judge: Callable[[int, int], None]) -> None:
 
 
 def _extremes_in_memory(index: Tensor, size: int) -> tuple[int, int]:
+    """Return the smallest and largest index; 0 for the smallest if all are known to be in range."""
     layout = index.meta
     if layout.contiguous:
         values = _host_values(index)

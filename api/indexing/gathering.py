@@ -43,7 +43,8 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     Args:
         input: Tensor of any dtype.
         dim: The dimension to index.
-        index: Integer tensor with as many dimensions as `input`, none of them longer except `dim`.
+        index: Integer tensor with as many dimensions as `input`, none of them longer except `dim`. An empty one may
+            have any shape.
         sparse_grad: Accepted for compatibility with PyTorch.
         out: Tensor to write the result to.
 
@@ -61,6 +62,9 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     only_tensors("gather", input, index)
     axis_index = layout.normalize_dim(dim, input.meta.ndim, "gather")
     source, index_vector = at_least_1d(input), at_least_1d(index)
+    if not index.meta.numel and index.meta.dtype.kind in "ui" and index.meta.ndim != source.meta.ndim:
+        empty = views.reshape(views.reshape(input, (-1,))[:0], index.meta.shape)  # it has a gradient
+        return empty if out is None else copy_to_out(empty, out, "gather")
     check = prepare_check(index_vector, source.meta.shape[axis_index], "gather")
     output = check.run(registry["gather"], (source, index_vector), (axis_index,))
     output = views.reshape(output, index.meta.shape) if not index.meta.ndim else output

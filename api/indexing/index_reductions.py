@@ -68,7 +68,7 @@ def reduce_into(
     """
     indexes_slices = len(statics) == 2
 
-    def step(record: OpRecord, operands: tuple[Tensor, ...], step_statics: tuple[int, ...]) -> None:
+    def apply(record: OpRecord, operands: tuple[Tensor, ...], step_statics: tuple[int, ...]) -> None:
         nonlocal target
         if in_place:
             call_into(record, (target, *operands), step_statics, (target,), in_place=True)
@@ -77,28 +77,29 @@ def reduce_into(
 
     if not include_self:
         neutral = tensor_value(_NEUTRAL[reduce](target.meta.dtype), target, source.meta.shape)
-        step(_reduction_op("write", indexes_slices), (index, neutral), statics)
-    step(_reduction_op(_REDUCTION_OPS[reduce], indexes_slices), (index, source), statics)
+        apply(_reduction_op("write", indexes_slices), (index, neutral), statics)
+    apply(_reduction_op(_REDUCTION_OPS[reduce], indexes_slices), (index, source), statics)
     if reduce == "mean":
         counts = _index_counts(target, index, statics, 1 if include_self else 0)
         counts = counts if include_self else ops.clamp_min(counts, 1)
         if target.meta.dtype.kind == "f":
-            step(registry["true_divide"], (counts,), ())
+            apply(registry["true_divide"], (counts,), ())
         else:
-            step(registry["floor_divide"], (call(registry["copy"], (counts,), (target.meta.dtype,)),), ())
+            apply(registry["floor_divide"], (call(registry["copy"], (counts,), (target.meta.dtype,)),), ())
     return target
 
 
 def _index_counts(target: Tensor, index: Tensor, statics: tuple[int, ...], initial: int) -> Tensor:
     """Return `initial` plus the number of times that each position occurs in `index`; broadcasts with `target`."""
-    like = tensor_value(initial, index, ())
-    like = like if like.meta.dtype is dtypes.int64 else call(registry["copy"], (like,), (dtypes.int64,))
-    ones = tensor_value(1, like, index.meta.shape)
+    initial_count = tensor_value(initial, index, ())
+    if initial_count.meta.dtype is not dtypes.int64:
+        initial_count = call(registry["copy"], (initial_count,), (dtypes.int64,))
+    ones = tensor_value(1, initial_count, index.meta.shape)
     if len(statics) == 1:
-        base = call(registry["expand"], (like,), (target.meta.shape,))
+        base = call(registry["expand"], (initial_count,), (target.meta.shape,))
         return call(registry["scatter_add"], (base, index, ones), statics)
     axis = statics[0]
-    base = call(registry["expand"], (like,), (target.meta.shape[axis : axis + 1],))
+    base = call(registry["expand"], (initial_count,), (target.meta.shape[axis : axis + 1],))
     counts = call(registry["put_add_at"], (base, index, ones), (0, 1))
     return views.reshape(counts, (*counts.meta.shape, *(1,) * (target.meta.ndim - axis - 1)))
 

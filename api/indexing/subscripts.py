@@ -25,7 +25,17 @@ from ..runtime.dispatch import call, call_into
 from ..runtime.errors import IndexOutOfRange
 from ..runtime.records import registry
 from ..runtime.tensor import Extra, Tensor
-from .advanced_indices import FULL_SLICE, Static, check_mask, is_int, is_mask, mask_tensor, resolve_advanced, to_bound
+from .advanced_indices import (
+    FULL_SLICE,
+    Static,
+    check_mask,
+    is_int,
+    is_mask,
+    mask_tensor,
+    resolve_advanced,
+    to_bound,
+    to_step,
+)
 from .assignment import assignment_value, clone, copy_if_aliased, is_single, masked_fill_, tensor_value
 
 __all__ = ["get", "index_put", "index_put_", "set"]
@@ -103,7 +113,7 @@ def _select_row(tensor: Tensor, index: int) -> Tensor:
     """Return `tensor[index]` without an `index_view` plan: a loop over a data set would fill the plan cache."""
     state = _local.state
     extra = tensor.extra
-    if state.mode is not None or tensor.needs or (extra is not None and extra.base is not None):
+    if state.mode is not None or tensor.needs_grad or (extra is not None and extra.base is not None):
         return get(tensor, (index,))
     cached = _row_layouts.get(tensor.meta)
     if cached is None:
@@ -155,7 +165,7 @@ def _basic_statics(tensor: Tensor, items: tuple[object, ...]) -> tuple[Static, .
             if (start is None or type(start) is int) and (stop is None or type(stop) is int) and step is None:
                 statics.append((start, stop, None))
             else:
-                statics.append((to_bound(start), to_bound(stop), to_bound(step)))
+                statics.append((to_bound(start), to_bound(stop), to_step(step)))
             consumed_dims += 1
         elif is_int(item):
             statics.append(item.__index__())

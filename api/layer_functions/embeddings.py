@@ -1,7 +1,7 @@
 """Embedding lookups, their reductions over bags, and one-hot vectors.
 
-Gradients are summed in the order of the indices, so the same call gives the same bits. Indices are checked by
-`bounds.check_bounds`.
+Gradients are summed in the order of the indices, so the same call gives the same bits. `indexing.bounds` checks
+indices: those of `embedding` while the lookup runs if there are many, those of the other functions before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..tensor_methods.argument_checks import only_tensors, to_integer
 __all__ = ["embedding", "embedding_bag", "embedding_renorm_", "one_hot"]
 
 _take_at, _put_at = registry["take_at"], registry["put_at"]
-_rows, _shared_rows = registry["embedding_rows"], registry["embedding_shared"]
+_rows, _frequency_scaled_rows = registry["embedding_rows"], registry["embedding_shared"]
 
 
 def _check_table(weight: Tensor, padding_idx: int | None, sparse: bool, where: str) -> int:
@@ -78,7 +78,7 @@ def embedding(
         check()
         _renormalize(weight, input, max_norm, norm_type)
     if scale_grad_by_freq:
-        return check.run(_shared_rows, (weight, input), (0, 1, padding_row))
+        return check.run(_frequency_scaled_rows, (weight, input), (0, 1, padding_row))
     if padding_row < 0:
         return check.run(_take_at, (weight, input), (0, 1))
     return check.run(_rows, (weight, input), (0, 1, padding_row))
@@ -134,7 +134,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         int64 `(*tensor.shape, num_classes)`: 1 at the class, 0 elsewhere.
 
     Raises:
-        IndexOutOfRange: A class is out of range.
+        IndexOutOfRange: A class is negative, or not below `num_classes`.
         DTypeError: `tensor` is not of an integer dtype.
         ShapeError: `tensor` is empty, and `num_classes` is -1.
 
@@ -149,7 +149,10 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes == -1:
         if not tensor.meta.numel:
             raise ShapeError("one_hot: of an empty tensor, give num_classes")
-        num_classes = int(ops.amax(tensor).item()) + 1
+        largest = int(ops.amax(tensor).item())
+        if largest < 0:
+            raise IndexOutOfRange(f"one_hot: class {largest} is negative; classes count from 0")
+        num_classes = largest + 1
     to_integer(num_classes, "one_hot", "num_classes", 0 if tensor.meta.numel else 1)
     check_bounds(tensor, num_classes, "one_hot")
     shape = tensor.meta.shape
@@ -171,11 +174,13 @@ def embedding_bag(
 ) -> Tensor:  # fmt: skip
     """Look up rows of a table and reduce them over bags of indices.
 
+    `embedding_bag(weight, input, ...)`, PyTorch's former order of the first two arguments, works too.
+
     Args:
         input: Integer indices: `(bags, n)`, or `(n,)` together with `offsets`.
         weight: The table, `(rows, features)`.
         offsets: `(bags,)`, the start of each bag in `input`; the first one is 0.
-        max_norm: Rows of `weight` with a larger norm are scaled down to it, in place; None: no limit.
+        max_norm: Rows that are read and have a larger norm are first scaled down to this norm, in place; None: never.
         norm_type: Order of that norm.
         scale_grad_by_freq: Divide gradients by the frequency of the row in `input`.
         mode: "sum", "mean" or "max"; an empty bag gives 0.
@@ -200,6 +205,8 @@ def embedding_bag(
     """
     where = "embedding_bag"
     only_tensors(where, input, weight)
+    if input.meta.dtype.kind == "f" and weight.meta.dtype.kind in "ui":
+        input, weight = weight, input
     padding_row = _check_table(weight, padding_idx, sparse, where)
     if mode not in ("sum", "mean", "max"):
         raise ArgumentError(f"{where}: mode must be 'sum', 'mean' or 'max', not {mode!r}")
@@ -220,61 +227,68 @@ def embedding_bag(
                 f"{weight.meta.dtype.name}; convert one with .to()"
             )
     check_bounds(input, weight.meta.shape[0], where)
-    offsets, bags = _bag_offsets(input, offsets, include_last_offset)
+    offsets, bag_count = _bag_offsets(input, offsets, include_last_offset)
     flat_input = views.reshape(input, (-1,))
     if max_norm is not None:
         _renormalize(weight, flat_input, max_norm, norm_type)
-    is_plain_sum = not scale_grad_by_freq and per_sample_weights is None and weight.meta.dtype.kind == "f"
-    if is_plain_sum and mode != "max" and flat_input.meta.numel:
-        statics = (bags, padding_row, mode == "mean")
+    has_factors = scale_grad_by_freq or per_sample_weights is not None
+    if mode != "max" and not has_factors and weight.meta.dtype.kind == "f" and flat_input.meta.numel:
+        statics = (bag_count, padding_row, mode == "mean")
         return call(registry["bag_sums"], (weight, flat_input, offsets), statics)
-    bag = call(registry["bag_of"], (offsets,), (flat_input.meta.numel,)) if flat_input.meta.numel else flat_input
+    # Of no indices there are no bag numbers: an empty index tensor stands for them.
+    bag_numbers = (
+        call(registry["bag_of"], (offsets,), (flat_input.meta.numel,)) if flat_input.meta.numel else flat_input
+    )
     if scale_grad_by_freq:
-        rows = call(_shared_rows, (weight, flat_input), (0, 1, padding_row))
+        rows = call(_frequency_scaled_rows, (weight, flat_input), (0, 1, padding_row))
     else:
         rows = call(_take_at, (weight, flat_input), (0, 1))
     if padding_row >= 0:
-        bag = ops.where(ops.eq(flat_input, padding_row), -1, bag)
+        bag_numbers = ops.where(ops.eq(flat_input, padding_row), -1, bag_numbers)
     if per_sample_weights is not None:
         rows = ops.mul(rows, views.reshape(per_sample_weights, (-1, 1)))
-    return _reduce_bags(rows, bag, bags, mode)
+    return _reduce_bags(rows, bag_numbers, bag_count, mode)
 
 
 def _bag_offsets(input: Tensor, offsets: Tensor | None, include_last: bool) -> tuple[Tensor, int]:
-    """Return the start of each bag in the flattened indices, and the number of bags."""
+    """Return the offsets of the bags in the flattened indices, and the number of bags.
+
+    Offsets are the start of each bag and, with `include_last`, the end of the last one.
+    """
     where, device, count = "embedding_bag", input.meta.device, input.meta.numel
     if input.meta.ndim == 2:
         if offsets is not None:
             raise ArgumentError(f"{where}: offsets are for an input of one dimension; a matrix has a bag in each row")
-        bags, bag_size = input.meta.shape
-        return upload(np.arange(bags) * bag_size, device), bags
+        bag_count, bag_size = input.meta.shape
+        return upload(np.arange(bag_count) * bag_size, device), bag_count
     if input.meta.ndim != 1:
         raise ArgumentError(f"{where}: input has one or two dimensions, not {input.meta.ndim}")
     if not isinstance(offsets, Tensor):
         raise ArgumentError(f"{where}: an input of one dimension needs offsets, a tensor of where each bag begins")
     if offsets.meta.ndim != 1:
         raise ArgumentError(f"{where}: offsets must be a vector, not of shape {list(offsets.meta.shape)}")
-    bags = offsets.meta.shape[0] - include_last
-    if bags < 0 or (count and not offsets.meta.numel):
+    bag_count = offsets.meta.shape[0] - include_last
+    if bag_count < 0 or (count and not offsets.meta.numel):
         raise ArgumentError(f"{where}: there must be at least one offset")
     check_bounds(offsets, count + 1, f"{where}: offsets")
     if offsets.meta.numel:
         check_bounds(call(registry["narrow"], (offsets,), (0, 0, 1)), 1, f"{where}: the first of the offsets")
-    return offsets, bags
+    return offsets, bag_count
 
 
-def _reduce_bags(rows: Tensor, bag: Tensor, bags: int, mode: str) -> Tensor:
+def _reduce_bags(rows: Tensor, bag_numbers: Tensor, bag_count: int, mode: str) -> Tensor:
     """Reduce rows by bag number; rows with a bag number of -1 are ignored."""
     like, features = rows.meta, rows.meta.shape[1]
     if mode == "max":
-        base = full((bags, features), -math.inf, dtype=like.dtype, device=like.device)
-        output = call(registry["put_maximum_at"], (base, bag, rows), (0, 1))
+        base = full((bag_count, features), -math.inf, dtype=like.dtype, device=like.device)
+        output = call(registry["put_maximum_at"], (base, bag_numbers, rows), (0, 1))
     else:
-        output = call(registry["spread_at"], (rows, bag), ((bags, features), 0, 1))
-    if mode == "sum" or not bags:
+        output = call(registry["spread_at"], (rows, bag_numbers), ((bag_count, features), 0, 1))
+    if mode == "sum" or not bag_count:
         return output
-    ones = call(registry["full_like_as"], (bag, 1), (dtypes.int64,))
-    counts = views.reshape(call(registry["spread_at"], (ones, bag), ((bags,), 0, 1)), (bags, 1))
+    ones = call(registry["full_like_as"], (bag_numbers, 1), (dtypes.int64,))
+    sizes = call(registry["spread_at"], (ones, bag_numbers), ((bag_count,), 0, 1))
+    sizes = views.reshape(sizes, (bag_count, 1))
     if mode == "max":
-        return ops.where(ops.eq(counts, 0), 0.0, output)
-    return ops.true_divide(output, ops.clamp_min(counts, 1))
+        return ops.where(ops.eq(sizes, 0), 0.0, output)
+    return ops.true_divide(output, ops.clamp_min(sizes, 1))

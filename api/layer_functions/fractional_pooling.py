@@ -200,6 +200,8 @@ def _fractional_max_pool(
         out_sizes: tuple[int, ...] = tuple(int(n * r) for n, r in zip(sizes, ratios, strict=True))
     else:
         out_sizes = _int_sizes(where, "output_size", output_size, rank)
+    if not shape[-rank - 1]:
+        raise ShapeError(f"{where}: takes at least one channel, not an input of shape {list(shape)}")
     for n, k, m in zip(sizes, kernel, out_sizes, strict=True):
         if k < 1 or m < 1 or m + k - 1 > n:
             raise ShapeError(
@@ -213,6 +215,11 @@ def _fractional_max_pool(
         raise ShapeError(
             f"{where}: _random_samples must have shape {[batch, channels, rank]}, not {list(samples.meta.shape)}"
         )
+    output_shape = (*shape[:-rank], *out_sizes)
+    if not batch:
+        rows = batched.reshape(batch, channels * math.prod(sizes))
+        no_maxima = rows[:, : math.prod(output_shape[1:])].reshape(output_shape)  # empty, with a gradient
+        return no_maxima, input.new_empty(output_shape, dtype=dtypes.int64)
     index: Tensor | None = None
     for d in range(rank):  # index grows to (N, C, *out_sizes, *kernel)
         axis_samples = samples[
@@ -229,7 +236,6 @@ def _fractional_max_pool(
     values = ops.gather(batched.reshape(batch, channels, -1), 2, index)
     largest, window_index = values.reshape(batch, channels, -1, count).max(-1)
     indices = index.reshape(batch, channels, -1, count).gather(3, window_index.unsqueeze(-1))
-    output_shape = (*shape[:-rank], *out_sizes)
     return largest.reshape(output_shape), indices.reshape(output_shape)
 
 

@@ -133,7 +133,7 @@ def max_pool1d(
         return_indices: Whether to return the maxima's positions as well.
 
     Returns:
-        Tensor with the spatial sizes of the windows' positions; with `return_indices` a tuple with the int64 positions.
+        Tensor whose spatial sizes are the numbers of windows; with `return_indices` a tuple with the int64 positions.
 
     Example:
         >>> wg.nn.functional.max_pool1d(wg.tensor([[1.0, 3.0, 2.0, 6.0]]), 2)
@@ -178,7 +178,7 @@ def max_pool2d(
             of equal maxima, or of the last NaN.
 
     Returns:
-        Tensor with the spatial sizes of the windows' positions; with `return_indices` a tuple with the int64 positions.
+        Tensor whose spatial sizes are the numbers of windows; with `return_indices` a tuple with the int64 positions.
 
     Example:
         >>> wg.nn.functional.max_pool2d(wg.tensor([[[1.0, 3.0], [2.0, 6.0]]]), 2)
@@ -219,7 +219,7 @@ def max_pool3d(
         return_indices: Whether to return the maxima's positions as well.
 
     Returns:
-        Tensor with the spatial sizes of the windows' positions; with `return_indices` a tuple with the int64 positions.
+        Tensor whose spatial sizes are the numbers of windows; with `return_indices` a tuple with the int64 positions.
 
     Example:
         >>> wg.nn.functional.max_pool3d(wg.tensor([[[[1.0, 3.0], [2.0, 6.0]]]]), (1, 2, 2))

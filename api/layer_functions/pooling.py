@@ -69,7 +69,7 @@ def avg_pool1d(
         count_include_pad: Whether padding counts in the mean.
 
     Returns:
-        Tensor with the spatial sizes of the windows' positions.
+        Tensor whose spatial sizes are the numbers of windows.
 
     Example:
         >>> wg.nn.functional.avg_pool1d(wg.tensor([[1.0, 3.0, 2.0, 6.0]]), 2)
@@ -94,7 +94,7 @@ def avg_pool2d(
         divisor_override: Number by which the window sums are divided, instead of the number of elements.
 
     Returns:
-        Tensor with the spatial sizes of the windows' positions.
+        Tensor whose spatial sizes are the numbers of windows.
 
     Example:
         >>> wg.nn.functional.avg_pool2d(wg.tensor([[[1.0, 3.0], [2.0, 6.0]]]), 2)
@@ -121,7 +121,7 @@ def avg_pool3d(
         divisor_override: Divisor of each window's sum; None: the number of its elements.
 
     Returns:
-        Tensor with the spatial sizes of the windows' positions.
+        Tensor whose spatial sizes are the numbers of windows.
 
     Example:
         >>> wg.nn.functional.avg_pool3d(wg.tensor([[[[1.0, 3.0], [2.0, 6.0]]]]), (1, 2, 2))
@@ -130,9 +130,6 @@ def avg_pool3d(
     return _avg_pool(
         "avg_pool3d", 3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
-
-
-# Max pooling ----------------------------------------------------------------------------------------------------------
 
 
 # Power-average (Lp) pooling -------------------------------------------------------------------------------------------
@@ -150,8 +147,8 @@ def _lp_pool(
         return largest if norm_type > 0 else ops.neg(largest)
     mean = _avg_pool(where, rank, ops.pow(input, norm_type), kernel_size, stride, 0, ceil_mode, True)
     count = math.prod(window_sizes(kernel_size, rank, where, "kernel_size", 1))
-    # As in PyTorch, the mean is multiplied by the full window size even if the window reaches over the end, and a
-    # negative sum keeps its sign.
+    # As in PyTorch, the mean is multiplied by the full window size even if the window reaches over the end. And as
+    # there, sign times relu(abs) stands for the mean: they are equal, but where the mean is 0 no gradient passes.
     return ops.pow(ops.mul(ops.mul(ops.sign(mean), ops.relu(ops.abs(mean))), count), 1.0 / norm_type)
 
 
@@ -172,7 +169,7 @@ def lp_pool1d(
         ceil_mode: Whether a last window may end beyond the input.
 
     Returns:
-        Tensor with the spatial sizes of the windows' positions.
+        Tensor whose spatial sizes are the numbers of windows.
 
     Example:
         >>> wg.nn.functional.lp_pool1d(wg.tensor([[1.0, 3.0, 2.0, 6.0]]), 1, 2)
@@ -200,7 +197,7 @@ def lp_pool2d(
         ceil_mode: Whether a last window may end beyond the input.
 
     Returns:
-        Tensor with the spatial sizes of the windows' positions.
+        Tensor whose spatial sizes are the numbers of windows.
 
     Example:
         >>> wg.nn.functional.lp_pool2d(wg.tensor([[[1.0, 3.0], [2.0, 6.0]]]), 1, 2)
@@ -228,7 +225,7 @@ def lp_pool3d(
         ceil_mode: Whether a last window may end beyond the input.
 
     Returns:
-        Tensor with the spatial sizes of the windows' positions.
+        Tensor whose spatial sizes are the numbers of windows.
 
     Example:
         >>> wg.nn.functional.lp_pool3d(wg.tensor([[[[1.0, 3.0], [2.0, 6.0]]]]), 1, (1, 2, 2))

@@ -99,7 +99,7 @@ def _record(
 ) -> None:
     """Create the graph node, whose function is a `_LayerBackward`."""
     layouts = [o.meta for o in outs]
-    grad_indices = [i for i, o in enumerate(operands) if o is not None and o.needs]
+    grad_indices = [i for i, o in enumerate(operands) if o is not None and o.needs_grad]
     metas = [None if o is None else o.meta for o in operands]
     record = OpRecord(kind.name, "custom", (), gradients={})
     recipe = Recipe(record, metas, layouts, [(i, Rule()) for i in grad_indices], [True] * len(outs))
@@ -107,11 +107,17 @@ def _record(
     saved = [None if o is None else Saved(o, False) for o in operands]
     node.function = _LayerBackward(kind, geometry, grad_indices, saved, passes)
     for i, out in enumerate(outs):
-        out.node, out.output, out.needs = node, i, True
+        out.node, out.output, out.needs_grad = node, i, True
 
 
 class _LayerBackward:
-    """The backward function of one layer's call. It holds the operands and the `Pass`es until `release`."""
+    """The backward function of one layer's call. It holds the operands and the `Pass`es until `release`.
+
+    Attributes:
+        holds_no_result: Tells the engine that nothing holds the gradients that this returns, so leaves need no copies.
+    """
+
+    holds_no_result = True
 
     def __init__(
         self, kind: CellKind, geometry: Geometry, grad_indices: list[int], saved: list[Saved | None],

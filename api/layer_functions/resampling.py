@@ -1,9 +1,13 @@
-"""Resize signals, images and volumes by interpolation (`nn.functional.interpolate`). Weights: `resample_tables`."""
+"""Resize signals, images and volumes by interpolation (`nn.functional.interpolate`).
+
+`resample_tables` computes the weights and applies them.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,12 +22,32 @@ from .spatial_arguments import repeat_number
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
-# For each mode: the number of spatial dimensions (0: one to three), and the interpolation along each of them.
+
+class _Mode(NamedTuple):
+    """A mode of `interpolate`.
+
+    Args:
+        method: The interpolation along each dimension.
+        ranks: The numbers of spatial dimensions that the mode exists for.
+    """
+
+    method: str
+    ranks: tuple[int, ...]
+
+
 _MODES = {
-    "nearest": (0, "nearest"), "nearest-exact": (0, "nearest-exact"), "linear": (1, "linear"),
-    "bilinear": (2, "linear"), "trilinear": (3, "linear"), "bicubic": (2, "cubic"), "lanczos": (2, "lanczos"),
-    "area": (0, "area"),
-}  # fmt: skip
+    "nearest": _Mode("nearest", (1, 2, 3)),
+    "nearest-exact": _Mode("nearest-exact", (1, 2, 3)),
+    "area": _Mode("area", (1, 2, 3)),
+    "linear": _Mode("linear", (1,)),
+    "bilinear": _Mode("linear", (2,)),
+    "bicubic": _Mode("cubic", (2,)),
+    "lanczos": _Mode("lanczos", (2,)),
+    "trilinear": _Mode("linear", (3,)),
+}
+_AREA_FUNCTIONS = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d, 3: adaptive_avg_pool3d}
+
+_MODES_OF_PIXELS = ("nearest", "nearest-exact", "bilinear", "bicubic", "lanczos")  # which take uint8, as in PyTorch
 
 
 def interpolate(
@@ -34,13 +58,15 @@ def interpolate(
     """Resize the spatial dimensions of `input`.
 
     Args:
-        input: `(N, C, L)`, `(N, C, H, W)` or `(N, C, D, H, W)`, floating.
-        size: Spatial size of the result, one int or one for each dimension. Give this or `scale_factor`.
-        scale_factor: Ratio of result to input, one number or one for each dimension.
+        input: `(N, C, L)`, `(N, C, H, W)` or `(N, C, D, H, W)`, floating, or uint8 for the modes of images. uint8 is
+            computed in float32 and rounded; PyTorch's fixed-point kernels differ by 1, for bicubic by up to 5.
+        size: Spatial size of the result, one int or one for each dimension. Pass this or `scale_factor`.
+        scale_factor: Ratio of output size to input size, one number or one for each dimension.
         mode: "nearest", "nearest-exact" or "area" (any number of dimensions), "linear" (one), "bilinear", "bicubic" or
             "lanczos" (two), "trilinear" (three).
         align_corners: Whether the centres of the corner elements coincide in input and result.
-        recompute_scale_factor: Whether to use the ratio of the sizes instead of the factor that was passed.
+        recompute_scale_factor: Whether positions are computed with the exact ratio of output size to input size instead
+            of `scale_factor`, from which it differs if sizes were rounded.
         antialias: Whether to widen the kernel when shrinking, so that every element counts ("bilinear", "bicubic";
             required for "lanczos").
 
@@ -51,92 +77,103 @@ def interpolate(
         ShapeError: A size is smaller than 1, or the number of sizes is wrong.
         ArgumentError: Options contradict each other.
         NotSupported: The mode does not exist for this number of dimensions.
-        UnsupportedDType: The dtype is not floating.
+        UnsupportedDType: The dtype is neither floating nor, for images, uint8.
 
     Example:
         >>> wg.nn.functional.interpolate(wg.tensor([[[1.0, 2.0]]]), scale_factor=2)
         tensor([[[1., 1., 2., 2.]]])
     """
-    where = "interpolate"
-    only_tensors(where, input)
-    spatial = input.meta.shape[2:]
-    count = len(spatial)
-    align = _check(mode, count, align_corners, antialias)
+    only_tensors("interpolate", input)
+    input_sizes = input.meta.shape[2:]
+    rank = len(input_sizes)
+    _check_mode(mode, rank, align_corners, antialias)
+    if input.meta.dtype is dtypes.uint8 and mode in _MODES_OF_PIXELS:
+        resized = interpolate(input.float(), size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+        return resized.round().clamp(0, 255).to(dtypes.uint8)
     if input.meta.dtype.kind != "f":
-        raise UnsupportedDType(f"{where}: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
-    if recompute_scale_factor and size is not None:
-        raise ArgumentError(f"{where}: recompute_scale_factor is about scale_factor, and size is given")
-    out_sizes, factors = _sizes(size, scale_factor, spatial)
-    if min(out_sizes, default=1) < 1 or min(spatial, default=1) < 1:
-        raise ShapeError(
-            f"{where}: from {list(spatial)} to {list(out_sizes)}: input and result must have one element at least"
+        raise UnsupportedDType(
+            f"interpolate: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()"
         )
-    if recompute_scale_factor or mode == "area":
-        factors = (None,) * count
+    if recompute_scale_factor and size is not None:
+        raise ArgumentError("interpolate: recompute_scale_factor needs scale_factor; do not pass it with size")
+    output_sizes, factors = _output_sizes(size, scale_factor, input_sizes)
+    if min(output_sizes) < 1 or min(input_sizes) < 1:
+        raise ShapeError(
+            f"interpolate: input and result must have one element at least, not {list(input_sizes)} and "
+            f"{list(output_sizes)}"
+        )
     if mode == "area":
-        pool = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[count - 1]
-        return pool(input, out_sizes)
-    method = _MODES[mode][1]
+        return _AREA_FUNCTIONS[rank](input, output_sizes)
+    if recompute_scale_factor:
+        factors = (None,) * rank
     float_name = "float64" if input.meta.dtype is dtypes.float64 else "float32"
-    passes = []
-    for d, (n, input_size, factor) in enumerate(zip(out_sizes, spatial, factors, strict=True), 2):
-        resample_table = table(method, input_size, n, factor, align, antialias, float_name)
-        if input_size != n or not _is_identity(resample_table):
-            passes.append((d, resample_table))
-    if not passes:
+    tables: list[tuple[int, Table]] = []  # by dimension
+    for dim, (input_size, output_size, factor) in enumerate(zip(input_sizes, output_sizes, factors, strict=True), 2):
+        resample_table = table(
+            _MODES[mode].method, input_size, output_size, factor, bool(align_corners), antialias, float_name
+        )
+        if input_size != output_size or not _is_identity(resample_table):
+            tables.append((dim, resample_table))
+    if not tables:
         return input.clone()
-    passes.sort(key=lambda p: p[1].size / p[1].input_size)  # shrink first, so that later passes have less to do
-    return Resample.apply(input, tuple(passes))
+    tables.sort(key=lambda entry: entry[1].size / entry[1].input_size)  # shrink first: later passes have less to do
+    return Resample.apply(input, tuple(tables))
 
 
 def _is_identity(resample_table: Table) -> bool:
-    """Return True if the table maps every element to itself."""
+    """Return True if every output element is the input element at the same index: one weight each, which is 1."""
     weights = resample_table.weights
-    is_single_tap = np.count_nonzero(weights) == resample_table.size and np.all(weights.max(0) == 1)
-    return bool(
-        is_single_tap and np.array_equal(resample_table.first + weights.argmax(0), np.arange(resample_table.size))
-    )
+    if np.count_nonzero(weights) != resample_table.size or not np.all(weights.max(0) == 1):
+        return False
+    input_indices = resample_table.first + weights.argmax(0)
+    return np.array_equal(input_indices, np.arange(resample_table.size))
 
 
-def _check(mode: str, count: int, align_corners: bool | None, antialias: bool) -> bool:
-    where = "interpolate"
-    if mode not in _MODES or count not in (1, 2, 3) or _MODES[mode][0] not in (0, count):
-        raise NotSupported(
-            f"{where}: there is no mode {mode!r} for {count} spatial dimensions; of one there are nearest, "
-            "nearest-exact, area and linear, of two bilinear, bicubic and lanczos beside, of three trilinear"
+def _check_mode(mode: str, rank: int, align_corners: bool | None, antialias: bool) -> None:
+    """Raise unless `mode` exists for `rank` spatial dimensions and goes with the other options.
+
+    Raises:
+        NotSupported: There is no such mode.
+        ArgumentError: An option does not go with the mode.
+    """
+    if mode not in _MODES or rank not in _MODES[mode].ranks:
+        names = ", ".join(name for name, entry in _MODES.items() if rank in entry.ranks)
+        remedy = f"use one of {names}" if names else "input has one to three of them, after (N, C)"
+        raise NotSupported(f"interpolate: there is no mode {mode!r} for {rank} spatial dimensions; {remedy}")
+    if align_corners is not None and _MODES[mode].method in ("nearest", "nearest-exact", "area"):
+        raise ArgumentError(
+            f"interpolate: align_corners is for linear, bilinear, bicubic and trilinear, not for {mode}"
         )
-    if align_corners is not None and _MODES[mode][1] in ("nearest", "nearest-exact", "area"):
-        raise ArgumentError(f"{where}: align_corners is for linear, bilinear, bicubic and trilinear, not for {mode}")
     if antialias and mode not in ("bilinear", "bicubic", "lanczos"):
-        raise ArgumentError(f"{where}: antialias is for bilinear, bicubic and lanczos, not for {mode}")
+        raise ArgumentError(f"interpolate: antialias is for bilinear, bicubic and lanczos, not for {mode}")
     if mode == "lanczos" and (align_corners or not antialias):
-        raise ArgumentError(f"{where}: lanczos is with antialias=True, and without align_corners")
-    return bool(align_corners)
+        raise ArgumentError("interpolate: the mode lanczos needs antialias=True and no align_corners")
 
 
-def _sizes(
-    size: IntOrInts | None, scale_factor: FloatOrFloats | None, spatial: tuple[int, ...]
+def _output_sizes(
+    size: IntOrInts | None, scale_factor: FloatOrFloats | None, input_sizes: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[float | None, ...]]:
-    """Return the spatial sizes of the result, and the factors if they were passed."""
-    where, count = "interpolate", len(spatial)
+    """Return the spatial sizes of the result, and for each dimension the scale factor, None if `size` was passed."""
+    rank = len(input_sizes)
     if (size is None) == (scale_factor is None):
-        raise ArgumentError(f"{where}: give either size or scale_factor")
+        raise ArgumentError("interpolate: pass either size or scale_factor")
     if size is not None:
-        sizes = repeat_number(size, count)
-        _check_count("size", len(sizes), spatial)
+        sizes = repeat_number(size, rank)
+        _check_count("size", len(sizes), input_sizes)
         if any(not hasattr(n, "__index__") for n in sizes):
-            raise ArgumentError(f"{where}: size must be one integer or several, not {size!r}")
-        return tuple(n.__index__() for n in sizes), (None,) * count
+            raise ArgumentError(f"interpolate: size must be one integer or several, not {size!r}")
+        return tuple(n.__index__() for n in sizes), (None,) * rank
     assert scale_factor is not None
-    factors = tuple(float(f) for f in repeat_number(scale_factor, count))
-    _check_count("scale_factor", len(factors), spatial)
-    return tuple(int(n * f) for n, f in zip(spatial, factors, strict=True)), factors
+    factors = tuple(float(factor) for factor in repeat_number(scale_factor, rank))
+    _check_count("scale_factor", len(factors), input_sizes)
+    return tuple(int(n * factor) for n, factor in zip(input_sizes, factors, strict=True)), factors
 
 
-def _check_count(argument: str, count: int, spatial: tuple[int, ...]) -> None:
-    if count != len(spatial):
+def _check_count(argument: str, count: int, input_sizes: tuple[int, ...]) -> None:
+    if count != len(input_sizes):
         raise ShapeError(
-            f"interpolate: {argument} has {count} numbers, the input {len(spatial)} spatial dimensions: {list(spatial)}"
+            f"interpolate: {argument} has {count} numbers, but input has {len(input_sizes)} spatial dimensions, of "
+            f"sizes {list(input_sizes)}; pass one number, or one for each"
         )
 
 
@@ -144,7 +181,7 @@ def upsample(
     input: Tensor, size: IntOrInts | None = None, scale_factor: FloatOrFloats | None = None,
     mode: str = "nearest", align_corners: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Call `interpolate` under its older name. Warns.
+    """Resize the spatial dimensions of `input`. Deprecated: use `interpolate`.
 
     Args:
         input: `(N, C, *)`, floating.
@@ -164,12 +201,12 @@ def upsample(
         ...
         tensor([[[1., 1., 2., 2.]]])
     """
-    warnings.warn("nn.functional.upsample is interpolate's older name; use that", stacklevel=2)
+    warnings.warn("nn.functional.upsample is deprecated; use interpolate", stacklevel=2)
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(input: Tensor, size: IntOrInts | None = None, scale_factor: FloatOrFloats | None = None) -> Tensor:
-    """Call `interpolate` with mode "nearest". Warns.
+    """Resize the spatial dimensions of `input`. Deprecated: use `interpolate` with the mode "nearest".
 
     Args:
         input: `(N, C, *)`, floating.
@@ -187,14 +224,14 @@ def upsample_nearest(input: Tensor, size: IntOrInts | None = None, scale_factor:
         ...
         tensor([[[1., 1., 2., 2.]]])
     """
-    warnings.warn("nn.functional.upsample_nearest is older; use interpolate", stacklevel=2)
+    warnings.warn("nn.functional.upsample_nearest is deprecated; use interpolate", stacklevel=2)
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
 def upsample_bilinear(
     input: Tensor, size: IntOrInts | None = None, scale_factor: FloatOrFloats | None = None
 ) -> Tensor:
-    """Call `interpolate` with mode "bilinear" and `align_corners=True`. Warns.
+    """Resize images. Deprecated: use `interpolate` with the mode "bilinear" and `align_corners=True`.
 
     Args:
         input: `(N, C, H, W)`, floating.
@@ -212,5 +249,5 @@ def upsample_bilinear(
         ...
         tensor([[[[1.0000, 1.5000, 2.0000]]]])
     """
-    warnings.warn("nn.functional.upsample_bilinear is older; use interpolate", stacklevel=2)
+    warnings.warn("nn.functional.upsample_bilinear is deprecated; use interpolate", stacklevel=2)
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)

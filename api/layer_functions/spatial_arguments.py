@@ -23,7 +23,7 @@ def repeat_number(value: _Number | Sequence[_Number], count: int) -> tuple[_Numb
 def to_size(value: object, where: str, name: str) -> int:
     """Return `value` as an int. Raises `ArgumentError` with the names of function and argument for other types."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise ArgumentError(f"{where}: {name} is an integer, or one a dimension, not {value!r}")
+        raise ArgumentError(f"{where}: {name} must be an integer, or one integer per dimension, not {value!r}")
     return int(value.__index__())
 
 

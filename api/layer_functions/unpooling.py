@@ -1,6 +1,6 @@
 """Max unpooling: put the maxima of a pooling back at their positions, and zeros elsewhere.
 
-The shapes and arguments are those of `pooling`.
+Shapes and arguments are those of `max_pooling`, whose inverse this is.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["max_unpool1d", "max_unpool2d", "max_unpool3d"]
 
 
-class _Unpooled(Function):
+class _Unpool(Function):
     """Scatter elements of shape `(..., count)` into zeros of shape `(..., length)`.
 
     As in PyTorch, every element gets the gradient at its position, even if another element with the same position
@@ -54,6 +54,7 @@ def _max_unpool(
     where: str, rank: int, input: Tensor, indices: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None,
     padding: IntOrInts, output_size: Sequence[int] | None,
 ) -> Tensor:  # fmt: skip
+    """Compute `where`, the unpooling of `rank` spatial dimensions."""
     only_tensors(where, input, indices)
     shape = input.meta.shape
     if indices.meta.dtype is not dtypes.int64:
@@ -63,38 +64,46 @@ def _max_unpool(
     input_sizes = spatial_sizes(input, rank, where)
     kernel = window_sizes(kernel_size, rank, where, "kernel_size", 1)
     strides = kernel if stride is None else window_sizes(stride, rank, where, "stride", 1)
-    pad_sizes = window_sizes(padding, rank, where, "padding", 0)
-    # The default is the smallest size that pools to the input.
-    size = tuple((n - 1) * s + k - 2 * p for n, s, k, p in zip(input_sizes, strides, kernel, pad_sizes, strict=True))
+    paddings = window_sizes(padding, rank, where, "padding", 0)
+    sizes = tuple(
+        (n - 1) * step + window - 2 * pad
+        for n, window, step, pad in zip(input_sizes, kernel, strides, paddings, strict=True)
+    )
     if output_size is not None:
-        output_shape = tuple(to_size(n, where, "output_size") for n in output_size)
-        requested_sizes = output_shape[2:] if len(output_shape) == rank + 2 else output_shape
-        if len(requested_sizes) != rank:
-            raise ShapeError(f"{where}: output_size has {rank} or {rank + 2} elements, not {len(output_shape)}")
-        if any(not n - s < w < n + s for n, s, w in zip(size, strides, requested_sizes, strict=True)):
-            size_ranges = ", ".join(f"{n - s + 1} to {n + s - 1}" for n, s in zip(size, strides, strict=True))
-            raise ShapeError(
-                f"{where}: output_size {list(requested_sizes)} is out of range: {size_ranges} pool to the input"
-            )
-        size = requested_sizes
-    if min(size) < 0:
-        raise ShapeError(f"{where}: the output would have size {list(size)}; give an output_size or less padding")
-    length = math.prod(size)
+        sizes = _requested_sizes(where, output_size, sizes, strides)
+    if min(sizes) < 0:
+        raise ShapeError(f"{where}: the output would have size {list(sizes)}; pass an output_size or less padding")
+    length = math.prod(sizes)
     batch_shape = shape[:-rank]
     positions = views.reshape(indices, (*batch_shape, math.prod(input_sizes)))
     try:
         check_bounds(positions, length, where)
     except IndexOutOfRange as error:  # PyTorch raises a RuntimeError here, not an IndexError
-        raise ShapeError(f"{error}: each channel of the output has size {list(size)}") from None
+        raise ShapeError(f"{error}: each channel of the output has size {list(sizes)}") from None
     flat = views.reshape(input, (*batch_shape, math.prod(input_sizes)))
-    return views.reshape(_Unpooled.apply(flat, positions, length), (*batch_shape, *size))
+    return views.reshape(_Unpool.apply(flat, positions, length), (*batch_shape, *sizes))
+
+
+def _requested_sizes(
+    where: str, output_size: Sequence[int], default_sizes: tuple[int, ...], strides: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return the spatial sizes of `output_size`. Raises `ShapeError` unless they pool to the size of the input."""
+    rank = len(default_sizes)
+    output_shape = tuple(to_size(n, where, "output_size") for n in output_size)
+    sizes = output_shape[2:] if len(output_shape) == rank + 2 else output_shape
+    if len(sizes) != rank:
+        raise ShapeError(f"{where}: output_size has {rank} or {rank + 2} elements, not {len(output_shape)}")
+    if any(not n - step < size < n + step for n, step, size in zip(default_sizes, strides, sizes, strict=True)):
+        ranges = ", ".join(f"{n - step + 1} to {n + step - 1}" for n, step in zip(default_sizes, strides, strict=True))
+        raise ShapeError(f"{where}: output_size {list(sizes)} is out of range: {ranges} pool to the input")
+    return sizes
 
 
 def max_unpool1d(
     input: Tensor, indices: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
-    """Put the maxima of `max_pool1d`, `(N, C, L)` or `(C, L)`, back at their positions; see `max_unpool2d`.
+    """Put the maxima of `max_pool1d` back at their positions; all other elements are 0.
 
     Args:
         input: The maxima: `(N, C, L)` or `(C, L)`.
@@ -102,10 +111,14 @@ def max_unpool1d(
         kernel_size: Size of the window: one int, or one for each spatial dimension.
         stride: Distance between windows; None: `kernel_size`.
         padding: Elements added at both ends of each spatial dimension.
-        output_size: Spatial size of the result; None: the smallest size that pools to the input.
+        output_size: Spatial size of the result, with or without N and C; None: the default size, as in `max_unpool2d`.
 
     Returns:
         Tensor of spatial size `output_size`.
+
+    Raises:
+        DTypeError: `indices` is not int64.
+        ShapeError: An index is out of range, or pooling a result of `output_size` would not give the size of `input`.
 
     Example:
         >>> maxima, indices = wg.nn.functional.max_pool1d_with_indices(wg.tensor([[1.0, 3.0, 2.0, 6.0]]), 2)
@@ -128,13 +141,14 @@ def max_unpool2d(
         kernel_size: Size of the window, as it was passed to `max_pool2d`.
         stride: Distance between windows, as it was passed to `max_pool2d`; None: `kernel_size`.
         padding: Elements added at both ends of each spatial dimension, as it was passed to `max_pool2d`.
-        output_size: Spatial size of the result, with or without N and C. Pass it if the pooled tensor did not have the
-            default size, `(n - 1) * stride + kernel_size - 2 * padding`.
+        output_size: Spatial size of the result, with or without N and C; None: the default size,
+            `(n - 1) * stride + kernel_size - 2 * padding`. Pass it if the pooled tensor had another size.
 
     Returns:
         Tensor of spatial size `output_size`.
 
     Raises:
+        DTypeError: `indices` is not int64.
         ShapeError: An index is out of range, or pooling a result of `output_size` would not give the size of `input`.
 
     Example:
@@ -150,9 +164,7 @@ def max_unpool3d(
     input: Tensor, indices: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None = None, padding: IntOrInts = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
-    """Put the maxima of `max_pool3d`, `(N, C, D, H, W)` or `(C, D, H, W)`, back at their positions.
-
-    See `max_unpool2d`.
+    """Put the maxima of `max_pool3d` back at their positions; all other elements are 0.
 
     Args:
         input: The maxima: `(N, C, D, H, W)` or `(C, D, H, W)`.
@@ -160,10 +172,14 @@ def max_unpool3d(
         kernel_size: Size of the window: one int, or one for each spatial dimension.
         stride: Distance between windows; None: `kernel_size`.
         padding: Elements added at both ends of each spatial dimension.
-        output_size: Spatial size of the result; None: the smallest size that pools to the input.
+        output_size: Spatial size of the result, with or without N and C; None: the default size, as in `max_unpool2d`.
 
     Returns:
         Tensor of spatial size `output_size`.
+
+    Raises:
+        DTypeError: `indices` is not int64.
+        ShapeError: An index is out of range, or pooling a result of `output_size` would not give the size of `input`.
 
     Example:
         >>> volume = wg.tensor([[[[1.0, 3.0], [2.0, 6.0]]]])

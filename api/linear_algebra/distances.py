@@ -82,7 +82,9 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
     dtype = dtypes.promote(x1.meta.dtype, x2.meta.dtype)
     batch_shape = layout.broadcast([x1.meta.shape[:-2], x2.meta.shape[:-2]], "cdist")
     # The gradient for p = inf goes to the difference that equals the distance, so the distance must not be rounded.
-    compute_dtype = dtypes.float32 if order == math.inf and dtype.itemsize == 2 and (x1.needs or x2.needs) else dtype
+    compute_dtype = (
+        dtypes.float32 if order == math.inf and dtype.itemsize == 2 and (x1.needs_grad or x2.needs_grad) else dtype
+    )
     first, second = (_batched(x, batch_shape, compute_dtype) for x in (x1, x2))
     distances = call(registry["pair_norms"], (first, second, order), (_power_kind(order),))
     if compute_dtype is not dtype:

@@ -33,24 +33,24 @@ def describe(tensor: Tensor) -> Description:
     """
     if tensor.node is not None:
         raise GradientError("a tensor with a history cannot be sent to another process; send x.detach()")
-    sharing.check(tensor)
+    sharing.require_cpu(tensor)
     layout = tensor.meta
     start = tensor.start - tensor.storage.start if layout.numel else 0
     attributes = getattr(tensor, "__dict__", {})
     extra_attributes = (
         {"persistent": attributes["persistent"]} if "persistent" in attributes else None
     )  # set on a module's buffer
-    return type(tensor), layout.dtype.name, layout.shape, layout.strides, start, tensor.needs, extra_attributes
+    return type(tensor), layout.dtype.name, layout.shape, layout.strides, start, tensor.needs_grad, extra_attributes
 
 
 def rebuild(
     storage: Storage | None, kind: type[Tensor], dtype: str, shape: tuple[int, ...], strides: tuple[int, ...] | None,
-    start: int, needs: bool, extra_attributes: Mapping[str, object] | None,
+    start: int, needs_grad: bool, extra_attributes: Mapping[str, object] | None,
 ) -> Tensor:  # fmt: skip
     """Return the tensor that `describe` described, over `storage` (None: it has no elements)."""
     layout = meta(dtypes.parse(dtype), shape, strides, device("cpu"))
     tensor = empty(layout) if storage is None else Tensor(storage, layout, storage.start + start)
-    tensor = _as_type(kind, tensor, needs)
+    tensor = _as_type(kind, tensor, needs_grad)
     for name, value in (extra_attributes or {}).items():
         setattr(tensor, name, value)
     return tensor
@@ -63,14 +63,16 @@ def _reduce(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[object, ...]]:
     sharing.share([tensor.storage])
     location = sharing.find_location(tensor.storage)
     assert location is not None
-    ticket = sharing.desk.ticket(location.segment)
-    return _receive, ((*ticket, location.token, location.segment.nbytes), location.offset, location.nbytes, description)
+    address, ticket = sharing.desk.ticket(location.segment)
+    source = (address, ticket, location.token, location.segment.nbytes)
+    return _receive, (source, location.offset, location.nbytes, description)
 
 
 def _receive(source: tuple[str, bytes, bytes, int], offset: int, nbytes: int, description: Description) -> Tensor:
     """Return a tensor that another process sent: `source` has the arguments of `sharing.fetch`."""
-    segment = sharing.fetch(*source)
-    return rebuild(sharing.storage_at(segment, source[2], offset, nbytes), *description)
+    address, ticket, token, segment_nbytes = source
+    segment = sharing.fetch(address, ticket, token, segment_nbytes)
+    return rebuild(sharing.storage_at(segment, token, offset, nbytes), *description)
 
 
 def _has_memory(kind: type[Tensor]) -> bool:
@@ -92,8 +94,10 @@ def install() -> None:
         for subclass in kind.__subclasses__():
             register(subclass)
 
+    own_init_subclass = vars(Tensor)["__init_subclass__"].__func__
+
     def init_subclass(kind: type[Tensor], **kwargs: object) -> None:
-        super(Tensor, kind).__init_subclass__(**kwargs)
+        own_init_subclass(kind, **kwargs)
         register(kind)
 
     register(Tensor)

@@ -87,13 +87,13 @@ def share_tensors(tensors: Iterable[Tensor]) -> None:
     """
     storages = {}
     for tensor in tensors:
-        check(tensor)
+        require_cpu(tensor)
         if tensor.meta.numel:
             storages[id(tensor.storage)] = tensor.storage
     share(list(storages.values()))
 
 
-def check(tensor: Tensor) -> None:
+def require_cpu(tensor: Tensor) -> None:
     """Raise `DeviceError` if a tensor is not on `cpu`."""
     if tensor.meta.device.type != "cpu":
         raise DeviceError(

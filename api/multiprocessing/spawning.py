@@ -92,10 +92,10 @@ class ProcessExitedException(ProcessException):
         return type(self), (self.msg, self.error_index, self.error_pid, self.exit_code, self.signal_name)
 
 
-def _run(fn: Callable[..., object], index: int, args: tuple[object, ...], errors: Connection[str, str]) -> None:
-    """Run `fn(index, *args)` in a new process, and send the traceback of an exception to the connection `errors`.
+def _run(fn: Callable[..., object], index: int, args: tuple[object, ...], sender: Connection[str, str]) -> None:
+    """Run `fn(index, *args)` in a new process, and send the traceback of an exception through `sender`.
 
-    A thread ends this process if its parent ends.
+    A thread ends this process if its parent dies, daemon or not.
     """
     parent = process.parent_process()
     if parent is not None:
@@ -111,13 +111,15 @@ def _run(fn: Callable[..., object], index: int, args: tuple[object, ...], errors
     except KeyboardInterrupt:  # Ctrl-C reaches the parent too, which reports it
         sys.exit(130)
     except Exception:
-        text = traceback.format_exc().encode(errors="backslashreplace")[-_MAX_TRACEBACK_BYTES:]
-        errors.send(text.decode(errors="ignore"))
+        encoded = traceback.format_exc().encode(errors="backslashreplace")[-_MAX_TRACEBACK_BYTES:]
+        sender.send(encoded.decode(errors="ignore"))
         sys.exit(1)
 
 
 class ProcessContext:
-    """Processes that run one function. `join` waits for them, and raises the error of the first that fails.
+    """Processes that run one function.
+
+    `join` waits until one ends, and raises the error of one that failed; repeat it until it returns True.
 
     Args:
         processes: The processes, started.
@@ -148,14 +150,14 @@ class ProcessContext:
         return [child.pid for child in self.processes if child.pid is not None]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """Wait until a process ends.
+        """Wait until at least one process ends, or for `timeout` seconds.
 
-        If one fails, the others get `grace_period` seconds to end by themselves, and are then terminated. Those that
-        still run after another `grace_period` (30 s by default) are killed.
+        If one fails, the others are terminated after `grace_period` seconds (None: at once). Those that still run
+        `grace_period` seconds later (None: 30) are killed.
 
         Args:
             timeout: Seconds to wait; None: no limit.
-            grace_period: Seconds; None: terminate the others at once.
+            grace_period: Seconds until the others are terminated, and again until they are killed; None: 0 and 30.
 
         Returns:
             Whether all processes have ended.
@@ -231,18 +233,7 @@ def signal_name(number: int) -> str:
         return f"{number}"
 
 
-class SpawnContext(ProcessContext):
-    """The former name of `ProcessContext`.
-
-    Args:
-        processes: The processes, started.
-        errors: One connection per process, which delivers the traceback of its exception.
-
-    Example:
-        >>> from weftgrad.multiprocessing import ProcessContext, SpawnContext
-        >>> issubclass(SpawnContext, ProcessContext)
-        True
-    """
+SpawnContext = ProcessContext  # its former name, as in PyTorch
 
 
 def start_processes(
@@ -260,7 +251,8 @@ def start_processes(
         args: Further arguments. `cpu` tensors among them are shared with every process.
         nprocs: The number of processes.
         join: Wait until all have ended and return None; errors are raised as by `ProcessContext.join`.
-        daemon: Whether the processes are terminated when this one exits (`multiprocessing.Process.daemon`).
+        daemon: True: an exit of this process terminates them; False: it waits for them. If this process is killed,
+            they end in any case.
         start_method: `spawn`, `fork` or `forkserver`, as in `multiprocessing`.
 
     Returns:
@@ -305,7 +297,8 @@ def spawn(
         args: Further arguments. `cpu` tensors among them are shared with every process.
         nprocs: The number of processes.
         join: Wait until all have ended and return None.
-        daemon: Whether the processes are terminated when this one exits.
+        daemon: True: an exit of this process terminates them; False: it waits for them. If this process is killed,
+            they end in any case.
         start_method: `spawn`; another name only warns.
 
     Returns:

@@ -4,7 +4,7 @@
 packed sequences. Start with `module.Module`.
 """
 
-from . import functional, init, modules, utils
+from . import functional, init, modules, parallel, utils
 from .activations import *  # noqa: F403
 from .adaptive import *  # noqa: F403
 from .adaptive_pooling_layers import *  # noqa: F403
@@ -25,6 +25,7 @@ from .module import Module
 from .multihead_attention import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .padding import *  # noqa: F403
+from .parallel import DataParallel  # noqa: F401
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from .parameter_containers import *  # noqa: F403
 from .pooling_layers import *  # noqa: F403
@@ -38,6 +39,6 @@ from .upsampling import *  # noqa: F403
 
 __all__ = [
     "Buffer", "Module", "Parameter", "UninitializedBuffer", "UninitializedParameter", "functional", "init", "modules",
-    "utils",
+    "parallel", "utils",
 ]  # fmt: skip
 __all__ += sorted(n for n, v in globals().items() if isinstance(v, type) and not n.startswith("_") and n not in __all__)

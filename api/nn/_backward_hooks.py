@@ -157,7 +157,7 @@ class _GradientTap(Function):
         ctx.set_materialize_grads(False)
         outputs = tuple(tensor.detach() for tensor in tensors)
         ctx.mark_non_differentiable(
-            *(output for output, tensor in zip(outputs, tensors, strict=True) if not tensor.needs)
+            *(output for output, tensor in zip(outputs, tensors, strict=True) if not tensor.needs_grad)
         )
         return outputs
 

@@ -14,20 +14,24 @@ from ..runtime.errors import ArgumentError, DomainError, DTypeError, ShapeError
 from ..runtime.records import OpRecord, registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from ._loss_reduction import broadcast_class_weights, check_tensors_of_equal_shape, reduce_losses, resolve_reduction
+from ._fused_cross_entropy import fused_cross_entropy
+from ._loss_reduction import (
+    broadcast_class_weights,
+    check_reduction,
+    check_tensors_of_equal_shape,
+    reduce_losses,
+    resolve_reduction,
+)
 
 __all__ = ["cross_entropy", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss"]
 
 
-def _check_classes(
-    input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int | None, caller: str
-) -> tuple[int, Tensor, bool]:
-    """Return the class dimension, the target as int64, and whether it is known that no target is ignored.
+def _check_target(input: Tensor, target: Tensor, weight: Tensor | None, caller: str) -> int:
+    """Return the class dimension.
 
     Raises:
         ShapeError: If shapes do not fit.
         DTypeError: If targets are not integers.
-        IndexOutOfRange: If a target is not a class.
     """
     only_tensors(caller, input, target)
     if input.meta.ndim == 0:
@@ -46,6 +50,20 @@ def _check_classes(
         )
     if weight is not None:
         _check_weight(weight, input.meta.shape[dim], caller)
+    return dim
+
+
+def _check_classes(
+    input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int | None, caller: str
+) -> tuple[int, Tensor, bool]:
+    """Return the class dimension, the target as int64, and whether it is known that no target is ignored.
+
+    Raises:
+        ShapeError: If shapes do not fit.
+        DTypeError: If targets are not integers.
+        IndexOutOfRange: If a target is not a class.
+    """
+    dim = _check_target(input, target, weight, caller)
     if target.meta.dtype is not dtypes.int64:  # any ignore_index fits in int64
         target = target.long()
     classes = input.meta.shape[dim]
@@ -173,6 +191,11 @@ def cross_entropy(
         if ignore_index >= 0:
             raise DomainError("cross_entropy: ignore_index is for targets that are class indices, not probabilities")
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
+    is_exact = abs(ignore_index) < 1 << 24  # kernels compare it with targets in float32
+    if weight is None and reduction != "none" and input.meta.numel and input.meta.device.type != "cpu" and is_exact:
+        check_reduction(reduction, "cross_entropy")
+        dim = _check_target(input, target, None, "cross_entropy")
+        return fused_cross_entropy(input, target, dim, ignore_index, float(label_smoothing), reduction)
     dim, target, none_ignored = _check_classes(input, target, weight, ignore_index, "cross_entropy")
     if weight is None:
         operands = (input, target, float(ignore_index), float(label_smoothing))

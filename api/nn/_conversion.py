@@ -1,4 +1,4 @@
-"""Conversion of all parameters and buffers of a module: to another device, dtype or memory, in place."""
+"""Methods of `Module` that convert all its parameters and buffers in place: device, dtype, shared memory."""
 
 from __future__ import annotations
 
@@ -35,20 +35,24 @@ class Conversion(NamedTensors):
     """Base class of `Module`: moves and casts its tensors. The parameters remain the same objects."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Replace the data of parameters and gradients, and the buffers, by `fn` of them."""
+        """Apply `fn` to all tensors of the module: to the data and gradients of parameters, and to buffers.
+
+        Args:
+            fn: The conversion, from a tensor to a tensor of the same shape. Lazy parameters and buffers, which have no
+                data yet, convert what they will be materialized from.
+            recurse: Whether to convert submodules, too.
+        """
         if recurse:
             for child in self.children():
                 child._apply(fn)
         with no_grad():
             for param in self._parameters.values():
-                if param is None:
-                    continue
-                if is_lazy(param):
+                if param is not None and is_lazy(param):
                     param.convert(fn)
-                    continue
-                param.data = fn(param.data)
-                if param.grad is not None:
-                    param.grad = fn(param.grad)
+                elif param is not None:
+                    param.data = fn(param.data)
+                    if param.grad is not None:
+                        param.grad = fn(param.grad)
             for name, buffer in self._buffers.items():
                 if buffer is not None and is_lazy(buffer):
                     buffer.convert(fn)
@@ -71,19 +75,18 @@ class Conversion(NamedTensors):
     def to(self, *args: object, **kwargs: Unpack[_Options]) -> Self:
         """Move parameters and buffers to a device and cast floating-point ones to a dtype, in place.
 
-        `to(device=None, dtype=None, non_blocking=False)`, `to(dtype, non_blocking=False)` or
-        `to(tensor, non_blocking=False)`. Parameters remain the same objects.
+        Parameters remain the same objects, so an optimizer that has them needs no change.
 
         Args:
-            *args: A device, a dtype or a tensor whose device and dtype are used, in any order. A bool is
+            *args: A device, a dtype, or both, in any order; or a tensor, whose device and dtype are used. A bool is
                 `non_blocking`.
-            **kwargs: `device`, `dtype`, `tensor`, `non_blocking` or `memory_format`; the last two are ignored.
+            **kwargs: `device`, `dtype` or `tensor`, by name. `non_blocking` and `memory_format` have no effect.
 
         Returns:
             This module.
 
         Raises:
-            ArgumentError: If the dtype is not a floating-point one, or an argument is of another kind.
+            ArgumentError: If the dtype is not floating-point, or an argument is none of these.
 
         Example:
             >>> wg.nn.Linear(2, 3).to(wg.float64).weight.dtype
@@ -91,17 +94,17 @@ class Conversion(NamedTensors):
         """
         device, dtype = _parse_to_args(args, kwargs)
 
-        def change(tensor: Tensor) -> Tensor:
+        def move_and_cast(tensor: Tensor) -> Tensor:
             return tensor.to(device=device, dtype=dtype if tensor.meta.dtype.kind == "f" else None)
 
-        return self._apply(change)
+        return self._apply(move_and_cast)
 
     def to_empty(self, *, device: DeviceLike | None, recurse: bool = True) -> Self:
-        """Move to a device without copying: parameters and buffers are uninitialized there.
+        """Move parameters and buffers to a device without copying: their elements are uninitialized there.
 
         Args:
-            device: The device.
-            recurse: Include submodules.
+            device: The device; None: the default device.
+            recurse: Whether to move those of submodules, too.
 
         Returns:
             This module.
@@ -111,13 +114,13 @@ class Conversion(NamedTensors):
             weftgrad.Size([3, 2])
         """
 
-        def change(tensor: Tensor) -> Tensor:
+        def empty_copy(tensor: Tensor) -> Tensor:
             return empty(*tensor.meta.shape, dtype=tensor.meta.dtype, device=device)
 
-        return self._apply(change, recurse)
+        return self._apply(empty_copy, recurse)
 
     def cpu(self) -> Self:
-        """Move to the CPU.
+        """Move parameters and buffers to the device `cpu`.
 
         Returns:
             This module.
@@ -129,10 +132,10 @@ class Conversion(NamedTensors):
         return self.to("cpu")
 
     def cuda(self, device: DeviceLike | None = None) -> Self:
-        """Move to a CUDA device, by default the first.
+        """Move parameters and buffers to a CUDA device.
 
         Args:
-            device: The device; None: the first CUDA device.
+            device: The device; None: `cuda:0`.
 
         Returns:
             This module.
@@ -143,7 +146,7 @@ class Conversion(NamedTensors):
         return self.to("cuda:0" if device is None else device)
 
     def type(self, dst_type: DTypeLike) -> Self:
-        """Cast all parameters and buffers, also integer ones, to `dst_type`.
+        """Cast all parameters and buffers to `dst_type`, those of integer dtypes, too.
 
         Args:
             dst_type: The dtype.
@@ -217,15 +220,16 @@ class Conversion(NamedTensors):
         """
         from ..multiprocessing.sharing import share_tensors  # lazy: start-up
 
-        share_tensors(t for t in (*self.parameters(), *self.buffers()) if not is_lazy(t))  # one shared segment for all
+        # Parameters and buffers move to one shared segment. Then only their gradients are left to move.
+        share_tensors(t for t in (*self.parameters(), *self.buffers()) if not is_lazy(t))
         return self._apply(lambda tensor: tensor.share_memory_())
 
 
 def _parse_to_args(args: tuple[object, ...], kwargs: _Options) -> tuple[Device | None, DType | None]:
     """Return the device and dtype from the arguments of `Module.to`, None for those not passed."""
     if "tensor" in kwargs:
-        args = (kwargs.pop("tensor"), *args)
-    if unknown := kwargs.keys() - {"device", "dtype", "non_blocking", "memory_format"}:
+        args = (kwargs["tensor"], *args)
+    if unknown := kwargs.keys() - _Options.__annotations__.keys():
         raise ArgumentError(f"Module.to: got unexpected arguments {sorted(unknown)}")
     device, dtype, should_copy = parse_conversion("Module.to", args, kwargs.get("device"), kwargs.get("dtype"))
     if should_copy:

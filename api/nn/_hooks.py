@@ -42,7 +42,8 @@ class Hooks:
     _forward_pre_hooks: HookTable
     _backward_hooks: HookTable
     _backward_pre_hooks: HookTable
-    forward: Callable[..., Output]
+    if TYPE_CHECKING:  # `typing.get_type_hints` of a user's class must find no name that is not imported
+        forward: Callable[..., Output]
 
     def __call__(
         self: WithForward[_Parameters, _Output], *args: _Parameters.args, **kwargs: _Parameters.kwargs

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from ..arguments.descriptions import Docstring
 from ..runtime.errors import DomainError
 from ..runtime.tensor import Tensor
 from .module import Module
@@ -40,6 +41,17 @@ class LazyModuleMixin(Module):
     """
 
     cls_to_become: ClassVar[type | None] = None
+    inferred_argument: ClassVar[str] = ""
+    """The argument of `cls_to_become` that the lazy class infers. The docstring gets the rows of all others."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        layer = cls.cls_to_become
+        if cls.inferred_argument and layer is not None and layer.__doc__ and cls.__doc__:  # python -OO has none
+            docstring, layer_docstring = Docstring(cls.__doc__), Docstring(layer.__doc__)
+            layer_docstring.remove_row("Args", cls.inferred_argument)
+            docstring.sections.setdefault("Args", layer_docstring.sections["Args"])
+            cls.__doc__ = str(docstring)
 
     def __init__(self, *args: Argument, **kwargs: Argument):
         super().__init__(*args, **kwargs)
@@ -101,6 +113,7 @@ class LazyModuleMixin(Module):
 
 
 def materialize(weight: Tensor | None, bias: Tensor | None, weight_shape: tuple[int, ...], bias_size: int) -> None:
+    """Give those of a layer's two parameters that are still lazy a shape. `bias` gets the shape `(bias_size,)`."""
     for tensor, shape in ((weight, weight_shape), (bias, (bias_size,))):
         if is_lazy(tensor):
             tensor.materialize(shape)

@@ -8,15 +8,13 @@ from .module import Module
 
 __all__ = ["Loss", "WeightedLoss"]
 
-Flag = bool | None
-
 
 class Loss(Module):
     """Base class of losses with a `reduction`."""
 
     reduction: str
 
-    def __init__(self, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"):
+    def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"):
         super().__init__()
         self.reduction = resolve_reduction(size_average, reduce, reduction, 4)
 
@@ -27,7 +25,11 @@ class WeightedLoss(Loss):
     weight: Tensor | None
 
     def __init__(
-        self, weight: Tensor | None = None, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
     ):
         super().__init__(size_average, reduce, reduction)
         self.register_buffer("weight", weight)

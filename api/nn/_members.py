@@ -18,12 +18,12 @@ class Members:
     """The members of a module by name. `Module.__init__` creates the dicts, and `Module` defines the methods."""
 
     training: bool
-    _parameters: dict[str, Parameter | None]
-    _buffers: dict[str, Tensor | None]
-    _modules: dict[str, Module | None]
     _non_persistent_buffers_set: set[str]
 
-    if TYPE_CHECKING:
+    if TYPE_CHECKING:  # `typing.get_type_hints` of a user's class must find no name that is not imported
+        _parameters: dict[str, Parameter | None]
+        _buffers: dict[str, Tensor | None]
+        _modules: dict[str, Module | None]
 
         def children(self) -> Iterator[Module]: ...
         def named_modules(

@@ -19,7 +19,7 @@ from ..runtime.errors import ArgumentError, DomainError, DTypeError, IndexOutOfR
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from ._standardize import Layout, Standardize, StandardizeFixed
+from ._standardize import Layout, StandardizeFixed, standardize
 
 __all__ = [
     "batch_norm",
@@ -182,7 +182,7 @@ def _group_layout(shape: tuple[int, ...], groups: int, affine: bool) -> Layout:
     spatial = shape[2:] or (1,)
     group_shape = (groups, shape[1] // groups)
     param_shape = (1, *(group_shape if affine else (1, 1)), *(1 for _ in spatial))
-    return Layout((shape[0], *group_shape, *spatial), tuple(range(2, len(param_shape))), param_shape)
+    return Layout((shape[0], *group_shape, *spatial), tuple(range(2, len(param_shape))), param_shape, groups)
 
 
 def group_norm(
@@ -217,7 +217,7 @@ def group_norm(
         )
     input, weight, bias = autocast_operands(registry["layer_norm"], input, weight, bias)
     layout = _group_layout(input.meta.shape, num_groups, weight is not None or bias is not None)
-    return Standardize.apply(input, weight, bias, layout, eps, None, 0.0)
+    return standardize(input, weight, bias, layout, eps)
 
 
 def instance_norm(
@@ -260,7 +260,7 @@ def instance_norm(
         raise ShapeError(
             f"{caller}: needs more than one element per channel of a sample, got shape {list(input.meta.shape)}"
         )
-    return Standardize.apply(input, weight, bias, layout, eps, running, momentum)
+    return standardize(input, weight, bias, layout, eps, running, momentum)
 
 
 def batch_norm(
@@ -306,7 +306,7 @@ def batch_norm(
         )
     if eps <= 0:
         raise ArgumentError(f"{caller}: eps must be positive in training, not {eps}")
-    return Standardize.apply(input, weight, bias, layout, eps, running, momentum)
+    return standardize(input, weight, bias, layout, eps, running, momentum)
 
 
 # Neighboring channels, vector norms -----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from .._generated import ops as _ops
 from ..autograd import Function
 from ..runtime import dtypes
+from ..runtime.autograd.rules import reshape_unshared
 from ..runtime.device import meta
 from ..runtime.dispatch import call, call_into, call_multiple, empty, is_recorded
 from ..runtime.dtypes import DType
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
         saved_tensors: tuple[Tensor, Tensor | None, Tensor, Tensor]
 
 
-__all__ = ["Layout", "Standardize", "StandardizeFixed"]
+__all__ = ["Layout", "StandardizeFixed", "local_statistics", "move_running_stats", "standardize"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +53,13 @@ class Layout:
         shape: Shape in which the input is viewed.
         axes: Dimensions of that shape over which statistics are computed.
         param_shape: Shape in which weight and bias broadcast against it.
+        groups: Groups of channels that each have a statistic for each sample; 0: statistics of other elements.
     """
 
     shape: tuple[int, ...]
     axes: tuple[int, ...]
     param_shape: tuple[int, ...]
+    groups: int = 0
 
     @property
     def count(self) -> int:
@@ -64,29 +67,64 @@ class Layout:
         return prod(self.shape[d] for d in self.axes)
 
 
-class Standardize(Function):
-    """Normalize the input by its own statistics: `apply(input, weight, bias, layout, eps, running, momentum)`.
+def standardize(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, layout: Layout, eps: float,
+    running: tuple[Tensor, Tensor] | None = None, momentum: float = 0.0,
+) -> Tensor:  # fmt: skip
+    """Normalize `input` by its own statistics, multiply by `weight` and add `bias`.
 
-    weight and bias have one element per channel, or are None. running is None or (mean, variance), updated by
-    `momentum`.
+    Args:
+        input: Floating-point tensor.
+        weight: Factor with one element per channel; None: 1.
+        bias: Summand with one element per channel; None: 0.
+        layout: How statistics and parameters relate to the input.
+        eps: Added to the variance.
+        running: Mean and variance to update in place, one element per channel; None: none.
+        momentum: Weight of the input's statistics in the update.
+
+    Returns:
+        Tensor of the shape and dtype of `input`.
     """
+    if is_recorded(input, weight, bias):
+        return Standardize.apply(input, weight, bias, layout, eps, running, momentum)
+    return _normalize(input, weight, bias, layout, eps, running, momentum)[0]
+
+
+def _normalize(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, layout: Layout, eps: float,
+    running: tuple[Tensor, Tensor] | None, momentum: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Return the normalized input, the mean, and 1 / sqrt(variance + eps); see `standardize`."""
+    if layout.groups and weight is not None and bias is not None and running is None and _is_fused(input, weight, bias):
+        output, mean, rstd = call_multiple(registry["normalize_groups"], (input, weight, bias, eps), (layout.groups,))
+        return output, mean, rstd
+    x = _view_as(input, layout.shape)
+    mean, variance, rstd = _statistics(x, layout.axes, eps)
+    if running is not None and input.meta.numel:
+        _update_running_stats(running, mean, variance, layout, momentum)
+    operands = (x, mean, rstd, _param_or_default(weight, layout, 1.0), _param_or_default(bias, layout, 0.0))
+    if layout.shape == input.meta.shape or x.meta.contiguous:
+        return reshape_unshared(call(registry["standardize"], operands), input.meta.shape), mean, rstd
+    output = empty(meta(input.meta.dtype, input.meta.shape, None, input.meta.device))
+    call_into(registry["standardize"], operands, (), (_view_as(output, layout.shape),), in_place=False)
+    return output, mean, rstd
+
+
+class Standardize(Function):
+    """`standardize` with its gradient: `apply(input, weight, bias, layout, eps, running, momentum)`."""
+
+    holds_no_result = True
 
     @staticmethod
     def forward(
         ctx: _StandardizeContext, input: Tensor, weight: Tensor | None, bias: Tensor | None, layout: Layout, eps: float,
         running: tuple[Tensor, Tensor] | None, momentum: float,
     ) -> Tensor:  # fmt: skip
-        x = _view_as(input, layout.shape)
-        ctx.mean, variance, ctx.rstd = _statistics(x, layout.axes, eps)
-        if running is not None and input.meta.numel:
-            _update_running_stats(running, ctx.mean, variance, layout, momentum)
+        output, mean, rstd = _normalize(input, weight, bias, layout, eps, running, momentum)
+        statistics_shape = tuple(1 if d in layout.axes else n for d, n in enumerate(layout.shape))
+        ctx.mean, ctx.rstd = _view_as(mean, statistics_shape), _view_as(rstd, statistics_shape)
         ctx.save_for_backward(input, weight)
         ctx.layout, ctx.eps, ctx.bias_param = layout, eps, bias
-        operands = (x, ctx.mean, ctx.rstd, _param_or_default(weight, layout, 1.0), _param_or_default(bias, layout, 0.0))
-        if layout.shape == input.meta.shape:
-            return call(registry["standardize"], operands)
-        output = empty(meta(input.meta.dtype, input.meta.shape, None, input.meta.device))
-        call_into(registry["standardize"], operands, (), (_view_as(output, layout.shape),), in_place=False)
         return output
 
     @staticmethod
@@ -94,12 +132,13 @@ class Standardize(Function):
         input, weight = ctx.saved_tensors
         layout = ctx.layout
         x, upstream = _view_as(input, layout.shape), _view_as(grad, layout.shape)
-        compute_grads = _grads_by_ops if _is_differentiated(input, grad, weight) else _grads_by_kernels
+        by_ops = _is_differentiated(input, grad, weight)
+        compute_grads = _grads_by_ops if by_ops else _grads_by_kernels
         grad_input, slopes, shifts = compute_grads(ctx, upstream, x, _param_or_default(weight, layout, 1.0))
         grads: list[Tensor | None] = [None] * 7
         if grad_input is not None:
-            grads[0] = _match_dtype(_view_as(grad_input, input.meta.shape), input)
-        _store_param_grads(ctx, grads, weight, slopes, shifts)
+            grads[0] = _match_dtype(reshape_unshared(grad_input, input.meta.shape), input)
+        _store_param_grads(ctx, grads, weight, slopes, shifts, by_ops)
         return tuple(grads)
 
 
@@ -148,6 +187,30 @@ def _statistics(x: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, T
     return mean, variance, rstd
 
 
+def local_statistics(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Return mean and biased variance along `axes`, which keep size 1."""
+    mean, variance, _ = _statistics(x, axes, 1.0)
+    return mean, variance
+
+
+def move_running_stats(
+    running: tuple[Tensor, Tensor], mean: Tensor, variance: Tensor, momentum: float, count: float
+) -> None:
+    """Update running mean and variance in place by those of `count` values per channel; all have shape `(C)`."""
+    unbiased = momentum * count / (count - 1)
+    operands = (*running, mean, variance, momentum, 1.0 - momentum, unbiased)
+    call_into(registry["move_statistics"], operands, (), running, in_place=False)
+
+
+def _is_fused(input: Tensor, weight: Tensor, bias: Tensor) -> bool:
+    """Return whether the device has a kernel that normalizes a group of channels at once, and it takes the operands."""
+    caps = input.meta.device.driver.capabilities
+    return (
+        caps.takes_runs and caps.fp64 and input.meta.dtype.itemsize <= 4
+        and input.meta.contiguous and weight.meta.contiguous and bias.meta.contiguous
+    )  # fmt: skip
+
+
 def _stats_dtype(input: Tensor) -> DType | None:
     """Return the dtype of statistics, or None if it is the input's."""
     return dtypes.float32 if input.meta.dtype.itemsize == 2 else None
@@ -177,16 +240,23 @@ def _match_dtype(tensor: Tensor, reference: Tensor) -> Tensor:
 
 
 def _store_param_grads(
-    ctx: _Context, grads: list[Tensor | None], weight: Tensor | None, slopes: Tensor, shifts: Tensor
+    ctx: _Context, grads: list[Tensor | None], weight: Tensor | None, slopes: Tensor, shifts: Tensor, by_ops: bool
 ) -> None:
-    """Reduce the partial sums to the shapes of weight and bias, and store them in `grads`."""
+    """Reduce the partial sums to the shapes of weight and bias, and store them in `grads`.
+
+    by_ops: By differentiable ops. Else by one kernel, and the sums are results to which nothing else refers.
+    """
+    if not any(ctx.needs_input_grad[1:3]):
+        return
+    sizes = zip(slopes.meta.shape, ctx.layout.param_shape, strict=True)
+    reduced_axes = tuple(d for d, (n, m) in enumerate(sizes) if n != m)
+    if reduced_axes and not by_ops:
+        slopes, shifts = _ops.parameter_sums(slopes, shifts, reduced_axes, True)
     for index, parameter, sums in ((1, weight, slopes), (2, ctx.bias_param, shifts)):
         if parameter is not None and ctx.needs_input_grad[index]:
-            reduced_axes = tuple(
-                d for d, (n, m) in enumerate(zip(sums.meta.shape, ctx.layout.param_shape, strict=True)) if n != m
-            )
-            total = _ops.sum(sums, reduced_axes, True) if reduced_axes else sums
-            grads[index] = _match_dtype(_view_as(total, parameter.meta.shape), parameter)
+            total = _ops.sum(sums, reduced_axes, True) if reduced_axes and by_ops else sums
+            view = _view_as if by_ops else reshape_unshared
+            grads[index] = _match_dtype(view(total, parameter.meta.shape), parameter)
 
 
 def _update_running_stats(
@@ -240,5 +310,5 @@ class StandardizeFixed(Function):
             else:
                 shared_axes = tuple(d for d, n in enumerate(layout.param_shape) if n == 1)
                 slopes, shifts = _ops.standardize_sums(grad, input, mean, rstd, shared_axes, True)
-            _store_param_grads(ctx, grads, weight, slopes, shifts)
+            _store_param_grads(ctx, grads, weight, slopes, shifts, is_differentiated)
         return tuple(grads)

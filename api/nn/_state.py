@@ -12,12 +12,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from ..autograd import no_grad
-from ..runtime import dtypes, host_data
-from ..runtime.device import device
-from ..runtime.errors import ArgumentError
+from ..creation.foreign_tensors import copy_foreign_tensor, is_foreign_tensor
+from ..runtime.errors import ArgumentError, DTypeError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.hooks import Handle
 from ._errors import StateDictError
@@ -337,9 +334,12 @@ class State(Members):
         self, name: str, tensor: Tensor, path: str, value: object, assign: bool, error_msgs: list[str]
     ) -> None:
         """Check one entry and queue its copy (or assignment)."""
-        if isinstance(value, (np.ndarray, np.generic)):
-            array = np.asarray(value)
-            value = host_data.from_host(array, dtypes.parse(array.dtype), device("cpu"))
+        if is_foreign_tensor(value):
+            try:
+                value = copy_foreign_tensor(value)
+            except DTypeError as error:
+                error_msgs.append(f"{path}: {error}")
+                return
         if not isinstance(value, Tensor):
             error_msgs.append(f"{path}: must be a tensor, not {type(value).__name__}")
             return
@@ -359,9 +359,9 @@ class State(Members):
             _run_or_defer(partial(tensor.copy_, value))
         else:
             if isinstance(tensor, Parameter) and not isinstance(value, Parameter):
-                value = Parameter(value.detach(), tensor.needs)
-            elif value.needs != tensor.needs:
-                value.requires_grad_(tensor.needs)
+                value = Parameter(value.detach(), tensor.needs_grad)
+            elif value.needs_grad != tensor.needs_grad:
+                value.requires_grad_(tensor.needs_grad)
             _run_or_defer(partial(setattr, self, name, value))
 
     def load_state_dict(
@@ -370,7 +370,7 @@ class State(Members):
         """Copy the values of `state_dict` into parameters and buffers.
 
         Args:
-            state_dict: Tensors or NumPy arrays by path.
+            state_dict: Tensors by path: weftgrad's, PyTorch's, or arrays of NumPy's.
             strict: Raise an error for missing and unexpected paths.
             assign: Make the tensors of `state_dict` the module's own, with their dtypes and devices. Parameters become
                 other objects, so create the optimizer afterwards.

@@ -19,6 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 _SQUARED_NORM_EPS = 1e-12  # PyTorch adds this to squared norms
+_AUTOCAST_RECORD = registry["soft_margin_error"]  # its autocast rule is that of these losses
 
 
 def margin_ranking_loss(
@@ -55,9 +56,9 @@ def margin_ranking_loss(
             "margin_ranking_loss: all tensors need the same number of dimensions, not shapes "
             + ", ".join(str(list(x.meta.shape)) for x in (input1, input2, target))
         )
-    input1, input2, target = autocast_operands(registry["soft_margin_error"], input1, input2, target)
-    margins = _ops.add(_ops.mul(_ops.neg(target), _ops.sub(input1, input2)), margin)
-    return reduce_losses(_ops.clamp_min(margins, 0), reduction, "margin_ranking_loss")
+    input1, input2, target = autocast_operands(_AUTOCAST_RECORD, input1, input2, target)
+    unclamped_losses = _ops.add(_ops.mul(_ops.neg(target), _ops.sub(input1, input2)), margin)
+    return reduce_losses(_ops.clamp_min(unclamped_losses, 0), reduction, "margin_ranking_loss")
 
 
 def cosine_embedding_loss(
@@ -68,7 +69,7 @@ def cosine_embedding_loss(
 
     Args:
         input1: Vectors, `(N, D)` or `(D)`.
-        input2: Vectors of the same shape.
+        input2: Vectors; shapes broadcast.
         target: `(N)` or `()`.
         margin: Cosine up to which a negative pair has no loss.
         size_average: Deprecated.
@@ -79,7 +80,7 @@ def cosine_embedding_loss(
         Tensor of shape `()`; for `reduction="none"`, the loss of each sample.
 
     Raises:
-        ShapeError: For other numbers of dimensions.
+        ShapeError: For other numbers of dimensions, or shapes that do not broadcast.
 
     Example:
         >>> wg.nn.functional.cosine_embedding_loss(wg.tensor([[1.0, 0.0]]), wg.tensor([[0.0, 1.0]]), wg.tensor([1.0]))
@@ -190,7 +191,7 @@ def _triplet_losses(
     anchor: Tensor, positive: Tensor, negative: Tensor, distance: Callable[[Tensor, Tensor], Tensor], margin: float,
     swap: bool, reduction: str, caller: str,
 ) -> Tensor:  # fmt: skip
-    anchor, positive, negative = autocast_operands(registry["soft_margin_error"], anchor, positive, negative)
+    anchor, positive, negative = autocast_operands(_AUTOCAST_RECORD, anchor, positive, negative)
     positive_distance, negative_distance = distance(anchor, positive), distance(anchor, negative)
     if swap:
         negative_distance = _ops.minimum(negative_distance, distance(positive, negative))

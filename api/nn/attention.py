@@ -64,7 +64,7 @@ def scaled_dot_product_attention(
         DTypeError: If dtypes differ or are not floating-point.
         ShapeError: If shapes do not fit.
         DomainError: If both attn_mask and is_causal are passed, or dropout_p is above 1.
-        IndexOutOfRange: If `attn_mask` has fewer than 2 dimensions, or an operand no heads with `enable_gqa`.
+        IndexOutOfRange: If an operand has no heads with `enable_gqa`.
 
     Example:
         >>> query, key = wg.zeros(1, 2), wg.zeros(2, 2)
@@ -113,8 +113,6 @@ def _check_dtypes(query: Meta, key: Meta, value: Meta, mask: Tensor | None) -> N
             f"{_OP_NAME}: attn_mask must be bool, float32 or {query.dtype.name} as the query, "
             f"not {mask.meta.dtype.name}"
         )
-    if mask.meta.ndim < 2:
-        raise IndexOutOfRange(f"{_OP_NAME}: attn_mask needs at least 2 dimensions, not shape {list(mask.meta.shape)}")
 
 
 def _leading_shapes(

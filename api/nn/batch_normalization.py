@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from .. import distributed as dist
 from ..arguments.types import TensorOptions
 from ..autograd import no_grad
 from ..creation.factories import ones, zeros
@@ -14,6 +15,7 @@ from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ShapeError
 from ..runtime.tensor import Tensor
 from . import functional as F
+from ._synchronized_batch_norm import synchronized_batch_norm
 from .module import Module
 from .parameter import Parameter
 
@@ -221,9 +223,10 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalization of `(N, C, *)` over all processes of a group.
+    """Batch normalization of `(N, C, *)` over the samples of all processes of a group.
 
-    weftgrad has one process, so it is over that process's batch.
+    In training, the statistics are those of all ranks' inputs, by one collective in forward and one in backward.
+    Without a process group, with one rank, and in evaluation it is `BatchNorm`.
 
     Args:
         num_features: C.
@@ -231,7 +234,7 @@ class SyncBatchNorm(_BatchNorm):
         momentum: Weight of a batch in the running statistics; None averages all batches equally.
         affine: Learn weight and bias per channel.
         track_running_stats: Keep running statistics and use them in evaluation.
-        process_group: Stored, but not used.
+        process_group: The process group; None for all ranks.
         device: Device of parameters and buffers; None: the default device.
         dtype: Dtype of parameters and buffers; None: the default dtype.
         bias: False learns only a weight.
@@ -248,7 +251,7 @@ class SyncBatchNorm(_BatchNorm):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        process_group: object = None,
+        process_group: Any = None,
         device: DeviceLike | None = None,
         dtype: DTypeLike | None = None,
         *,
@@ -261,13 +264,39 @@ class SyncBatchNorm(_BatchNorm):
         if input.meta.ndim < 2:
             raise ShapeError(f"SyncBatchNorm: takes (N, C, ...), not an input of shape {list(input.meta.shape)}")
 
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalize `input`, `(N, C, *)`, per channel. In training mode, update the running statistics.
+
+        Args:
+            input: Tensor of shape `(N, C, *)`. N may differ between ranks.
+
+        Returns:
+            Tensor of the same shape.
+
+        Raises:
+            ShapeError: If the number of dimensions does not fit.
+        """
+        uses_input_stats = self.training or self.running_mean is None
+        if not uses_input_stats or not dist.is_initialized() or dist.get_world_size(self.process_group) == 1:
+            return super().forward(input)
+        self._check_input_dim(input)
+        running = None
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.running_mean is not None and self.running_var is not None:
+            running = self.running_mean, self.running_var
+            if self.num_batches_tracked is not None:
+                self.num_batches_tracked.add_(1)
+                if self.momentum is None:
+                    momentum = 1.0 / float(self.num_batches_tracked.item())
+        return synchronized_batch_norm(input, self.weight, self.bias, running, momentum, self.eps, self.process_group)
+
     @classmethod
-    def convert_sync_batchnorm(cls, module: Module, process_group: object = None) -> Module:
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
         """Replace every batch norm in `module` by a `SyncBatchNorm` with the same parameters and buffers.
 
         Args:
             module: The module, whose submodules are replaced in place.
-            process_group: Stored, but not used.
+            process_group: The process group; None for all ranks.
 
         Returns:
             `module`, or the new `SyncBatchNorm` if `module` is a batch norm itself.

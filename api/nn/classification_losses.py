@@ -16,7 +16,7 @@ from . import functional as F
 
 if TYPE_CHECKING:
     from ._types import Argument
-from ._loss_layer import Flag, Loss, WeightedLoss
+from ._loss_layer import Loss, WeightedLoss
 
 __all__ = [
     "BCELoss",
@@ -73,8 +73,8 @@ class BCEWithLogitsLoss(WeightedLoss):
     pos_weight: Tensor | None
 
     def __init__(
-        self, weight: Tensor | None = None, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean",
-        pos_weight: Tensor | None = None,
+        self, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None,
+        reduction: str = "mean", pos_weight: Tensor | None = None,
     ):  # fmt: skip
         super().__init__(weight, size_average, reduce, reduction)
         self.register_buffer("pos_weight", pos_weight)
@@ -104,8 +104,8 @@ class NLLLoss(WeightedLoss):
     """
 
     def __init__(
-        self, weight: Tensor | None = None, size_average: Flag = None, ignore_index: int = -100, reduce: Flag = None,
-        reduction: str = "mean",
+        self, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100,
+        reduce: bool | None = None, reduction: str = "mean",
     ):  # fmt: skip
         super().__init__(weight, size_average, reduce, reduction)
         self.ignore_index = ignore_index
@@ -156,8 +156,8 @@ class CrossEntropyLoss(WeightedLoss):
     """
 
     def __init__(
-        self, weight: Tensor | None = None, size_average: Flag = None, ignore_index: int = -100, reduce: Flag = None,
-        reduction: str = "mean", label_smoothing: float = 0.0,
+        self, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100,
+        reduce: bool | None = None, reduction: str = "mean", label_smoothing: float = 0.0,
     ):  # fmt: skip
         super().__init__(weight, size_average, reduce, reduction)
         self.ignore_index = ignore_index
@@ -199,8 +199,8 @@ class MultiMarginLoss(WeightedLoss):
     """
 
     def __init__(
-        self, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, size_average: Flag = None,
-        reduce: Flag = None, reduction: str = "mean",
+        self, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, size_average: bool | None = None,
+        reduce: bool | None = None, reduction: str = "mean",
     ):  # fmt: skip
         super().__init__(weight, size_average, reduce, reduction)
         if p not in (1, 2):

@@ -20,11 +20,7 @@ __all__ = ["LazyLinear"]
 class LazyLinear(LazyModuleMixin, Linear):
     """`Linear` that takes `in_features` from the last dimension of the first input.
 
-    Args:
-        out_features: Size of the last dimension of the result.
-        bias: Whether to add a bias.
-        device: Device of the parameters.
-        dtype: Dtype of the parameters.
+    The other arguments are those of `Linear`.
 
     Example:
         >>> wg.nn.LazyLinear(2)(wg.ones(5, 4)).shape
@@ -32,6 +28,7 @@ class LazyLinear(LazyModuleMixin, Linear):
     """
 
     cls_to_become = Linear
+    inferred_argument = "in_features"
 
     def __init__(
         self, out_features: int, bias: bool = True, device: DeviceLike | None = None, dtype: DTypeLike | None = None

@@ -17,6 +17,7 @@ __all__ = [
 
 
 class _LazyConvolution(LazyModuleMixin):
+    inferred_argument = "in_channels"
     dimensions: int
     transposed: bool
     kernel_size: tuple[int, ...]
@@ -115,17 +116,7 @@ class _LazyTransposedConvolution(_LazyConvolution):
 class LazyConv1d(_LazyForwardConvolution, Conv1d):
     """`Conv1d` that takes `in_channels` from the first input.
 
-    Args:
-        out_channels: Channels of the output.
-        kernel_size: Size of the kernel; one int.
-        stride: Step of the kernel; one int.
-        padding: Positions added at each end, one int; or `"same"` or `"valid"`.
-        dilation: Distance of kernel elements; one int.
-        groups: Groups of channels that are convolved separately.
-        bias: Add a bias per output channel.
-        padding_mode: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
-        device: Device of the parameters; None: the default device.
-        dtype: Dtype of the parameters; None: the default dtype.
+    The other arguments are those of `Conv1d`.
 
     Example:
         >>> wg.nn.LazyConv1d(6, 3)(wg.ones(8, 3, 10)).shape
@@ -138,18 +129,7 @@ class LazyConv1d(_LazyForwardConvolution, Conv1d):
 class LazyConv2d(_LazyForwardConvolution, Conv2d):
     """`Conv2d` that takes `in_channels` from the first input.
 
-    Args:
-        out_channels: Channels of the output.
-        kernel_size: Size of the kernel; one int for both dimensions, or two (height, width).
-        stride: Step of the kernel; one int for both dimensions, or two (height, width).
-        padding: Positions added at each end, one int for both dimensions, or two (height, width); or `"same"` or
-            `"valid"`.
-        dilation: Distance of kernel elements; one int for both dimensions, or two (height, width).
-        groups: Groups of channels that are convolved separately.
-        bias: Add a bias per output channel.
-        padding_mode: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
-        device: Device of the parameters; None: the default device.
-        dtype: Dtype of the parameters; None: the default dtype.
+    The other arguments are those of `Conv2d`.
 
     Example:
         >>> wg.nn.LazyConv2d(6, 3)(wg.ones(8, 3, 10, 10)).shape
@@ -162,18 +142,7 @@ class LazyConv2d(_LazyForwardConvolution, Conv2d):
 class LazyConv3d(_LazyForwardConvolution, Conv3d):
     """`Conv3d` that takes `in_channels` from the first input.
 
-    Args:
-        out_channels: Channels of the output.
-        kernel_size: Size of the kernel; one int for all dimensions, or three (depth, height, width).
-        stride: Step of the kernel; one int for all dimensions, or three (depth, height, width).
-        padding: Positions added at each end, one int for all dimensions, or three (depth, height, width); or `"same"`
-            or `"valid"`.
-        dilation: Distance of kernel elements; one int for all dimensions, or three (depth, height, width).
-        groups: Groups of channels that are convolved separately.
-        bias: Add a bias per output channel.
-        padding_mode: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
-        device: Device of the parameters; None: the default device.
-        dtype: Dtype of the parameters; None: the default dtype.
+    The other arguments are those of `Conv3d`.
 
     Example:
         >>> wg.nn.LazyConv3d(6, 3)(wg.ones(8, 3, 10, 10, 10)).shape
@@ -186,18 +155,7 @@ class LazyConv3d(_LazyForwardConvolution, Conv3d):
 class LazyConvTranspose1d(_LazyTransposedConvolution, ConvTranspose1d):
     """`ConvTranspose1d` that takes `in_channels` from the first input.
 
-    Args:
-        out_channels: Channels of the output.
-        kernel_size: Size of the kernel; one int.
-        stride: Step of the kernel; one int.
-        padding: Positions that the result loses at each end; one int.
-        output_padding: Positions added at one end of the result; one int.
-        groups: Groups of channels that are convolved separately.
-        bias: Add a bias per output channel.
-        dilation: Distance of kernel elements; one int.
-        padding_mode: Must be `"zeros"`.
-        device: Device of the parameters; None: the default device.
-        dtype: Dtype of the parameters; None: the default dtype.
+    The other arguments are those of `ConvTranspose1d`.
 
     Example:
         >>> wg.nn.LazyConvTranspose1d(6, 3)(wg.ones(8, 3, 10)).shape
@@ -210,18 +168,7 @@ class LazyConvTranspose1d(_LazyTransposedConvolution, ConvTranspose1d):
 class LazyConvTranspose2d(_LazyTransposedConvolution, ConvTranspose2d):
     """`ConvTranspose2d` that takes `in_channels` from the first input.
 
-    Args:
-        out_channels: Channels of the output.
-        kernel_size: Size of the kernel; one int for both dimensions, or two (height, width).
-        stride: Step of the kernel; one int for both dimensions, or two (height, width).
-        padding: Positions that the result loses at each end; one int for both dimensions, or two (height, width).
-        output_padding: Positions added at one end of the result; one int for both dimensions, or two (height, width).
-        groups: Groups of channels that are convolved separately.
-        bias: Add a bias per output channel.
-        dilation: Distance of kernel elements; one int for both dimensions, or two (height, width).
-        padding_mode: Must be `"zeros"`.
-        device: Device of the parameters; None: the default device.
-        dtype: Dtype of the parameters; None: the default dtype.
+    The other arguments are those of `ConvTranspose2d`.
 
     Example:
         >>> wg.nn.LazyConvTranspose2d(6, 3)(wg.ones(8, 3, 10, 10)).shape
@@ -234,20 +181,7 @@ class LazyConvTranspose2d(_LazyTransposedConvolution, ConvTranspose2d):
 class LazyConvTranspose3d(_LazyTransposedConvolution, ConvTranspose3d):
     """`ConvTranspose3d` that takes `in_channels` from the first input.
 
-    Args:
-        out_channels: Channels of the output.
-        kernel_size: Size of the kernel; one int for all dimensions, or three (depth, height, width).
-        stride: Step of the kernel; one int for all dimensions, or three (depth, height, width).
-        padding: Positions that the result loses at each end; one int for all dimensions, or three (depth, height,
-            width).
-        output_padding: Positions added at one end of the result; one int for all dimensions, or three (depth, height,
-            width).
-        groups: Groups of channels that are convolved separately.
-        bias: Add a bias per output channel.
-        dilation: Distance of kernel elements; one int for all dimensions, or three (depth, height, width).
-        padding_mode: Must be `"zeros"`.
-        device: Device of the parameters; None: the default device.
-        dtype: Dtype of the parameters; None: the default dtype.
+    The other arguments are those of `ConvTranspose3d`.
 
     Example:
         >>> wg.nn.LazyConvTranspose3d(6, 3)(wg.ones(8, 3, 10, 10, 10)).shape

@@ -26,6 +26,8 @@ __all__ = [
 
 
 class _LazyNorm(LazyModuleMixin, _ChannelNorm):
+    inferred_argument = "num_features"
+
     def __init__(
         self,
         eps: float = 1e-5,
@@ -73,14 +75,7 @@ class _LazyNorm(LazyModuleMixin, _ChannelNorm):
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
     """`BatchNorm1d` that takes `num_features` from the first input's channels.
 
-    Args:
-        eps: Added to the variance.
-        momentum: Weight of a batch in the running statistics; None averages all batches equally.
-        affine: Learn weight and bias per channel.
-        track_running_stats: Keep running statistics and use them in evaluation.
-        device: Device of parameters and buffers; None: the default device.
-        dtype: Dtype of parameters and buffers; None: the default dtype.
-        bias: False learns only a weight.
+    The other arguments are those of `BatchNorm1d`.
 
     Example:
         >>> wg.nn.LazyBatchNorm1d()(wg.ones(8, 3, 10)).shape
@@ -93,14 +88,7 @@ class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
     """`BatchNorm2d` that takes `num_features` from the first input's channels.
 
-    Args:
-        eps: Added to the variance.
-        momentum: Weight of a batch in the running statistics; None averages all batches equally.
-        affine: Learn weight and bias per channel.
-        track_running_stats: Keep running statistics and use them in evaluation.
-        device: Device of parameters and buffers; None: the default device.
-        dtype: Dtype of parameters and buffers; None: the default dtype.
-        bias: False learns only a weight.
+    The other arguments are those of `BatchNorm2d`.
 
     Example:
         >>> wg.nn.LazyBatchNorm2d()(wg.ones(8, 3, 10, 10)).shape
@@ -113,14 +101,7 @@ class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
     """`BatchNorm3d` that takes `num_features` from the first input's channels.
 
-    Args:
-        eps: Added to the variance.
-        momentum: Weight of a batch in the running statistics; None averages all batches equally.
-        affine: Learn weight and bias per channel.
-        track_running_stats: Keep running statistics and use them in evaluation.
-        device: Device of parameters and buffers; None: the default device.
-        dtype: Dtype of parameters and buffers; None: the default dtype.
-        bias: False learns only a weight.
+    The other arguments are those of `BatchNorm3d`.
 
     Example:
         >>> wg.nn.LazyBatchNorm3d()(wg.ones(8, 3, 10, 10, 10)).shape
@@ -133,14 +114,7 @@ class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
 class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
     """`InstanceNorm1d` that takes `num_features` from the first input's channels.
 
-    Args:
-        eps: Added to the variance.
-        momentum: Weight of an input in the running statistics.
-        affine: Learn weight and bias per channel.
-        track_running_stats: Keep running statistics and use them in evaluation.
-        device: Device of parameters and buffers; None: the default device.
-        dtype: Dtype of parameters and buffers; None: the default dtype.
-        bias: False learns only a weight.
+    The other arguments are those of `InstanceNorm1d`.
 
     Example:
         >>> wg.nn.LazyInstanceNorm1d()(wg.ones(8, 3, 10)).shape
@@ -153,14 +127,7 @@ class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
 class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
     """`InstanceNorm2d` that takes `num_features` from the first input's channels.
 
-    Args:
-        eps: Added to the variance.
-        momentum: Weight of an input in the running statistics.
-        affine: Learn weight and bias per channel.
-        track_running_stats: Keep running statistics and use them in evaluation.
-        device: Device of parameters and buffers; None: the default device.
-        dtype: Dtype of parameters and buffers; None: the default dtype.
-        bias: False learns only a weight.
+    The other arguments are those of `InstanceNorm2d`.
 
     Example:
         >>> wg.nn.LazyInstanceNorm2d()(wg.ones(8, 3, 10, 10)).shape
@@ -173,14 +140,7 @@ class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
 class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
     """`InstanceNorm3d` that takes `num_features` from the first input's channels.
 
-    Args:
-        eps: Added to the variance.
-        momentum: Weight of an input in the running statistics.
-        affine: Learn weight and bias per channel.
-        track_running_stats: Keep running statistics and use them in evaluation.
-        device: Device of parameters and buffers; None: the default device.
-        dtype: Dtype of parameters and buffers; None: the default dtype.
-        bias: False learns only a weight.
+    The other arguments are those of `InstanceNorm3d`.
 
     Example:
         >>> wg.nn.LazyInstanceNorm3d()(wg.ones(8, 3, 10, 10, 10)).shape

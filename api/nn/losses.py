@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from . import functional as F
-from ._loss_layer import Flag, Loss
+from ._loss_layer import Loss
 from .classification_losses import *  # noqa: F403 (pickled modules of version 0.2 name this module)
 from .layers import PairwiseDistance
 
@@ -80,7 +80,9 @@ class SmoothL1Loss(Loss):
         tensor(0.7500)
     """
 
-    def __init__(self, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean", beta: float = 1.0):
+    def __init__(
+        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean", beta: float = 1.0
+    ):
         super().__init__(size_average, reduce, reduction)
         self.beta = beta
 
@@ -125,7 +127,11 @@ class KLDivLoss(Loss):
     """
 
     def __init__(
-        self, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean", log_target: bool = False
+        self,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        log_target: bool = False,
     ):
         super().__init__(size_average, reduce, reduction)
         self.log_target = log_target
@@ -151,8 +157,8 @@ class PoissonNLLLoss(Loss):
     """
 
     def __init__(
-        self, log_input: bool = True, full: bool = False, size_average: Flag = None, eps: float = 1e-8,
-        reduce: Flag = None, reduction: str = "mean",
+        self, log_input: bool = True, full: bool = False, size_average: bool | None = None, eps: float = 1e-8,
+        reduce: bool | None = None, reduction: str = "mean",
     ):  # fmt: skip
         super().__init__(size_average, reduce, reduction)
         self.log_input = log_input
@@ -218,7 +224,9 @@ class HingeEmbeddingLoss(Loss):
         tensor(1.3750)
     """
 
-    def __init__(self, margin: float = 1.0, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"):
+    def __init__(
+        self, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
@@ -242,7 +250,9 @@ class MarginRankingLoss(Loss):
         tensor(2.)
     """
 
-    def __init__(self, margin: float = 0.0, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"):
+    def __init__(
+        self, margin: float = 0.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
@@ -264,7 +274,9 @@ class CosineEmbeddingLoss(Loss):
         tensor(1.)
     """
 
-    def __init__(self, margin: float = 0.0, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"):
+    def __init__(
+        self, margin: float = 0.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
@@ -293,8 +305,8 @@ class TripletMarginLoss(Loss):
     """
 
     def __init__(
-        self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, size_average: Flag = None,
-        reduce: Flag = None, reduction: str = "mean",
+        self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False,
+        size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
     ):  # fmt: skip
         super().__init__(size_average, reduce, reduction)
         if margin <= 0:

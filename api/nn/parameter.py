@@ -80,7 +80,7 @@ class _Uninitialized(Tensor):
     def _set_placeholder(self, dtype: DTypeLike | None, device: DeviceLike | None, requires_grad: bool) -> None:
         placeholder = empty(0, dtype=dtype, device=device)
         self._placeholder = placeholder
-        Tensor.__init__(self, placeholder.storage, placeholder.meta, placeholder.start, requires_grad)
+        Tensor.__init__(self, placeholder.storage, placeholder.meta, placeholder.start, bool(requires_grad))
 
     @property
     def meta(self) -> Meta:
@@ -129,7 +129,7 @@ class _Uninitialized(Tensor):
             dtype=self.dtype if dtype is None else dtype,
             device=self.device if device is None else device,
         )
-        requires_grad = self.needs
+        requires_grad = self.needs_grad
         del self._placeholder
         object.__setattr__(self, "__class__", self.materialized_class)  # type checkers refuse `self.__class__ = …`
         Tensor.__init__(self, tensor.storage, tensor.meta, tensor.start, requires_grad)
@@ -137,11 +137,11 @@ class _Uninitialized(Tensor):
     def convert(self, convert: Callable[[Tensor], Tensor]) -> None:
         """Take the dtype and device that `convert`, such as `lambda t: t.to(...)`, returns for a tensor like this."""
         converted = convert(self._placeholder)
-        self._set_placeholder(converted.meta.dtype, converted.meta.device, self.needs)
+        self._set_placeholder(converted.meta.dtype, converted.meta.device, self.needs_grad)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Set whether gradients are computed once the tensor has a shape."""
-        self.needs = requires_grad
+        self.needs_grad = bool(requires_grad)  # C compares it with True
         return self
 
     def detach(self) -> Self:
@@ -151,11 +151,11 @@ class _Uninitialized(Tensor):
     def __deepcopy__(self, memo: dict[int, object]) -> Tensor:
         copy = memo.get(id(self))
         if not isinstance(copy, Tensor):
-            copy = memo[id(self)] = _rebuild_lazy(type(self), self.dtype, str(self.device), self.needs)
+            copy = memo[id(self)] = _rebuild_lazy(type(self), self.dtype, str(self.device), self.needs_grad)
         return copy
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_lazy, (type(self), self.dtype, str(self.device), self.needs)
+        return _rebuild_lazy, (type(self), self.dtype, str(self.device), self.needs_grad)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -202,8 +202,8 @@ class UninitializedBuffer(_Uninitialized, Tensor):
         self._set_placeholder(dtype, device, requires_grad)
 
 
-def _rebuild_lazy(cls: type[_Uninitialized], dtype: DTypeLike, device: str, needs: bool) -> _Uninitialized:
-    return cls(needs, to_device(device), dtypes.parse(dtype))
+def _rebuild_lazy(cls: type[_Uninitialized], dtype: DTypeLike, device: str, needs_grad: bool) -> _Uninitialized:
+    return cls(needs_grad, to_device(device), dtypes.parse(dtype))
 
 
 def is_lazy(tensor: object) -> TypeGuard[_Uninitialized]:

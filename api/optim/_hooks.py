@@ -85,8 +85,8 @@ def run_hooks_around_step(step: Callable[..., _Result]) -> Callable[..., _Result
 
     @functools.wraps(step)
     def wrapper(self: Optimizer, *args: object, **kwargs: object) -> _Result:
-        if self._stepping:
-            return step(self, *args, **kwargs)
+        if self._stepping or "_optimizer_step_pre_hooks" not in self.__dict__:
+            return step(self, *args, **kwargs)  # of a class that wraps an optimizer, and did not call __init__
         for pre_hook in (*_global_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()):
             new_call = pre_hook(self, args, kwargs)
             if new_call is not None:

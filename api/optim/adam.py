@@ -250,7 +250,7 @@ class NAdam(_AdamBase):
         tensor([0.8944], requires_grad=True)
     """
 
-    _counts = ("step", "mu_product")
+    _scalar_entries = ("step", "mu_product")
 
     def __init__(
         self, params: Params, lr: Rate = 2e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,

@@ -1,11 +1,13 @@
 """SGD, RMSprop, Adagrad, Adadelta, Rprop and ASGD, with PyTorch's formulas, options, defaults and state.
 
-PyTorch's options that select an implementation apply to all optimizers here and in `adam`. `foreach`, `fused` and
-`capturable` are accepted and change nothing, because every update is one kernel for all parameters of a group.
-`differentiable=True` raises `NotSupported`. `maximize=True` ascends instead of descending.
+Optimizers here and in `adam` accept the options `foreach`, `fused` and `capturable`, by which PyTorch selects an
+implementation. They change nothing: every update is one kernel for all parameters of a group. `differentiable=True`
+raises `NotSupported`.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 from ..creation.factories import full_like, zeros_like
 from ..runtime.errors import ArgumentError
@@ -23,6 +25,17 @@ def gradient_sign(group: ParamGroup) -> float:
     return -1.0 if group["maximize"] else 1.0
 
 
+class _StepIndependent(Optimizer):
+    """Base class of optimizers whose kernel has the same scalar arguments in every step.
+
+    So all parameters of a group have one key, and are updated by one launch.
+    """
+
+    def count_step(self, group: ParamGroup, params: list[Tensor], states: list[ParamState]) -> list[None]:
+        super().count_step(group, params, states)
+        return [None] * len(states)
+
+
 class SGD(Optimizer):
     """Stochastic gradient descent, optionally with momentum.
 
@@ -37,14 +50,14 @@ class SGD(Optimizer):
     Args:
         params: Parameters or parameter groups.
         lr: Learning rate; a number or a one-element tensor.
-        momentum: Momentum factor; 0 keeps no state.
-        dampening: Reduces the weight of the gradient in the momentum buffer.
-        weight_decay: L2 penalty.
-        nesterov: Use Nesterov momentum; needs `momentum > 0` and `dampening == 0`.
+        momentum: Factor of the momentum buffer in its update. With 0 there is no buffer.
+        dampening: The gradient is added to the momentum buffer with the weight `1 - dampening`.
+        weight_decay: L2 penalty: its product with the parameter is added to the gradient.
+        nesterov: Whether to use Nesterov momentum; needs `momentum > 0` and `dampening == 0`.
         maximize: Ascend instead of descend.
-        foreach: Accepted for compatibility.
+        foreach: Accepted for compatibility with PyTorch.
         differentiable: Must be False.
-        fused: Accepted for compatibility.
+        fused: Accepted for compatibility with PyTorch.
 
     Raises:
         ArgumentError: If an option is out of range.
@@ -59,7 +72,7 @@ class SGD(Optimizer):
         tensor([0.8000], requires_grad=True)
     """
 
-    _counts = ()
+    _scalar_entries = ()
 
     def __init__(
         self, params: Params, lr: Rate = 1e-3, momentum: float = 0, dampening: float = 0,
@@ -84,16 +97,16 @@ class SGD(Optimizer):
         state["momentum_buffer"] = None
 
     def count_step(self, group: ParamGroup, params: list[Tensor], states: list[ParamState]) -> list[float]:
-        # The keys are the weights of the gradients in the momentum buffers: 1 in the first step, then 1 - dampening.
+        # A key is the weight of the gradient in the momentum buffer: 1 in a parameter's first step, then 1 - dampening.
         if not states:
             return [0.0] * len(params)
         gradient_weights = [1.0 - to_float(group["dampening"])] * len(states)
-        if self._rehearsals:
+        if self._rehearsals:  # before the first step: lay out the memory of all buffers at once
             uninitialized = [p for p, state in zip(params, states, strict=True) if state.get("momentum_buffer") is None]
             reserve_state_memory(self, group, uninitialized, tensors_per_param=1)
-        for i, state in enumerate(states):
+        for i, (param, state) in enumerate(zip(params, states, strict=True)):
             if state.get("momentum_buffer") is None:
-                state["momentum_buffer"] = zeros_like(params[i])
+                state["momentum_buffer"] = zeros_like(param)
                 gradient_weights[i] = 1.0
         return gradient_weights
 
@@ -105,24 +118,27 @@ class SGD(Optimizer):
         return name, ("momentum_buffer",), (lr, to_float(group["momentum"]), key, decay, sign)
 
 
-class RMSprop(Optimizer):
+class RMSprop(_StepIndependent):
     """Divide the gradient by the root of its running mean square.
 
-    If `centered`, by the root of its running variance. Sources: Hinton 2012, lecture 6e; Graves 2013, arXiv 1308.0850.
+    Sources: Hinton 2012, lecture 6e; Graves 2013, arXiv 1308.0850, for `centered` and `momentum`.
 
         square_avg = alpha * square_avg + (1 - alpha) * g**2
-        param     -= lr * g / (sqrt(square_avg) + eps)
+        grad_avg   = alpha * grad_avg + (1 - alpha) * g            # with centered; else grad_avg is 0
+        scaled     = g / (sqrt(square_avg - grad_avg**2) + eps)
+        buf        = momentum * buf + scaled
+        param     -= lr * buf
 
     Args:
         params: Parameters or parameter groups.
         lr: Learning rate.
-        alpha: Decay rate of the running means.
+        alpha: Weight of the old value in the running means.
         eps: Added to the denominator.
-        weight_decay: L2 penalty.
-        momentum: Momentum factor of the scaled gradient.
-        centered: Subtract the squared running mean of the gradient, which gives its variance.
-        capturable: Accepted for compatibility.
-        foreach: Accepted for compatibility.
+        weight_decay: L2 penalty: its product with the parameter is added to the gradient.
+        momentum: Factor of the momentum buffer in its update. With 0 there is no buffer.
+        centered: Whether to divide by the root of the running variance instead of the mean square.
+        capturable: Accepted for compatibility with PyTorch.
+        foreach: Accepted for compatibility with PyTorch.
         maximize: Ascend instead of descend.
         differentiable: Must be False.
 
@@ -139,6 +155,14 @@ class RMSprop(Optimizer):
         tensor([0.9000], requires_grad=True)
     """
 
+    # (centered, with momentum) -> the update op, and its operands after parameter and gradient
+    _UPDATE_OPS: ClassVar[dict[tuple[bool, bool], tuple[str, tuple[str, ...]]]] = {
+        (False, False): ("rmsprop_step", ("square_avg",)),
+        (False, True): ("rmsprop_momentum_step", ("square_avg", "momentum_buffer")),
+        (True, False): ("rmsprop_centred_step", ("square_avg", "grad_avg")),
+        (True, True): ("rmsprop_centred_momentum_step", ("square_avg", "grad_avg", "momentum_buffer")),
+    }
+
     def __init__(
         self, params: Params, lr: Rate = 1e-2, alpha: float = 0.99, eps: float = 1e-8,
         weight_decay: float = 0, momentum: float = 0, centered: bool = False, capturable: bool = False,
@@ -154,25 +178,19 @@ class RMSprop(Optimizer):
         })  # fmt: skip
 
     def init_state(self, param: Tensor, state: ParamState, group: ParamGroup) -> None:
-        state["step"], state["square_avg"] = 0.0, zeros_like(param)
+        state["step"] = 0.0
+        state["square_avg"] = zeros_like(param)
         if group["momentum"] > 0:
             state["momentum_buffer"] = zeros_like(param)
         if group["centered"]:
             state["grad_avg"] = zeros_like(param)
 
-    def count_step(self, group: ParamGroup, params: list[Tensor], states: list[ParamState]) -> list[None]:
-        super().count_step(group, params, states)
-        return [None] * len(states)  # the same in every step
-
     def kernel_arguments(self, group: ParamGroup, key: None) -> KernelArguments:
         alpha, momentum = to_float(group["alpha"]), to_float(group["momentum"])
-        scalars: tuple[float, ...] = to_float(group["lr"]), alpha, 1 - alpha, to_float(group["eps"])
-        scalars += (to_float(group["weight_decay"]), gradient_sign(group), *([momentum] if momentum > 0 else []))
-        buffer = ("momentum_buffer",) if momentum > 0 else ()
-        if group["centered"]:
-            name = "rmsprop_centred_momentum_step" if momentum > 0 else "rmsprop_centred_step"
-            return name, ("square_avg", "grad_avg", *buffer), scalars
-        return ("rmsprop_momentum_step" if momentum > 0 else "rmsprop_step"), ("square_avg", *buffer), scalars
+        decay, sign = to_float(group["weight_decay"]), gradient_sign(group)
+        scalars = (to_float(group["lr"]), alpha, 1 - alpha, to_float(group["eps"]), decay, sign)
+        name, entries = self._UPDATE_OPS[bool(group["centered"]), momentum > 0]
+        return name, entries, (*scalars, momentum) if momentum > 0 else scalars
 
 
 class Adagrad(Optimizer):
@@ -184,14 +202,14 @@ class Adagrad(Optimizer):
     Args:
         params: Parameters or parameter groups.
         lr: Learning rate.
-        lr_decay: Decay of the learning rate per step.
-        weight_decay: L2 penalty.
-        initial_accumulator_value: First value of `sum`.
+        lr_decay: Decay of the learning rate; see the formula.
+        weight_decay: L2 penalty: its product with the parameter is added to the gradient.
+        initial_accumulator_value: Value of `sum` before the first step.
         eps: Added to the denominator.
-        foreach: Accepted for compatibility.
+        foreach: Accepted for compatibility with PyTorch.
         maximize: Ascend instead of descend.
         differentiable: Must be False.
-        fused: Accepted for compatibility.
+        fused: Accepted for compatibility with PyTorch.
 
     Raises:
         ArgumentError: If an option is out of range.
@@ -238,28 +256,32 @@ class Adagrad(Optimizer):
             state["sum"].share_memory_()
 
     def init_state(self, param: Tensor, state: ParamState, group: ParamGroup) -> None:
-        state["step"], state["sum"] = 0.0, full_like(param, float(self.defaults["initial_accumulator_value"]))
+        state["step"] = 0.0
+        state["sum"] = full_like(param, float(self.defaults["initial_accumulator_value"]))
 
     def kernel_arguments(self, group: ParamGroup, key: float) -> KernelArguments:
-        lr = to_float(group["lr"]) / (1 + (key - 1) * to_float(group["lr_decay"]))
-        return (
-            "adagrad_step",
-            ("sum",),
-            (lr, to_float(group["eps"]), to_float(group["weight_decay"]), gradient_sign(group)),
-        )
+        step = key
+        lr = to_float(group["lr"]) / (1 + (step - 1) * to_float(group["lr_decay"]))
+        scalars = (lr, to_float(group["eps"]), to_float(group["weight_decay"]), gradient_sign(group))
+        return "adagrad_step", ("sum",), scalars
 
 
-class Adadelta(Optimizer):
+class Adadelta(_StepIndependent):
     """Scale the gradient by the ratio of the running RMS of updates and of gradients (Zeiler 2012, arXiv 1212.5701).
+
+        square_avg = rho * square_avg + (1 - rho) * g**2
+        delta      = sqrt(acc_delta + eps) / sqrt(square_avg + eps) * g
+        acc_delta  = rho * acc_delta + (1 - rho) * delta**2
+        param     -= lr * delta
 
     Args:
         params: Parameters or parameter groups.
         lr: Factor of the update.
-        rho: Decay rate of the running mean squares, 0 to 1.
+        rho: Weight of the old value in the running mean squares, between 0 and 1.
         eps: Added to both mean squares.
-        weight_decay: L2 penalty.
-        foreach: Accepted for compatibility.
-        capturable: Accepted for compatibility.
+        weight_decay: L2 penalty: its product with the parameter is added to the gradient.
+        foreach: Accepted for compatibility with PyTorch.
+        capturable: Accepted for compatibility with PyTorch.
         maximize: Ascend instead of descend.
         differentiable: Must be False.
 
@@ -282,7 +304,7 @@ class Adadelta(Optimizer):
     ):  # fmt: skip
         check_learning_rate("Adadelta", lr)
         if not 0 <= rho <= 1:
-            raise ArgumentError(f"Adadelta: rho lies between 0 and 1, not {rho}")
+            raise ArgumentError(f"Adadelta: rho must be between 0 and 1, not {rho}")
         check_not_negative("Adadelta", eps=eps, weight_decay=weight_decay)
         check_modes("Adadelta", differentiable=differentiable)
         super().__init__(params, {
@@ -291,26 +313,16 @@ class Adadelta(Optimizer):
         })  # fmt: skip
 
     def init_state(self, param: Tensor, state: ParamState, group: ParamGroup) -> None:
-        state["step"], state["square_avg"], state["acc_delta"] = 0.0, zeros_like(param), zeros_like(param)
-
-    def count_step(self, group: ParamGroup, params: list[Tensor], states: list[ParamState]) -> list[None]:
-        super().count_step(group, params, states)
-        return [None] * len(states)  # the same in every step
+        state.update(step=0.0, square_avg=zeros_like(param), acc_delta=zeros_like(param))
 
     def kernel_arguments(self, group: ParamGroup, key: None) -> KernelArguments:
         rho = to_float(group["rho"])
-        scalars = (
-            to_float(group["lr"]),
-            rho,
-            1 - rho,
-            to_float(group["eps"]),
-            to_float(group["weight_decay"]),
-            gradient_sign(group),
-        )
+        eps, decay = to_float(group["eps"]), to_float(group["weight_decay"])
+        scalars = (to_float(group["lr"]), rho, 1 - rho, eps, decay, gradient_sign(group))
         return "adadelta_step", ("square_avg", "acc_delta"), scalars
 
 
-class Rprop(Optimizer):
+class Rprop(_StepIndependent):
     """Resilient backpropagation: step sizes that depend on the gradient's sign only (Riedmiller and Braun 1993).
 
     An element's step size grows by `etas[1]` while the sign of its gradient stays, and shrinks by `etas[0]` when the
@@ -319,10 +331,10 @@ class Rprop(Optimizer):
     Args:
         params: Parameters or parameter groups.
         lr: First step size of every element.
-        etas: Factors (below 1, above 1) of the step size.
+        etas: Factors of the step size: one below 1 to shrink it, and one above 1 to grow it.
         step_sizes: Smallest and largest step size.
-        capturable: Accepted for compatibility.
-        foreach: Accepted for compatibility.
+        capturable: Accepted for compatibility with PyTorch.
+        foreach: Accepted for compatibility with PyTorch.
         maximize: Ascend instead of descend.
         differentiable: Must be False.
 
@@ -346,7 +358,7 @@ class Rprop(Optimizer):
     ):  # fmt: skip
         check_learning_rate("Rprop", lr)
         if not 0 < etas[0] < 1 < etas[1]:
-            raise ArgumentError(f"Rprop: etas lie below 1 and above 1, not {etas}")
+            raise ArgumentError(f"Rprop: etas must be a factor between 0 and 1 and a factor above 1, not {etas}")
         check_modes("Rprop", differentiable=differentiable)
         super().__init__(params, {
             "lr": lr, "etas": etas, "step_sizes": step_sizes, "foreach": foreach, "maximize": maximize,
@@ -354,12 +366,7 @@ class Rprop(Optimizer):
         })  # fmt: skip
 
     def init_state(self, param: Tensor, state: ParamState, group: ParamGroup) -> None:
-        state["step"], state["prev"] = 0.0, zeros_like(param)
-        state["step_size"] = full_like(param, to_float(group["lr"]))
-
-    def count_step(self, group: ParamGroup, params: list[Tensor], states: list[ParamState]) -> list[None]:
-        super().count_step(group, params, states)
-        return [None] * len(states)  # the same in every step
+        state.update(step=0.0, prev=zeros_like(param), step_size=full_like(param, to_float(group["lr"])))
 
     def kernel_arguments(self, group: ParamGroup, key: None) -> KernelArguments:
         scalars = *map(to_float, group["etas"]), *map(to_float, group["step_sizes"]), gradient_sign(group)
@@ -369,19 +376,24 @@ class Rprop(Optimizer):
 class ASGD(Optimizer):
     """Averaged stochastic gradient descent (Polyak and Juditsky 1992).
 
-    The state entry `ax` is the average of the parameter over the steps from `t0` on.
+    At step t, with gradient g (plus `weight_decay * param`):
+
+        param = param * (1 - lambd * eta) - eta * g
+        ax    = ax + mu * (param - ax)                       # the average of the parameter since step t0
+        eta   = lr / (1 + lambd * lr * t) ** alpha           # for the next step, as is mu
+        mu    = 1 / max(1, t - t0)
 
     Args:
         params: Parameters or parameter groups.
         lr: Learning rate.
-        lambd: Decay of the parameter, and of the step size `eta = lr / (1 + lambd * lr * t) ** alpha`.
-        alpha: Exponent in the step size.
+        lambd: Decay of the parameter, and of the step size.
+        alpha: Exponent of the decay of the step size.
         t0: Step at which averaging begins.
-        weight_decay: L2 penalty.
-        foreach: Accepted for compatibility.
+        weight_decay: L2 penalty: its product with the parameter is added to the gradient.
+        foreach: Accepted for compatibility with PyTorch.
         maximize: Ascend instead of descend.
         differentiable: Must be False.
-        capturable: Accepted for compatibility.
+        capturable: Accepted for compatibility with PyTorch.
 
     Raises:
         ArgumentError: If an option is out of range.
@@ -396,7 +408,7 @@ class ASGD(Optimizer):
         tensor([0.8000], requires_grad=True)
     """
 
-    _counts = ("step", "eta", "mu")
+    _scalar_entries = ("step", "eta", "mu")
 
     def __init__(
         self, params: Params, lr: Rate = 1e-2, lambd: float = 1e-4, alpha: float = 0.75, t0: float = 1e6,
@@ -417,7 +429,7 @@ class ASGD(Optimizer):
     def count_step(
         self, group: ParamGroup, params: list[Tensor], states: list[ParamState]
     ) -> list[tuple[float, float]]:
-        keys = [(state["eta"], state["mu"]) for state in states]
+        keys = [(state["eta"], state["mu"]) for state in states]  # before this step changes them
         lr = to_float(group["lr"])
         for state, step in zip(states, super().count_step(group, params, states), strict=True):
             state["eta"] = round_to_float32(lr / (1 + group["lambd"] * lr * step) ** group["alpha"])

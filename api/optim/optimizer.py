@@ -76,7 +76,7 @@ class Optimizer(OptimizerHooks):
     _zeros_grads = False  # zero_grad was called with set_to_none=False
     _stepping = False
     _opt_called = False  # step was called; a scheduler that steps first warns
-    _counts: tuple[str, ...] = ("step",)  # state that is a float here, a 0-d tensor in a state_dict
+    _scalar_entries: tuple[str, ...] = ("step",)  # state that is a float here, a 0-d tensor in a state_dict
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
@@ -236,7 +236,7 @@ class Optimizer(OptimizerHooks):
         return loss
 
     def _step_group(self, position: int, group: ParamGroup, params: list[Tensor], grads: list[Tensor]) -> None:
-        if self._counts and params[0].meta.device.type == "cuda":
+        if self._scalar_entries and params[0].meta.device.type == "cuda":
             self._check_capture(params[0])
         states = self._states(group, params)
         keys = self.count_step(group, params, states)
@@ -366,7 +366,7 @@ class Optimizer(OptimizerHooks):
         """
         for pre_hook in self._optimizer_state_dict_pre_hooks.values():
             pre_hook(self)
-        saved = _state_dict.save(self)
+        saved = _state_dict.build_state_dict(self)
         for post_hook in self._optimizer_state_dict_post_hooks.values():
             replacement = post_hook(self, saved)
             saved = saved if replacement is None else replacement
@@ -395,7 +395,7 @@ class Optimizer(OptimizerHooks):
         for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
             replacement = pre_hook(self, state_dict)
             state_dict = state_dict if replacement is None else replacement
-        _state_dict.load(self, state_dict)
+        _state_dict.load_state_dict(self, state_dict)
         for post_hook in self._optimizer_load_state_dict_post_hooks.values():
             post_hook(self)
 

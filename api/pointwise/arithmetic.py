@@ -6,13 +6,15 @@ import numpy as np
 
 from .._generated import ops
 from ..arguments.types import Operand
+from ..runtime import dtypes
 from ..runtime.dispatch import call_into
 from ..runtime.errors import ArgumentError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
 from .type_info import result_type
 
-__all__ = ["add", "clamp", "clip", "div", "divide", "round", "rsub", "sub", "subtract"]
+__all__ = ["add", "clamp", "clip", "div", "divide", "round", "rsub", "square", "sub", "subtract"]
 
 
 def add(input: Operand, other: Operand, *, alpha: Tensor | float = 1, out: Tensor | None = None) -> Tensor:
@@ -247,6 +249,24 @@ def clamp_(self: Tensor, min: Operand | None = None, max: Operand | None = None)
     return ops.clamp_min_(self, min) if max is None else ops.clamp_both_(self, min, max)
 
 
+def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Return the square of each element.
+
+    Args:
+        input: Tensor of any dtype.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of the same shape and dtype; int64 for bool, as powers have.
+
+    Example:
+        >>> wg.square(wg.tensor([2, -3]))
+        tensor([4, 9])
+    """
+    only_tensors("square", input)
+    return ops.square(input.to(dtypes.int64) if input.meta.dtype is dtypes.bool_ else input, out=out)
+
+
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
     """Round to the nearest number of `decimals` decimals, halves to even.
 
@@ -278,6 +298,6 @@ def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Ten
 METHODS = {
     name: globals()[name]
     for name in (
-        "add", "add_", "clamp", "clamp_", "clip", "div", "div_", "divide", "round", "sub", "sub_", "subtract",
+        "add", "add_", "clamp", "clamp_", "clip", "div", "div_", "divide", "round", "square", "sub", "sub_", "subtract",
     )
 }  # fmt: skip

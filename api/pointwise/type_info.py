@@ -1,4 +1,4 @@
-"""What dtypes can hold and what they promote to, and questions about a tensor's dtype."""
+"""Limits, promotion and categories of dtypes; `is_tensor` and `numel`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ __all__ = [
     "result_type",
 ]  # fmt: skip
 
+_WITH_DIMENSIONS, _ZERO_DIM, _NUMBER = 0, 1, 2  # priorities of operands in `dtypes.promote_operands`
+
 
 def is_tensor(value: object) -> TypeGuard[Tensor]:
     """Return True if `value` is a Tensor.
@@ -27,7 +29,7 @@ def is_tensor(value: object) -> TypeGuard[Tensor]:
         value: An object of any type.
 
     Returns:
-        Python bool.
+        True or False.
 
     Example:
         >>> wg.is_tensor(1.0)
@@ -43,7 +45,10 @@ def numel(input: Tensor) -> int:
         input: Tensor of any dtype.
 
     Returns:
-        Python int.
+        The product of the sizes; 1 for a 0-d tensor.
+
+    Raises:
+        ArgumentError: `input` is not a tensor.
 
     Example:
         >>> wg.numel(wg.ones(2, 3))
@@ -54,13 +59,16 @@ def numel(input: Tensor) -> int:
 
 
 def is_floating_point(input: Tensor) -> bool:
-    """Return True if the dtype is floating.
+    """Return True if the dtype is float16, bfloat16, float32 or float64.
 
     Args:
         input: Tensor of any dtype.
 
     Returns:
-        Python bool.
+        True or False.
+
+    Raises:
+        ArgumentError: `input` is not a tensor.
 
     Example:
         >>> wg.is_floating_point(wg.tensor([1]))
@@ -71,30 +79,35 @@ def is_floating_point(input: Tensor) -> bool:
 
 
 def is_signed(input: Tensor) -> bool:
-    """Return True if the dtype has negative numbers.
+    """Return True if the dtype can hold negative numbers.
 
     Args:
         input: Tensor of any dtype.
 
     Returns:
-        Python bool.
+        True for signed integer and floating dtypes, False for bool and unsigned ones.
+
+    Raises:
+        ArgumentError: `input` is not a tensor.
 
     Example:
         >>> wg.is_signed(wg.tensor([1], dtype=wg.uint8))
         False
     """
+    only_tensors("is_signed", input)
     return input.meta.dtype.kind in "if"
 
 
 def result_type(first: Operand, second: Operand) -> DType:
-    """Return the dtype that arithmetic with two operands (tensors or numbers) promotes to.
+    """Return the dtype of the result of arithmetic with two operands.
 
     Args:
         first: Tensor or number.
         second: Tensor or number.
 
     Returns:
-        The dtype.
+        The dtype of the tensors with dimensions. 0-d tensors, and after them numbers, only change it if their category
+        is higher; the categories are bool, integer, floating.
 
     Raises:
         ArgumentError: An operand is neither a tensor nor a number.
@@ -103,27 +116,29 @@ def result_type(first: Operand, second: Operand) -> DType:
         >>> wg.result_type(wg.tensor([1]), 1.0)
         weftgrad.float32
     """
-    ranked: list[tuple[DType, int]] = []
+    dtype_priorities: list[tuple[DType, int]] = []
     for operand in (first, second):
         if isinstance(operand, Tensor):
-            ranked.append((operand.meta.dtype, 0 if operand.meta.ndim else 1))
+            priority = _WITH_DIMENSIONS if operand.meta.ndim else _ZERO_DIM
+            dtype_priorities.append((operand.meta.dtype, priority))
             continue
         number = operand.item() if isinstance(operand, np.generic) else operand
         if not isinstance(number, (bool, int, float)):
             raise ArgumentError(f"result_type: takes tensors and numbers, not {type(operand).__name__}")
-        ranked.append((dtypes.number_dtype(number), 2))
-    return dtypes.promote_operands(ranked)
+        dtype_priorities.append((dtypes.number_dtype(number), _NUMBER))
+    return dtypes.promote_operands(dtype_priorities)
 
 
 def promote_types(first: DType, second: DType) -> DType:
-    """Return the dtype that two dtypes promote to.
+    """Return the dtype of the result of arithmetic with tensors of two dtypes.
 
     Args:
-        first: Dtype.
-        second: Dtype.
+        first: The dtype of one tensor.
+        second: The dtype of the other tensor.
 
     Returns:
-        The dtype.
+        The smallest dtype of the higher category (bool, integer, floating) that can hold both; a floating dtype that
+        meets an integer dtype stays as it is.
 
     Example:
         >>> wg.promote_types(wg.int32, wg.float16)
@@ -133,21 +148,32 @@ def promote_types(first: DType, second: DType) -> DType:
 
 
 def can_cast(source: DType, target: DType) -> bool:
-    """Return True if `source` may be cast to `target` without going down in category: bool, integer, floating.
+    """Return True if the category of `target` is not below that of `source`: bool, integer, floating.
+
+    In-place operations cast their result by this rule. Signs and sizes do not matter: int64 can be cast to uint8.
 
     Args:
-        source: Dtype.
-        target: Dtype.
+        source: The dtype to cast from.
+        target: The dtype to cast to.
 
     Returns:
-        Python bool.
+        True or False.
 
     Example:
         >>> wg.can_cast(wg.float64, wg.int32)
         False
     """
-    order = {"b": 0, "u": 1, "i": 1, "f": 2}
-    return order[source.kind] <= order[target.kind]
+    return dtypes.can_store(target, source)
+
+
+_FLOAT_LIMITS = {
+    "bfloat16": (3.3895313892515355e38, 0.0078125, 1.1754943508222875e-38),
+    "float8_e4m3fn": (448.0, 0.125, 0.015625),
+    "float8_e4m3fnuz": (240.0, 0.125, 0.0078125),
+    "float8_e5m2": (57344.0, 0.25, 6.103515625e-05),
+    "float8_e5m2fnuz": (57344.0, 0.125, 3.0517578125e-05),
+}
+"""Largest number, epsilon and smallest normal number of floating types that NumPy does not have."""
 
 
 class finfo:
@@ -157,11 +183,13 @@ class finfo:
         dtype: The dtype; None: the default dtype.
 
     Attributes:
-        max: Largest finite number; `min` is its negative.
+        max: Largest finite number.
+        min: Smallest finite number, `-max`.
         eps: Difference between 1 and the next larger number.
-        tiny: Smallest positive normal number, also called `smallest_normal`.
-        resolution: Decimal resolution, such as 1e-6 for float32.
-        bits: Size of an element.
+        tiny: Smallest positive normal number.
+        smallest_normal: The same as `tiny`.
+        resolution: Decimal resolution: the power of ten next above `eps`, such as 1e-6 for float32.
+        bits: Size of an element in bits.
         dtype: Name of the dtype.
 
     Raises:
@@ -175,15 +203,20 @@ class finfo:
     def __init__(self, dtype: DTypeLike | None = None):
         parsed = dtypes.default_dtype() if dtype is None else dtypes.parse(dtype)
         if parsed.kind != "f":
-            raise DTypeError(f"finfo: takes floating dtypes, not {parsed.name}; use iinfo")
-        if parsed is dtypes.bfloat16:
-            self.max, self.eps, self.tiny, self.bits = 3.3895313892515355e38, 0.0078125, 1.1754943508222875e-38, 16
+            hint = "a bool has no limits" if parsed.kind == "b" else "use iinfo"
+            raise DTypeError(f"finfo: takes floating dtypes, not {parsed.name}; {hint}")
+        self.bits = parsed.itemsize * 8
+        if parsed.name in _FLOAT_LIMITS:
+            self.max, self.eps, self.tiny = _FLOAT_LIMITS[parsed.name]
+        elif isinstance(parsed, dtypes.NamedDType):
+            raise DTypeError(f"finfo: there are no limits for {parsed.name}")
         else:
             limits = np.finfo(parsed.numpy)
             self.max, self.eps, self.tiny = float(limits.max), float(limits.eps), float(limits.tiny)
-            self.bits = parsed.itemsize * 8
-        self.min, self.smallest_normal, self.dtype = -self.max, self.tiny, parsed.name
-        self.resolution = 10.0 ** math.ceil(math.log10(self.eps))  # the decimal resolution, 1e-6 for float32
+        self.min = -self.max
+        self.smallest_normal = self.tiny
+        self.resolution = 10.0 ** math.ceil(math.log10(self.eps))
+        self.dtype = parsed.name
 
     def __repr__(self) -> str:
         names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
@@ -199,11 +232,11 @@ class iinfo:
     Attributes:
         max: Largest number.
         min: Smallest number.
-        bits: Size of an element.
+        bits: Size of an element in bits.
         dtype: Name of the dtype.
 
     Raises:
-        DTypeError: The dtype is no integer dtype.
+        DTypeError: The dtype is not an integer dtype.
 
     Example:
         >>> wg.iinfo(wg.int8)
@@ -213,12 +246,17 @@ class iinfo:
     def __init__(self, dtype: DTypeLike):
         parsed = dtypes.parse(dtype)
         if parsed.kind not in "ui":
-            raise DTypeError(f"iinfo: takes integer dtypes, not {parsed.name}")
+            hint = "a bool has no limits" if parsed.kind == "b" else "use finfo"
+            raise DTypeError(f"iinfo: takes integer dtypes, not {parsed.name}; {hint}")
         limits = np.iinfo(parsed.numpy)
-        self.max, self.min, self.bits, self.dtype = int(limits.max), int(limits.min), parsed.itemsize * 8, parsed.name
+        self.max = int(limits.max)
+        self.min = int(limits.min)
+        self.bits = parsed.itemsize * 8
+        self.dtype = parsed.name
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
 
 
 METHODS = {"is_signed": is_signed}
+"""Functions that are methods of Tensor, too; `numel` and `is_floating_point` are defined with the class."""

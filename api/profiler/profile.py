@@ -304,10 +304,8 @@ class profile:
 
     def _launches(self, recording: Recording) -> list[Launch]:
         """Return the launches on the devices of `activities`."""
-        includes_host, includes_devices = (
-            ProfilerActivity.CPU in self.activities,
-            self.activities - {ProfilerActivity.CPU},
-        )
+        includes_host = ProfilerActivity.CPU in self.activities
+        includes_devices = bool(self.activities - {ProfilerActivity.CPU})
         return [e for e in recording.launches if (includes_host if e.device in HOST_DEVICES else includes_devices)]
 
     def key_averages(

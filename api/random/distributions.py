@@ -1,6 +1,6 @@
 """Sample from distributions whose parameters are tensors: `bernoulli` and `normal`.
 
-`philox` and `host_permutation` draw on the host.
+`host_permutation` shuffles on the host, by the same random numbers (`philox`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ from .generator import Generator, default_generator
 
 __all__ = ["bernoulli", "host_permutation", "normal", "philox"]
 
+_MASK32, _SHIFT32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+_PHILOX_MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_PHILOX_KEY_INCREMENTS = 0x9E3779B9, 0xBB67AE85
+
 
 @describe(OPTIONS)
 def bernoulli(
@@ -33,7 +37,7 @@ def bernoulli(
     """Sample 1 with probability `p` (by default the element of `input`) and 0 otherwise, in the dtype of `input`.
 
     Args:
-        input: Floating tensor of probabilities; with `p`, a tensor of any floating dtype.
+        input: Floating tensor of probabilities. If `p` is passed, only its shape, dtype and device matter.
         p: Probability of 1; None: the elements of `input`.
 
     Returns:
@@ -66,7 +70,8 @@ def normal(
     Args:
         mean: A number, or a tensor with the mean of each element.
         std: A number, or a tensor with the standard deviation of each element; shapes broadcast.
-        size: Shape of the result if mean and std are numbers: only then the options below are allowed, too.
+        size: Shape of the result if `mean` and `std` are numbers. With a tensor as `mean` or `std`, neither this nor an
+            option other than `generator` and `out` is allowed.
         dtype: Dtype of the result for numbers `mean` and `std`; None: the default dtype.
 
     Returns:
@@ -102,25 +107,33 @@ def normal(
 
 
 def philox(count: int, seed: int, offset: int) -> Array:
-    """Return Philox4x32-10 words 0 and 1 of the counters (0, offset) to (count - 1, offset).
+    """Return 64 random bits for each of the counters (0, offset) to (count - 1, offset), as kernels compute them.
 
-    They are equal to those that kernels compute.
+    They are words 0 and 1 of Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
+
+    Args:
+        count: Number of counters.
+        seed: The key, 64 bits.
+        offset: The upper half of the counters, 64 bits.
+
+    Returns:
+        uint64 of shape `(count,)`; all elements differ.
     """
     index = np.arange(count, dtype=np.uint64)
-    mask32, shift32 = np.uint64(0xFFFFFFFF), np.uint64(32)
-    a, b = index & mask32, index >> shift32
-    c, d = np.full(count, offset & 0xFFFFFFFF, np.uint64), np.full(count, offset >> 32, np.uint64)
-    k, l = seed & 0xFFFFFFFF, seed >> 32  # noqa: E741
+    x0, x1 = index & _MASK32, index >> _SHIFT32
+    x2, x3 = np.full(count, offset & 0xFFFFFFFF, np.uint64), np.full(count, offset >> 32, np.uint64)
+    key0, key1 = seed & 0xFFFFFFFF, seed >> 32
     for _ in range(10):
-        p, q = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
-        a, c = (q >> shift32) ^ b ^ np.uint64(k), (p >> shift32) ^ d ^ np.uint64(l)
-        b, d = q & mask32, p & mask32
-        k, l = (k + 0x9E3779B9) & 0xFFFFFFFF, (l + 0xBB67AE85) & 0xFFFFFFFF  # noqa: E741
-    return a << shift32 | b
+        product0, product2 = x0 * _PHILOX_MULTIPLIERS[0], x2 * _PHILOX_MULTIPLIERS[1]
+        x0, x1 = (product2 >> _SHIFT32) ^ x1 ^ np.uint64(key0), product2 & _MASK32
+        x2, x3 = (product0 >> _SHIFT32) ^ x3 ^ np.uint64(key1), product0 & _MASK32
+        key0 = (key0 + _PHILOX_KEY_INCREMENTS[0]) & 0xFFFFFFFF
+        key1 = (key1 + _PHILOX_KEY_INCREMENTS[1]) & 0xFFFFFFFF
+    return x0 << _SHIFT32 | x1
 
 
 def host_permutation(count: int, generator: Generator | None) -> list[int]:
     """Return a random order of 0 to count - 1, drawn and sorted on the host: loading data needs no kernels."""
-    words = philox(count, *(generator or default_generator).take(1))  # distinct: Philox is a bijection
-    order: list[int] = np.argsort(words).tolist()
+    seed, offset = (generator or default_generator).take(1)
+    order: list[int] = np.argsort(philox(count, seed, offset)).tolist()
     return order

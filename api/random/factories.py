@@ -164,8 +164,8 @@ def randint(
         >>> bool(((x >= 3) & (x < 6)).all())
         True
     """
-    from_low = len(args) == 3 or "low" in named or len(args) + ("high" in named) + ("size" in named) == 3
-    names = ("low", "high", "size") if from_low else ("high", "size")
+    has_low = len(args) + len(named.keys() & {"low", "high", "size"}) == 3
+    names = ("low", "high", "size") if has_low or "low" in named else ("high", "size")
     positional_names = [name for name in names if name not in named]
     arguments = dict(zip(positional_names, args, strict=False)) | named
     if len(args) > len(positional_names) or "size" not in arguments or "high" not in arguments:
@@ -174,7 +174,7 @@ def randint(
         if name not in ("low", "high", "size"):
             raise ArgumentError(f"randint() got an unexpected keyword argument {name!r}")
     low, high, size = arguments.get("low", 0), arguments["high"], arguments["size"]
-    number = (int, SupportsInt)  # int first, because a look at a protocol takes microseconds
+    number = (int, SupportsInt)  # int first: a check of a protocol takes microseconds
     if not (isinstance(low, number) and isinstance(high, number) and isinstance(size, Iterable)):
         raise ArgumentError(f"randint: low and high are ints and size is a sequence, not {low!r}, {high!r}, {size!r}")
     target_dtype = dtypes.int64 if dtype is None and out is None else dtype
@@ -208,7 +208,8 @@ def randint_like(
                 [0., 0., 0.]])
     """
     only_tensors("randint_like", input)
-    positional_names = [name for name in ("low", "high") if name not in named][-max(len(bounds), 1) :]
+    names = ("low", "high") if len(bounds) + len(named) == 2 else ("high",)
+    positional_names = [name for name in names if name not in named]
     arguments = dict(zip(positional_names, bounds, strict=False)) | named
     if set(arguments) not in ({"high"}, {"low", "high"}) or len(arguments) != len(bounds) + len(named):
         raise ArgumentError("randint_like: takes randint_like(input, high) or randint_like(input, low, high)")

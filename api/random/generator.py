@@ -166,6 +166,10 @@ class Generator:
         return str(self.device), self._seed, self.offset
 
     def __setstate__(self, state: tuple[str, int, int]) -> None:
+        if type(state) is not tuple or [type(part) for part in state] != [str, int, int]:
+            raise ArgumentError("a generator's state is a device name, a seed and an offset")
+        if not all(0 <= number <= _UINT64_MAX for number in state[1:]):
+            raise ArgumentError("a generator's seed and offset have 64 bits each")
         self.device, self._seed, self.offset = to_device(state[0]), state[1], state[2]
 
     def __repr__(self) -> str:

@@ -6,13 +6,13 @@ from .._generated import ops
 from ..arguments.descriptions import OPTIONS, describe
 from ..arguments.out import copy_to_out
 from ..arguments.types import Layout
-from ..creation.factories import empty
 from ..creation.options import finalize_output, resolve_dtype_and_device
 from ..indexing.subscripts import get
 from ..reductions.searching import searchsorted
-from ..reductions.sorting import argsort, topk
+from ..reductions.sorting import topk
 from ..runtime import dtypes
-from ..runtime.device import DeviceLike
+from ..runtime.device import DeviceLike, meta
+from ..runtime.dispatch import empty
 from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
@@ -22,7 +22,7 @@ from .generator import Generator
 
 __all__ = ["multinomial", "randperm"]
 
-_MAX_NARROW_KEYS = 1 << 20  # elements that 32-bit keys can sort: 128 pairs of them then have equal keys
+_MAX_NARROW = 1 << 20  # elements that are shuffled by 32 random bits each
 
 
 @describe(OPTIONS)
@@ -31,9 +31,10 @@ def randperm(
     layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Return a random permutation of 0 to n - 1: the order that sorts `n` random integers.
+    """Return a random permutation of 0 to n - 1 by a Fisher-Yates shuffle (Knuth, algorithm 3.4.2P).
 
-    The integers have 32 bits for up to 2**20 elements, and 63 bits beyond. Equal ones keep their order.
+    Each exchange takes 32 random bits for up to 2**20 elements, and 64 bits beyond. Equal seeds give equal permutations
+    on every device.
 
     Args:
         n: Number of elements.
@@ -51,10 +52,14 @@ def randperm(
     """
     n = to_integer(n, "randperm", "n")
     result_dtype, result_device = resolve_dtype_and_device(dtype, device, out, dtypes.int64)
-    is_narrow = n <= _MAX_NARROW_KEYS
-    keys = empty(n, dtype=dtypes.int32 if is_narrow else dtypes.int64, device=result_device)
-    order = argsort(fill_random("key_fill" if is_narrow else "wide_key_fill", keys, (), generator, False))
-    output = order.to(result_dtype)
+    if n < 0:
+        raise ArgumentError(f"randperm: n must be at least 0, not {n}")
+    is_narrow = n <= _MAX_NARROW
+    partners = empty(meta(dtypes.int32 if is_narrow else dtypes.int64, (n,), None, result_device))
+    fill_random("partner_fill" if is_narrow else "wide_partner_fill", partners, (), generator, False)
+    output = ops.shuffle_order(partners)
+    if result_dtype is not dtypes.int64:
+        output = output.to(result_dtype)
     return finalize_output(output, "randperm", requires_grad, out, layout, pin_memory)
 
 
@@ -86,28 +91,28 @@ def multinomial(
     """
     only_tensors("multinomial", input)
     num_samples = to_integer(num_samples, "multinomial", "num_samples")
-    meta = input.meta
-    if meta.ndim not in (1, 2) or not meta.numel:
+    layout = input.meta
+    if layout.ndim not in (1, 2) or not layout.numel:
         raise ArgumentError(
-            f"multinomial: takes weights of shape (n,) or (rows, n) with elements, not {list(meta.shape)}"
+            f"multinomial: takes weights of shape (n,) or (rows, n) with elements, not {list(layout.shape)}"
         )
     if num_samples < 1:
         raise ArgumentError(f"multinomial: num_samples must be positive, not {num_samples}")
-    if not replacement and num_samples > meta.shape[-1]:
-        raise ArgumentError(f"multinomial: {num_samples} samples without replacement of {meta.shape[-1]} weights")
-    compute_dtype = dtypes.float64 if meta.device.driver.capabilities.fp64 else dtypes.float32
-    weights = input.detach().to(compute_dtype)
-    cumulative = ops.cumsum(weights, -1)
+    if not replacement and num_samples > layout.shape[-1]:
+        raise ArgumentError(f"multinomial: {num_samples} samples without replacement of {layout.shape[-1]} weights")
+    compute_dtype = dtypes.float64 if layout.device.driver.capabilities.fp64 else dtypes.float32
+    weights = input.detach()
+    cumulative = ops.cumsum(weights, -1, dtype=compute_dtype)
     totals = get(cumulative, (..., slice(-1, None)))
     least_total, largest_total = ops.amin(totals).item(), ops.amax(totals).item()
     # A NaN or an infinite weight shows in the total; comparisons with NaN are false.
     if not (ops.amin(weights).item() >= 0 and least_total > 0 and largest_total < float("inf")):
         raise ArgumentError("multinomial: weights must be finite, not negative, and not all 0")
     if replacement:
-        samples = empty(*meta.shape[:-1], num_samples, dtype=compute_dtype, device=meta.device)
+        samples = empty(meta(compute_dtype, (*layout.shape[:-1], num_samples), None, layout.device))
         # A sample is less than its total, also after rounding: at most 1 - 2**-24 (float32) or 1 - 2**-53 of it.
         fill_random("uniform_fill", samples, (0.0, 1.0, uniform_levels(compute_dtype)), generator, False)
         indices = searchsorted(cumulative, ops.mul(samples, totals), right=True)
     else:
-        indices = topk(draw("weighted_key", (weights,), generator), num_samples, -1)[1]
+        indices = topk(draw("weighted_key", (weights.to(compute_dtype),), generator), num_samples, -1)[1]
     return indices if out is None else copy_to_out(indices, out, "multinomial")

@@ -20,6 +20,7 @@ __all__ = ["cumulative_trapezoid", "diff", "trapezoid", "trapz"]
 
 
 def _narrow(tensor: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """Call the view op `narrow` without the checks of `Tensor.narrow`."""
     return call(registry["narrow"], (tensor,), (dim, start, length))
 
 
@@ -27,12 +28,12 @@ def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *,
     out: Tensor | None = None, axis: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return the n-th difference of neighbouring elements along `dim`, with `n` elements fewer.
+    """Return the n-th difference along `dim`: each element minus the one before it, `n` times.
 
     Args:
         input: Tensor with at least one dimension. For bool, the difference is `logical_xor`.
         n: Number of times to take the difference.
-        dim: The dimension.
+        dim: Dimension; negative values count from the last.
         prepend: Tensor to concatenate before `input` along `dim`.
         append: Tensor to concatenate after `input` along `dim`.
         out: Tensor to write the result to.
@@ -56,27 +57,30 @@ def diff(
     if not input_layout.ndim:
         raise ShapeError("diff: takes tensors of one dimension at least; reshape() it to (1,)")
     dim = layout.normalize_dim(dim, input_layout.ndim, "diff")
-    if isinstance(n, int) and n < 0:
+    if isinstance(n, int) and n < 0:  # as in PyTorch, a RuntimeError
         raise ShapeError(f"diff: the order n must not be negative, got {n}")
     n = to_integer(n, "diff", "n")
-    for name, extra in (("prepend", prepend), ("append", append)):
-        if extra is not None:
-            _check_joinable(input_layout.shape, extra.meta.shape, dim, name)
+    for name, operand in (("prepend", prepend), ("append", append)):
+        if operand is not None:
+            _check_joinable(input_layout.shape, operand.meta.shape, dim, name)
     if n and not (prepend is None and append is None):
         input = cat([t for t in (prepend, input, append) if t is not None], dim)
     output = _differences(input, n, dim)
     return output if out is None else copy_to_out(output, out, "diff")
 
 
-def _check_joinable(shape: tuple[int, ...], extra_shape: tuple[int, ...], dim: int, name: str) -> None:
-    if len(extra_shape) != len(shape) or extra_shape[:dim] != shape[:dim] or extra_shape[dim + 1 :] != shape[dim + 1 :]:
+def _check_joinable(input_shape: tuple[int, ...], shape: tuple[int, ...], dim: int, name: str) -> None:
+    """Raise `ShapeError` unless the argument `name` can be concatenated with the input along `dim`."""
+    has_same_rank = len(shape) == len(input_shape)
+    if not has_same_rank or (*shape[:dim], *shape[dim + 1 :]) != (*input_shape[:dim], *input_shape[dim + 1 :]):
         raise ShapeError(
-            f"diff: {name} has shape {list(extra_shape)}, input {list(shape)}; they must be equal except in dimension "
+            f"diff: {name} has shape {list(shape)}, input {list(input_shape)}; they must be equal except in dimension "
             f"{dim}"
         )
 
 
 def _differences(input: Tensor, n: int, dim: int) -> Tensor:
+    """Return the n-th difference along `dim`; a dimension that is too short for it becomes empty."""
     if not n:
         return input.clone()
     for _ in range(min(n, input.meta.shape[dim])):
@@ -95,27 +99,31 @@ def trapezoid(
     """Integrate `y` along `dim` by the trapezoidal rule: the sum of (x[i] - x[i-1]) * (y[i] + y[i-1]) / 2.
 
     Args:
-        y: Values at the points.
-        x: Positions of the points: a vector, or a shape that broadcasts with `y`.
-        dx: Distance between the points (default 1), if there is no `x`.
-        dim: The dimension to integrate along; the result does not have it.
+        y: Values of the function at the points.
+        x: Positions of the points: a vector, or a tensor that broadcasts with `y`. None: neighbours have the distance
+            `dx`.
+        dx: Distance between neighbouring points; None: 1. Pass only one of `x` and `dx`.
+        dim: Dimension of the points; negative values count from the last.
         axis: NumPy's name for `dim`.
 
     Returns:
         Tensor of the shape of `y` without `dim`.
 
     Raises:
+        ArgumentError: `x` and `dx` are combined.
         DTypeError: `y` or `x` is bool.
         ShapeError: `x` has the wrong number of points.
+        IndexOutOfRange: `y` does not have the dimension `dim`.
 
     Example:
         >>> wg.trapezoid(wg.tensor([1.0, 2.0, 3.0]))
         tensor(4.)
     """
-    dim = _check_trapezoid_args("trapezoid", y, x, dx, dim, axis)
+    dim = _check_points("trapezoid", y, x, dx, dim, axis)
     if not y.meta.shape[dim]:
-        return ops.sum(y, dim, dtype=y.meta.dtype)
+        return ops.sum(y, dim, dtype=y.meta.dtype)  # without points, the integral is 0
     if x is None:
+        # With equal distances, every point counts fully except for the first and the last, which count half.
         ends = ops.add(*(call(registry["select"], (y,), (dim, i)) for i in (0, -1)))
         return ops.mul(ops.sub(ops.sum(y, dim), ops.mul(ends, 0.5)), 1.0 if dx is None else dx)
     return ops.mul(ops.sum(_double_strip_areas("trapezoid", y, x, dim), dim), 0.5)
@@ -127,36 +135,44 @@ trapz = trapezoid
 def cumulative_trapezoid(
     y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1, axis: int | None = None
 ) -> Tensor:
-    """Return the integral up to each point but the first: one element fewer than `y` along `dim`. See `trapezoid`.
+    """Integrate `y` along `dim` from the first point to each later one, by the rule of `trapezoid`.
 
     Args:
-        y: Values of the function.
-        x: Points at which the values lie; None: neighbours have the distance `dx`.
-        dx: Distance of the points; None: 1.
-        dim: The dimension; negative values count from the last.
+        y: Values of the function at the points.
+        x: Positions of the points: a vector, or a tensor that broadcasts with `y`. None: neighbours have the distance
+            `dx`.
+        dx: Distance between neighbouring points; None: 1. Pass only one of `x` and `dx`.
+        dim: Dimension of the points; negative values count from the last.
         axis: NumPy's name for `dim`.
 
     Returns:
-        Tensor with one element fewer along `dim`.
+        Tensor with one element fewer than `y` along `dim`.
+
+    Raises:
+        ArgumentError: `x` and `dx` are combined.
+        DTypeError: `y` or `x` is bool.
+        ShapeError: `x` has the wrong number of points.
+        IndexOutOfRange: `y` does not have the dimension `dim`.
 
     Example:
         >>> wg.cumulative_trapezoid(wg.tensor([1.0, 2.0, 3.0]))
         tensor([1.5000, 4.0000])
     """
-    dim = _check_trapezoid_args("cumulative_trapezoid", y, x, dx, dim, axis)
+    dim = _check_points("cumulative_trapezoid", y, x, dx, dim, axis)
     if x is not None:
         return ops.mul(cumsum(_double_strip_areas("cumulative_trapezoid", y, x, dim), dim), 0.5)
     return cumsum(ops.mul(_combine_neighbours(y, dim, ops.add), 0.5 if dx is None else dx / 2), dim)
 
 
-def _check_trapezoid_args(where: str, y: Tensor, x: Tensor | None, dx: float | None, dim: int, axis: int | None) -> int:
+def _check_points(where: str, y: Tensor, x: Tensor | None, dx: float | None, dim: int, axis: int | None) -> int:
+    """Return the dimension of the points, not negative. Raises if the arguments do not fit together."""
     if axis is not None:
         dim = resolve_axis_alias(where, dim, -1, axis)
     only_tensors(where, y, *(() if x is None else (x,)))
     if x is not None and dx is not None:
-        raise ArgumentError(f"{where}: x says how far points are apart, and so does dx; give one of them")
+        raise ArgumentError(f"{where}: x and dx both say how far points are apart; pass one of them")
     if not y.meta.ndim:
-        raise IndexOutOfRange(f"{where}: y has no dimensions, so none is {dim!r}")
+        raise IndexOutOfRange(f"{where}: y is a 0-d tensor and has no dimension {dim!r}; reshape() it to (1,)")
     for name, operand in (("y", y), ("x", x)):
         if operand is not None and operand.meta.dtype.kind == "b":
             raise DTypeError(f"{where}: {name} is bool; convert it with .float()")
@@ -164,13 +180,14 @@ def _check_trapezoid_args(where: str, y: Tensor, x: Tensor | None, dx: float | N
 
 
 def _combine_neighbours(tensor: Tensor, dim: int, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Return `function` of each element along `dim` but the first, and the one before it."""
     length = max(tensor.meta.shape[dim] - 1, 0)
     start = min(1, tensor.meta.shape[dim])
     return function(_narrow(tensor, dim, start, length), _narrow(tensor, dim, 0, length))
 
 
 def _double_strip_areas(where: str, y: Tensor, x: Tensor, dim: int) -> Tensor:
-    """Return twice the area of each strip between neighbouring points."""
+    """Return twice the area of each strip between neighbouring points: its width times the sum of its two heights."""
     shape, x_shape = y.meta.shape, x.meta.shape
     if len(x_shape) == 1:
         if x_shape[0] != shape[dim]:

@@ -42,7 +42,7 @@ _Out: TypeAlias = Tensor | Sequence[Tensor] | None
 def _gather_along(input: Tensor, index: Tensor, dim: int, keepdim: bool, where: str, out: _Out) -> Ordered:
     """Gather the elements at `index`, which has size 1 along `dim`. Gradients go to these elements."""
     if not input.meta.ndim:
-        value = ops.add(input, 0) if input.needs else input.clone()
+        value = ops.add(input, 0) if input.needs_grad else input.clone()
         return Ordered(*store_pair((value, views.reshape(index, ())), out, where))
     values: Tensor = call(_gather, (input, index), (dim,))
     if not keepdim:
@@ -122,7 +122,10 @@ def _median(
         dim, keepdim = resolve_axis_aliases(where, dim, None, axis, keepdim, keepdims)
     if dim is None:
         output: Tensor = _Middle.apply(views.reshape(input, (-1,)), skip_nan)
-        return output if out is None else copy_to_out(output, require_single_out(out, where), where)
+        if keepdim:
+            output = views.reshape(output, (1,) * input.meta.ndim)
+        single_out = require_single_out(out, where)
+        return output if single_out is None else copy_to_out(output, single_out, where)
     axis_index = _normalize_nonempty_dim(input, dim, where)
     index = _median_along(input.detach(), axis_index, skip_nan)[1]
     return _gather_along(input, index, axis_index, keepdim, where, out)
@@ -204,7 +207,9 @@ class _Middle(Function):
 
 
 @overload
-def median(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+def median(
+    input: Tensor, dim: None = None, keepdim: bool = False, *, out: Tensor | None = None, keepdims: bool | None = None
+) -> Tensor: ...
 @overload
 def median(
     input: Tensor, dim: int, keepdim: bool = False, *, out: Sequence[Tensor] | None = None, keepdims: bool | None = None
@@ -226,13 +231,13 @@ def median(
     Args:
         input: Tensor of any dtype but bool.
         dim: Dimension to reduce; None reduces all elements.
-        keepdim: Whether to keep the dimension with size 1.
+        keepdim: Whether to keep the reduced dimensions with size 1.
         out: Tensor to write the result to; with `dim`, two tensors.
         axis: NumPy's name for `dim`.
         keepdims: NumPy's name for `keepdim`.
 
     Returns:
-        A 0-d tensor; with `dim`, `(values, indices)`.
+        A tensor with one element, 0-d without `keepdim`; with `dim`, `(values, indices)`.
 
     Example:
         >>> wg.median(wg.tensor([3, 1, 2, 4]))
@@ -242,7 +247,9 @@ def median(
 
 
 @overload
-def nanmedian(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+def nanmedian(
+    input: Tensor, dim: None = None, keepdim: bool = False, *, out: Tensor | None = None, keepdims: bool | None = None
+) -> Tensor: ...
 @overload
 def nanmedian(
     input: Tensor, dim: int, keepdim: bool = False, *, out: Sequence[Tensor] | None = None, keepdims: bool | None = None
@@ -262,12 +269,12 @@ def nanmedian(
         input: Tensor of any dtype but bool.
         dim: The dimension; None: all elements.
         keepdim: Whether reduced dimensions stay, with size 1.
-        out: Tensor to write the result to.
+        out: Tensor to write the result to; with `dim`, two tensors.
         axis: NumPy's name for `dim`.
         keepdims: NumPy's name for `keepdim`.
 
     Returns:
-        The median; along a dimension, a pair of `values` and int64 `indices`.
+        A tensor with one element, 0-d without `keepdim`; with `dim`, a pair of `values` and int64 `indices`.
 
     Example:
         >>> wg.nanmedian(wg.tensor([3.0, float('nan'), 1.0]))

@@ -30,8 +30,8 @@ def store_pair(results: Sequence[Tensor], out: Tensor | Sequence[Tensor] | None,
     return copy_to_out(first, out[0], where), copy_to_out(second, out[1], where)
 
 
-def require_single_out(out: Tensor | Sequence[Tensor], where: str) -> Tensor:
-    """Return `out` of a call with one result. Raises `ArgumentError` unless it is a tensor."""
-    if not isinstance(out, Tensor):
+def require_single_out(out: Tensor | Sequence[Tensor] | None, where: str) -> Tensor | None:
+    """Return `out` of a call with one result. Raises `ArgumentError` unless it is a tensor or None."""
+    if out is not None and not isinstance(out, Tensor):
         raise ArgumentError(f"{where}: out must be a tensor, not {type(out).__name__}")
     return out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from .._generated import ops
 from ..arguments.out import copy_to_out
 from ..creation import factories
@@ -107,6 +109,8 @@ def bucketize(
 def _search(
     sequence: Tensor, queries: Tensor | float, right: bool, int32: bool, out: Tensor | None, where: str
 ) -> Tensor:
+    if isinstance(queries, np.generic):
+        queries = queries.item()
     if isinstance(queries, bool) or not isinstance(queries, (Tensor, int, float)):
         raise ArgumentError(f"{where}: takes a tensor or a number, not {type(queries).__name__}")
     dtype = result_type(sequence, queries)
@@ -131,6 +135,14 @@ def _to_tensor(value: Tensor | float, dtype: DType, device: Device) -> Tensor:
     if isinstance(value, Tensor):
         return value.to(dtype)
     return factories.full((), value, dtype=dtype, device=device)
+
+
+def _is_out_of_range(operand: Tensor | float, dtype: DType) -> bool:
+    """Return True for an integer that the integer dtype `dtype` does not hold."""
+    if not isinstance(operand, int) or dtype.kind not in "ui":
+        return False
+    limits = np.iinfo(dtype.numpy)
+    return not limits.min <= operand <= limits.max
 
 
 def isin(
@@ -167,6 +179,8 @@ def isin(
         if isinstance(operand, bool) or (isinstance(operand, Tensor) and operand.meta.dtype is dtypes.bool_):
             raise DTypeError("isin: does not take bool, as PyTorch does not; convert with .to(uint8)")
     dtype = result_type(elements, test_elements)
+    if any(_is_out_of_range(operand, dtype) for operand in (elements, test_elements)):
+        dtype = dtypes.int64  # no element of the narrower dtype equals the number
     queries, candidates = (_to_tensor(t, dtype, device).detach() for t in (elements, test_elements))
     if not candidates.meta.numel:
         return factories.full(queries.meta.shape, bool(invert), dtype=dtypes.bool_, device=queries.meta.device)

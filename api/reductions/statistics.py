@@ -143,7 +143,12 @@ def _moments(
     deviation, mean, dims, degrees_of_freedom = _deviation(input, dim, unbiased, correction, where)
     total = ops.sum(ops.square(deviation), dims, keepdim)
     result_mean = mean if keepdim else views.reshape(mean, total.meta.shape)
-    return ops.true_divide(total, degrees_of_freedom), result_mean
+    return _to_dtype(ops.true_divide(total, degrees_of_freedom), input), _to_dtype(result_mean, input)
+
+
+def _to_dtype(result: Tensor, input: Tensor) -> Tensor:
+    """Round a result that was computed in float32 to the half dtype of `input`."""
+    return result if result.meta.dtype is input.meta.dtype else result.to(input.meta.dtype)
 
 
 def _root_moments(
@@ -155,15 +160,22 @@ def _root_moments(
     the variance would be NaN there.
     """
     deviation, mean, dims, degrees_of_freedom = _deviation(input, dim, unbiased, correction, where)
+    if not degrees_of_freedom:  # the result is NaN or infinite; a gradient of 0 would hide that
+        variance, mean = _moments(input, dim, unbiased, keepdim, correction, where)
+        return ops.sqrt(variance), mean
     norm_of_deviation = ops.euclidean_norm(deviation, dims, keepdim)
     result_mean = mean if keepdim else views.reshape(mean, norm_of_deviation.meta.shape)
-    return ops.true_divide(norm_of_deviation, math.sqrt(degrees_of_freedom)), result_mean
+    root = ops.true_divide(norm_of_deviation, math.sqrt(degrees_of_freedom))
+    return _to_dtype(root, input), _to_dtype(result_mean, input)
 
 
 def _deviation(
     input: Tensor, dim: Dims, unbiased: bool | None, correction: float | None, where: str
 ) -> tuple[Tensor, Tensor, tuple[int, ...], float]:
-    """Return the deviation from the mean, the mean with all dimensions, the reduced dimensions, and n - correction."""
+    """Return the deviation from the mean, the mean with all dimensions, the reduced dimensions, and n - correction.
+
+    For half dtypes, deviation and mean are float32: rounding either would cost most of the result's digits.
+    """
     only_tensors(where, input)
     if isinstance(dim, bool):  # var(input, unbiased)
         dim, unbiased = None, dim
@@ -175,7 +187,7 @@ def _deviation(
     count = 1
     for d in dims:
         count *= input.meta.shape[d]
-    mean = ops.mean(input, dims, True)
+    mean = ops.mean(input, dims, True, dtype=dtypes.float32 if input.meta.dtype.itemsize < 4 else None)
     return ops.sub(input, mean), mean, dims, float(max(count - correction, 0))
 
 

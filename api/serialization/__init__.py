@@ -9,12 +9,17 @@ use. Tensors that share memory when saved share it when loaded. All numbers are 
     n x 24    for each storage: offset of the first saved byte, number of bytes, CRC-32 of the bytes
     bytes of the storages, one after the other
 
-A file without this header may be a plain pickle of tensors; `load` reads it as well.
+A file without this header may be a plain pickle of tensors, or a file of PyTorch's (`torch_reading`, `torch_writing`);
+`load` reads them as well. `SafetensorsFile`, `load_safetensors` and `save_safetensors` are for safetensors files.
 """
 
 from .allowed_globals import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from .file_memory import _rebuild as _rebuild  # files name it by this path
 from .loading import load
+from .safetensors_files import SafetensorsFile, load_safetensors, save_safetensors
 from .saving import save
 
-__all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
+__all__ = [
+    "SafetensorsFile", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "load_safetensors",
+    "safe_globals", "save", "save_safetensors",
+]  # fmt: skip

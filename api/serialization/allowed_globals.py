@@ -1,40 +1,21 @@
-"""The classes and functions that `load` accepts in a file, and those that the user adds."""
+"""The classes and functions that the user lets `load` accept, and the present modules of names that have moved."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-import numpy as np
-
-from ..random import Generator
-
 __all__ = [
-    "add_safe_globals", "clear_safe_globals", "current_module", "get_safe_globals", "has_safe_state", "is_safe",
-    "safe_globals", "trusted_global",
+    "add_safe_globals", "clear_safe_globals", "current_module", "get_safe_globals", "is_trusted", "safe_globals",
+    "trusted_global",
 ]  # fmt: skip
 
-_SAFE = {
-    ("collections", "OrderedDict"), ("collections", "Counter"), ("collections", "defaultdict"),
-    ("collections", "deque"), ("builtins", "set"), ("builtins", "frozenset"), ("builtins", "complex"),
-    ("builtins", "slice"), ("builtins", "bytearray"), ("builtins", "range"), ("weftgrad.runtime.dtypes", "parse"),
-    ("weftgrad.runtime.device", "device"), ("weftgrad.tensor_methods.conversion", "_unpickle"),
-    ("weftgrad.tensor_methods.size", "Size"),
-    ("weftgrad.serialization", "_rebuild"), ("weftgrad.runtime.tensor", "Tensor"), ("weftgrad.random", "Generator"),
-    ("weftgrad.nn.parameter", "Parameter"), ("weftgrad.nn.parameter", "Buffer"), ("numpy", "ndarray"),
-    ("numpy", "dtype"), ("numpy._core.multiarray", "_reconstruct"), ("numpy._core.numeric", "_frombuffer"),
-    ("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "scalar"),
-    ("numpy.core.multiarray", "scalar"),
-}  # fmt: skip
 # The present module of each name that has moved. Files of earlier versions have the old module.
 _MOVED = {
     ("weftgrad.conversion", "_unpickle"): "weftgrad.tensor_methods.conversion",
     ("weftgrad.methods", "Size"): "weftgrad.tensor_methods.size",
     ("weftgrad.tensor_methods.methods", "Size"): "weftgrad.tensor_methods.size",
 }
-# Types whose state a file may set: a state_dict's attributes, arrays, generators. Not Tensor: its state has addresses.
-_STATE_ALLOWED = (OrderedDict, np.ndarray, np.dtype, Generator)
 _trusted_globals: list[Callable[..., object]] = []
 
 
@@ -43,19 +24,14 @@ def current_module(module: str, name: str) -> str:
     return _MOVED.get((module, name), module)
 
 
-def is_safe(module: str, name: str) -> bool:
-    """Return True if every file may contain this class or function."""
-    return (module, name) in _SAFE
-
-
 def trusted_global(module: str, name: str) -> Callable[..., object] | None:
     """Return the class or function of this name that the user added, or None."""
     return next((g for g in _trusted_globals if (g.__module__, g.__qualname__) == (module, name)), None)
 
 
-def has_safe_state(value: object) -> bool:
-    """Return True if a file may set the state of `value`."""
-    return isinstance(value, _STATE_ALLOWED) or type(value) in _trusted_globals
+def is_trusted(value: object) -> bool:
+    """Return True if `value` is a class or function that the user added."""
+    return any(value is trusted for trusted in _trusted_globals)
 
 
 def add_safe_globals(safe_globals: Sequence[Callable[..., object]]) -> None:

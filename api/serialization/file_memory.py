@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
@@ -17,8 +18,13 @@ from ..runtime.errors import ArgumentError, DeviceError
 from ..runtime.storage import Storage
 from ..runtime.tensor import Tensor
 from ..tensor_methods.conversion import _as_type
+from .read_errors import CallbackError
+from .restricted_pickle import is_shape
 
-__all__ = ["FileMemory", "MapLocation", "MemoryTable", "assign_device", "byte_extent"]
+__all__ = ["FileMemory", "MapLocation", "MemoryTable", "assign_device", "build_tensor", "byte_extent"]
+
+_MAX_OFFSET = (1 << 63) - 1
+_MAX_UNUSED_STRIDE = 1 << 48  # elements: NumPy multiplies strides by the item size, those of size 1 too
 
 
 class FileMemory:
@@ -31,6 +37,11 @@ class FileMemory:
         self.number, self.device = number, device
         self.first, self.content = 0, np.empty(0, np.uint8)
         self.storage: Storage | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes that the file has of the storage."""
+        return self.content.nbytes
 
     def to(self, device: DeviceLike | None) -> FileMemory:
         """Choose another device for the memory, and return it."""
@@ -83,6 +94,8 @@ class MemoryTable:
 
     def find(self, key: tuple[int, str]) -> FileMemory:
         """Return the storage of a number in the file; number -1 is that of a tensor without elements."""
+        if type(key) is not tuple or [type(part) for part in key] != [int, str]:
+            raise ArgumentError("load: the file is damaged: it refers to something else than a storage")
         number, device = key
         if number < 0:
             return assign_device(FileMemory(number, device), self._location)
@@ -98,7 +111,10 @@ def assign_device(memory: FileMemory, location: MapLocation) -> FileMemory:
     target: DeviceLike | None
     if callable(location):
         origin, memory.device = memory.device, "cpu"
-        choice = location(memory, origin)
+        try:
+            choice = location(memory, origin)
+        except Exception as error:  # of the program, not of the file
+            raise CallbackError from error
         if choice is None:
             memory.device = origin
         target = None if isinstance(choice, FileMemory) else choice
@@ -126,27 +142,58 @@ def _rebuild(
     shape: tuple[int, ...],
     strides: tuple[int, ...],
     start: int,
-    needs: bool,
+    needs_grad: bool,
 ) -> Tensor:
     """Build a tensor over memory of the file. Every value from the file is checked first."""
-    numbers = (*shape, *strides, start)
     is_well_formed = isinstance(memory, FileMemory) and isinstance(dtype, DType) and isinstance(tensor_type, type)
     if (
         not is_well_formed
         or not issubclass(tensor_type, Tensor)
-        or any(type(n) is not int for n in numbers)
-        or min((0, *shape)) < 0
+        or not is_shape(shape)
+        or not isinstance(strides, tuple)
+        or len(strides) > len(shape)
+        or any(type(n) is not int or not -_MAX_OFFSET <= n <= _MAX_OFFSET for n in (*strides, start))
     ):
         raise ArgumentError("load: the file is damaged: a tensor's description makes no sense")
-    layout = meta(dtype, tuple(shape), tuple(strides), memory.target_device())
-    if not layout.numel:
-        return _as_type(tensor_type, empty(layout), bool(needs))
-    start -= memory.first
-    low, top = byte_extent(layout, start)
-    if low < 0 or top > memory.content.nbytes or start % dtype.itemsize:
-        raise ArgumentError(f"load: the file is damaged: a tensor of shape {list(shape)} lies outside of its memory")
-    storage = memory.materialize()
-    return _as_type(tensor_type, Tensor(storage, layout, storage.start + start), bool(needs))
+    return build_tensor(tensor_type, memory, dtype, tuple(shape), tuple(strides), start, bool(needs_grad))
 
 
 _rebuild.__module__ = "weftgrad.serialization"  # the path by which files refer to it
+
+
+def build_tensor(
+    tensor_type: type[Tensor], memory: FileMemory, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...],
+    start: int, needs_grad: bool,
+) -> Tensor:  # fmt: skip
+    """Return a tensor over memory of a file.
+
+    Args:
+        tensor_type: Tensor or a subclass.
+        memory: The memory.
+        dtype: Dtype of the elements.
+        shape: Sizes, not negative.
+        strides: Strides in elements, one for each size.
+        start: Offset of the first element in bytes, in the storage that was saved.
+        needs_grad: Whether it requires a gradient.
+
+    Raises:
+        ArgumentError: An element lies outside of the memory, or is not aligned in it.
+    """
+    if len(shape) != len(strides):
+        raise ArgumentError(f"load: the file is damaged: a tensor has {len(shape)} sizes and {len(strides)} strides")
+    is_empty = 0 in shape
+    if math.prod(size for size in shape if size) * dtype.itemsize > _MAX_OFFSET:  # NumPy refuses empty arrays so, too
+        raise ArgumentError(f"load: the file is damaged: a tensor has the shape {list(shape)}")
+    strides = tuple(
+        1 if (size == 1 or is_empty) and abs(stride) > _MAX_UNUSED_STRIDE else stride
+        for size, stride in zip(shape, strides, strict=True)
+    )
+    layout = meta(dtype, shape, strides, memory.target_device())
+    if not layout.numel:
+        return _as_type(tensor_type, empty(layout), needs_grad)
+    start -= memory.first
+    low, top = byte_extent(layout, start)
+    if low < 0 or top > memory.nbytes or start % dtype.itemsize:
+        raise ArgumentError(f"load: the file is damaged: a tensor of shape {list(shape)} lies outside of its memory")
+    storage = memory.materialize()
+    return _as_type(tensor_type, Tensor(storage, layout, storage.start + start), needs_grad)

@@ -1,4 +1,4 @@
-"""Read files that `save` wrote, and plain pickles: `load`."""
+"""Read files that `save` or `torch.save` wrote, and plain pickles: `load`."""
 
 from __future__ import annotations
 
@@ -7,25 +7,32 @@ import os
 import pickle
 import zlib
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..runtime.dtypes import Array
-from ..runtime.errors import ArgumentError, DeviceError
+from ..runtime.dtypes import Array, DType
+from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
-from .allowed_globals import current_module, has_safe_state, is_safe, trusted_global
+from ..tensor_methods.conversion import _unpickle
+from .allowed_globals import current_module
 from .file_format import HEADER, MAGIC, TABLE_ENTRY
 from .file_memory import FileMemory, MapLocation, MemoryTable, assign_device
+from .read_errors import describe_errors, raise_for_path
 
 __all__ = ["load"]
+
+_ZIP_MAGIC = b"PK"
+_MAX_UNCHECKED_READ = 1 << 20  # bytes
 
 
 def load(
     f: str | os.PathLike[str] | BinaryIO, map_location: MapLocation = None, pickle_module: object = None, *,
     weights_only: bool = True, mmap: bool = False, **_: object,
 ) -> Any:  # what was saved  # fmt: skip
-    """Read an object that `save` wrote.
+    """Read an object that `save` or PyTorch's `torch.save` wrote.
+
+    The first bytes tell the format: weftgrad's own, PyTorch's zip archive, the format before PyTorch 1.6, or a pickle.
 
     Args:
         f: A path, or an open binary file.
@@ -35,7 +42,9 @@ def load(
         pickle_module: Accepted for compatibility with PyTorch, and ignored.
         weights_only: Refuse everything but tensors, containers, numbers, arrays and the types that `add_safe_globals`
             added. A pickle can run code: pass False only for files that you trust.
-        mmap: Accepted for compatibility with PyTorch, and ignored.
+        mmap: Map an archive of PyTorch's into memory instead of reading it: pages are read when tensors on `cpu` use
+            them, writes to the tensors stay in this process, and checksums of tensor memory are not compared. `f` must
+            be a path. Nothing may shorten the file while tensors use it. Weftgrad's own format is read as without it.
         **_: Further arguments of PyTorch's function; ignored.
 
     Returns:
@@ -43,6 +52,8 @@ def load(
 
     Raises:
         ArgumentError: The file is truncated, damaged, of another format, or contains something that is refused.
+        UnsupportedDType: A tensor has a dtype that there are no tensors of, such as complex64; the message names both.
+        NotSupported: A tensor is sparse, quantised or nested.
         DeviceError: A device of the file does not exist here.
 
     Example:
@@ -55,10 +66,16 @@ def load(
     """
     if isinstance(f, (str, os.PathLike)):
         with Path(f).open("rb") as file:
-            return load(file, map_location, weights_only=weights_only)
+            return raise_for_path(f, lambda: _load(file, map_location, weights_only, mmap))
+    if mmap:
+        raise ArgumentError("load: mmap=True needs the path of the file instead of an open file")
+    return raise_for_path(None, lambda: _load(f, map_location, weights_only, mmap))
+
+
+def _load(f: BinaryIO, map_location: MapLocation, weights_only: bool, mmap: bool) -> object:
     head = f.read(len(MAGIC))
     if head != MAGIC:
-        return _load_plain_pickle(head, f, map_location, weights_only)
+        return _load_foreign_file(head, f, map_location, weights_only, mmap)
     _, version, size, count, checksum = HEADER.unpack(head + _read_exactly(f, HEADER.size - len(head), "its header"))
     if version != 1:
         raise ArgumentError(f"load: the file is of version {version}, and this weftgrad reads version 1")
@@ -76,89 +93,83 @@ def load(
 
 
 def _read_exactly(file: BinaryIO, size: int, section: str) -> bytes:
-    data = file.read(size)
+    available = size
+    if size > _MAX_UNCHECKED_READ and file.seekable():  # Python allocates what is asked for before it reads
+        position = file.tell()
+        available = file.seek(0, os.SEEK_END) - position
+        file.seek(position)
+    if size > _MAX_UNCHECKED_READ and not file.seekable():
+        pieces = []  # of a pipe, whose length is unknown
+        while available and (piece := file.read(min(available, _MAX_UNCHECKED_READ))):
+            pieces.append(piece)
+            available -= len(piece)
+        data = b"".join(pieces)
+    else:
+        data = file.read(min(size, available))
     if len(data) != size:
         raise ArgumentError(f"load: the file is cut off in {section}: {len(data)} of {size} bytes are there")
     return data
 
 
-def _load_plain_pickle(head: bytes, file: BinaryIO, location: MapLocation, weights_only: bool) -> object:
-    """Load a plain pickle, which has no weftgrad header."""
-    if head[:1] != b"\x80":
-        foreign_formats = {b"PK\x03\x04": "a zip archive, as torch.save writes it: read it there, and save its "
-                 "tensors as NumPy arrays", b"\x93NUM": "an array of NumPy's: read it with numpy.load"}  # fmt: skip
-        description = "empty" if not head else foreign_formats.get(head[:4], "no file of weftgrad.save")
-        if head and MAGIC.startswith(head):
-            description = "cut off in its header"
-        raise ArgumentError(f"load: the file is {description}")
-    value = _load_pickle(head + file.read(), [], None, weights_only)
-    return value if location is None else _move_to_devices(value, location)
+def _load_foreign_file(head: bytes, file: BinaryIO, location: MapLocation, weights_only: bool, mmap: bool) -> object:
+    """Load a file that begins with `head`, and has no weftgrad header."""
+    if head[:2] == _ZIP_MAGIC or head[:1] == pickle.PROTO:
+        from . import torch_reading  # lazy: start-up
+
+        if not file.seekable():
+            file = io.BytesIO(head + file.read())
+        else:
+            file.seek(-len(head), os.SEEK_CUR)
+        if head[:2] == _ZIP_MAGIC:
+            return torch_reading.load_archive(file, location, weights_only, mmap)
+        start = file.tell()
+        is_legacy = torch_reading.is_legacy_file(file.read(torch_reading.MAX_HEAD))
+        file.seek(start)
+        if mmap:
+            raise ArgumentError("load: mmap=True needs an archive of torch.save, and the file is a pickle")
+        if is_legacy:
+            return torch_reading.load_legacy(file, location, weights_only)
+        return _load_pickle(file.read(), [], location, weights_only)
+    description = "empty" if not head else "no file of weftgrad.save or torch.save"
+    if head[:4] == b"\x93NUM":
+        description = "an array of NumPy's: read it with numpy.load"
+    elif file.read(1) == b"{":  # behind the size of a header of JSON
+        description = "of safetensors, or of another format: try weftgrad.serialization.load_safetensors"
+    elif head and MAGIC.startswith(head):
+        description = "cut off in its header"
+    raise ArgumentError(f"load: the file is {description}")
 
 
 def _load_pickle(text: bytes, memory: list[tuple[int, Array]], location: MapLocation, weights_only: bool) -> object:
-    reader = (_Reader if weights_only else _UnsafeReader)(io.BytesIO(text), MemoryTable(memory, location))
-    try:
-        return reader.load()
-    except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, LookupError, TypeError, ValueError) as error:
-        if isinstance(error, (ArgumentError, DeviceError)):
-            raise
-        raise ArgumentError(f"load: cannot read the file: {error}") from error
+    from .own_values import new_reader  # lazy: start-up
 
-
-def _move_to_devices(value: object, location: MapLocation) -> object:
-    """Return `value` with the tensors of nested containers moved to the devices that `map_location` says."""
-    if isinstance(value, Tensor):
-        return value.to(device=assign_device(FileMemory(-1, str(value.meta.device)), location).device)
-    if isinstance(value, dict):
-        return type(value)((k, _move_to_devices(v, location)) for k, v in value.items())
-    if isinstance(value, (list, tuple, set)):
-        return type(value)(_move_to_devices(v, location) for v in value)
-    return value
+    table = MemoryTable(memory, location)
+    if not weights_only:
+        return describe_errors("load: cannot read the file", _UnsafeReader(io.BytesIO(text), table, location).load)
+    reader = new_reader(text, table.find, location)
+    return describe_errors("load: cannot read the file", reader.load, reader.key_path)
 
 
 class _UnsafeReader(pickle.Unpickler):
     """An unpickler of all types, which may run code from the file."""
 
-    def __init__(self, file: io.BytesIO, table: MemoryTable):
+    def __init__(self, file: io.BytesIO, table: MemoryTable, location: MapLocation):
         super().__init__(file)
         self._table = table
-
-    def persistent_load(self, key: tuple[int, str]) -> FileMemory:
-        return self._table.find(key)
-
-    def find_class(self, module: str, name: str) -> object:
-        return super().find_class(current_module(module, name), name)
-
-
-class _Reader(pickle._Unpickler):
-    """An unpickler of allowed types only. It is the one in Python, because the C one has no hook for setting state."""
-
-    dispatch: ClassVar = dict(pickle._Unpickler.dispatch)
-    stack: list[object]
-
-    def __init__(self, file: io.BytesIO, table: MemoryTable):
-        super().__init__(file)
-        self._table = table
+        self._location = location
 
     def persistent_load(self, key: tuple[int, str]) -> FileMemory:
         return self._table.find(key)
 
     def find_class(self, module: str, name: str) -> object:
         module = current_module(module, name)
-        trusted = trusted_global(module, name)
-        if trusted is not None:
-            return trusted
-        if not is_safe(module, name):
-            raise pickle.UnpicklingError(
-                f"it holds {module}.{name}, which is no tensor, container or number; if you trust the file, name it to "
-                "add_safe_globals, or pass weights_only=False"
-            )
+        if (module, name) == ("weftgrad.tensor_methods.conversion", "_unpickle"):
+            return self._make_tensor
         return super().find_class(module, name)
 
-    def load_build(self) -> None:
-        value = self.stack[-2]
-        if not has_safe_state(value):
-            raise pickle.UnpicklingError(f"it sets the state of a {type(value).__name__}, which no saved value needs")
-        super().load_build()  # type: ignore[misc]  # typeshed has neither this method nor the type of `dispatch`
-
-    dispatch[pickle.BUILD[0]] = load_build  # type: ignore[assignment]
+    def _make_tensor(
+        self, tensor_type: type[Tensor], array: Array, dtype: DType, device: str, needs_grad: bool
+    ) -> Tensor:
+        """Call `_unpickle` with the device that `map_location` says."""
+        memory = assign_device(FileMemory(-1, device), self._location)
+        return _unpickle(tensor_type, array, dtype, str(memory.target_device()), needs_grad)

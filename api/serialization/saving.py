@@ -7,52 +7,87 @@ import os
 import pickle
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from ..runtime import dtypes, host_data
 from ..runtime.device import meta
 from ..runtime.dtypes import Array
-from ..runtime.errors import NotPicklable
+from ..runtime.errors import ArgumentError, NotPicklable
 from ..runtime.storage import Storage
 from ..runtime.tensor import Tensor
 from .file_format import HEADER, MAGIC, STORAGE_ALIGNMENT, TABLE_ENTRY
 from .file_memory import FileMemory, _rebuild, byte_extent
 
-__all__ = ["save"]
+__all__ = ["save", "save_archive"]
 
 
 def save(
-    obj: object, f: str | os.PathLike[str] | BinaryIO, pickle_module: object = None, pickle_protocol: int = 5
-) -> None:
+    obj: object, f: str | os.PathLike[str] | BinaryIO, pickle_module: object = None, pickle_protocol: int = 5, *,
+    format: Literal["weftgrad", "torch"] = "weftgrad",
+) -> None:  # fmt: skip
     """Write an object to a file. An existing file is replaced only when the new one is complete.
 
     Args:
         obj: Tensors, state dicts, nested containers, numbers. A non-leaf tensor is loaded as a leaf.
         f: A path, or an open binary file.
         pickle_module: Accepted for compatibility with PyTorch, and ignored.
-        pickle_protocol: Protocol of the pickle in the file.
+        pickle_protocol: Protocol of the pickle in the file; in the format of PyTorch, it is 2.
+        format: `weftgrad`, or `torch`: a zip archive that PyTorch reads by `torch.load(f, weights_only=True)`. It holds
+            tensors, parameters, shapes, dtypes, devices, numbers, texts and containers. Tensors of devices other than
+            `cpu` and `cuda` are loaded on `cpu`. Subclasses of Tensor other than `Parameter` and attributes of tensors
+            are not saved.
 
     Raises:
-        ArgumentError: The object cannot be pickled.
+        ArgumentError: The object cannot be pickled, or the format cannot express it.
 
     Example:
         >>> import io
         >>> buffer = io.BytesIO()
         >>> wg.save({'weight': wg.ones(2)}, buffer)
+        >>> archive = io.BytesIO()
+        >>> wg.save({'weight': wg.ones(2)}, archive, format='torch')
+        >>> archive.getvalue()[:2]
+        b'PK'
     """
-    writer = _Writer.of(obj, pickle_protocol)
+    if format == "torch":
+        save_archive(obj, f)
+    elif format == "weftgrad":
+        _write_file(_Writer.of(obj, pickle_protocol).write, f)
+    else:
+        raise ArgumentError(f"save: the format is 'weftgrad' or 'torch', not {format!r}")
+
+
+def save_archive(obj: object, f: str | os.PathLike[str] | BinaryIO, save_devices: bool = False) -> None:
+    """Write an object as a zip archive that PyTorch reads.
+
+    Args:
+        obj: Tensors, numbers, texts, and containers of these.
+        f: A path, or an open binary file.
+        save_devices: Name devices in the file that PyTorch does not have, instead of `cpu`.
+
+    Raises:
+        ArgumentError: The format cannot express the object; nothing is written then.
+    """
+    from .torch_writing import write_torch_archive  # lazy: start-up
+
+    _write_file(partial(write_torch_archive, obj, save_devices=save_devices), f)
+
+
+def _write_file(write: Callable[[BinaryIO], None], f: str | os.PathLike[str] | BinaryIO) -> None:
+    """Call `write` with a file. A path gets the file when it is complete."""
     if not isinstance(f, (str, os.PathLike)):
-        writer.write(f)
+        write(f)
         return
     path = Path(f)
-    partial = path.with_name(f"{path.name}.part{os.getpid()}")
+    part = path.with_name(f"{path.name}.part{os.getpid()}")
     try:
-        with partial.open("wb") as file:
-            writer.write(file)
-        partial.replace(path)
+        with part.open("wb") as file:
+            write(file)
+        part.replace(path)
     except BaseException:
-        partial.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
 
 
@@ -72,6 +107,8 @@ class _Writer(pickle.Pickler):
             writer.dump(value)
         except (TypeError, AttributeError, pickle.PicklingError) as error:
             raise NotPicklable(f"save: cannot be saved: {error}") from error
+        except RecursionError:
+            raise ArgumentError("save: containers are nested too deeply") from None
         return writer
 
     def reducer_override(self, value: object) -> tuple[Callable[..., Tensor], tuple[object, ...]]:
@@ -80,7 +117,7 @@ class _Writer(pickle.Pickler):
         layout = value.meta
         start = value.start - value.storage.start if layout.numel else 0
         memory = FileMemory(self._storage_number(value, start), str(layout.device))
-        return _rebuild, (type(value), memory, layout.dtype, layout.shape, layout.strides, start, value.needs)
+        return _rebuild, (type(value), memory, layout.dtype, layout.shape, layout.strides, start, value.needs_grad)
 
     def _storage_number(self, tensor: Tensor, start: int) -> int:
         layout = tensor.meta

@@ -11,7 +11,7 @@ from functools import partial
 
 from .._generated import ops
 from ..arguments.out import copy_to_out
-from ..creation.factories import empty as new
+from ..creation.factories import empty as create_empty
 from ..runtime import dtypes, views
 from ..runtime.autograd.node import Node, Recipe
 from ..runtime.autograd.rules import cast_to
@@ -29,8 +29,8 @@ __all__ = [
     "slice_scatter",
 ]  # fmt: skip
 
-# A chain of view ops, each applied to the result of the one before: (name of the op, static arguments).
 ViewPath = Sequence[tuple[str, tuple[object, ...]]]
+"""A chain of view ops, each applied to the result of the one before: (name of the op, static arguments)."""
 
 
 def view_at(tensor: Tensor, path: ViewPath) -> Tensor:
@@ -46,18 +46,21 @@ def assemble(
     """Fill the new tensor `out` and record the call for autograd.
 
     Args:
-        where: Name of the calling function.
+        where: Name of the calling function, for messages and for the graph.
         out: The tensor to fill.
         parts: (tensor, view path) pairs; each tensor is copied to that view of `out`.
-        base: Tensor to copy to `out` first.
-        zeros: Whether to fill with zeros if there is no `base`.
+        base: Tensor to copy to all of `out` first.
+        zeros: Whether to fill `out` with zeros first if there is no `base`. False if the parts cover it.
+
+    Returns:
+        A tensor with the memory of `out` and, if an operand requires grad, with a node.
 
     Raises:
         ShapeError: A part has another shape than its view.
     """
     state = _local.state
     grad_was_enabled = state.grad
-    state.grad = False
+    state.grad = False  # not `no_grad`: `autograd` imports this package
     try:
         if base is not None and out.meta.numel:
             call_into(registry["copy"], (base,), (None,), (out,), in_place=False)
@@ -73,42 +76,52 @@ def assemble(
                 call_into(registry["copy"], (part,), (None,), (target,), in_place=False)
     finally:
         state.grad = grad_was_enabled
-    out.storage.version = 0
+    out.storage.version = 0  # the caller gets a new tensor: the writes above do not count as in-place writes
     output = Tensor(out.storage, out.meta, out.start)
-    operands = [*([base] if base is not None else []), *(part for part, _ in parts)]
-    functions: list[Callable[[Tensor], Tensor]] = []
+    operands = [part for part, _ in parts]
+    paths = [path for _, path in parts]
+    gradient_functions: list[Callable[[Tensor], Tensor]] = [partial(view_at, path=path) for path in paths]
     if base is not None:
-        paths = [path for _, path in parts]
-        functions.append(lambda grad: _zero_at(where, grad, paths))
-    functions += [partial(view_at, path=path) for _, path in parts]
-    return record_call(where, output, operands, functions)
+        operands.insert(0, base)
+        gradient_functions.insert(0, lambda grad: _zero_at(where, grad, paths))
+    return record_call(where, output, operands, gradient_functions)
 
 
 def _zero_at(where: str, grad: Tensor, paths: Sequence[ViewPath]) -> Tensor:
-    """Return a copy of `grad` with zeros at the views `paths`."""
+    """Return the gradient of `base`: a copy of `grad` with zeros at the views `paths`, which the parts overwrite."""
     zero = call(registry["zero_like"], (empty(meta(grad.meta.dtype, (), None, grad.meta.device)),))
     parts = [(call(registry["expand"], (zero,), (view_at(grad, path).meta.shape,)), path) for path in paths]
     return assemble(where, empty(meta(grad.meta.dtype, grad.meta.shape, None, grad.meta.device)), parts, base=grad)
 
 
 def record_call(
-    name: str, out: Tensor, operands: Sequence[Tensor], functions: Sequence[Callable[[Tensor], Tensor]]
+    name: str, out: Tensor, operands: Sequence[Tensor], gradient_functions: Sequence[Callable[[Tensor], Tensor]]
 ) -> Tensor:
-    """Record `out` as computed from `operands`: `functions[i]` maps the gradient of `out` to that of operand i."""
+    """Record that `out` was computed from `operands`, if one of them requires grad.
+
+    Args:
+        name: The function's name in the graph.
+        out: The result. It gets a node.
+        operands: The tensors that it was computed from.
+        gradient_functions: For each operand, a function from the gradient of `out` to that of the operand.
+
+    Returns:
+        `out`.
+    """
     if out.meta.dtype.kind != "f" or not is_recorded(*operands):
         return out
-    grad_indices = [i for i, x in enumerate(operands) if x.needs and x.meta.dtype.kind == "f"]
+    grad_indices = [i for i, x in enumerate(operands) if x.needs_grad and x.meta.dtype.kind == "f"]
     layouts = [x.meta for x in operands]
 
     def backward(_: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         grad = grads[0]
-        return [None if grad is None else cast_to(functions[i](grad), layouts[i]) for i in grad_indices]
+        return [None if grad is None else cast_to(gradient_functions[i](grad), layouts[i]) for i in grad_indices]
 
     rules: dict[str, Rule] = {"parts": Rule()}
     record = OpRecord(name, "custom", (Operand("parts"),), gradients=rules)
     recipe = Recipe(record, tuple(layouts), (out.meta,), [(i, Rule()) for i in grad_indices], (True,))
     out.node = Node(recipe, operands, (out,), (), backward)
-    out.needs = True
+    out.needs_grad = True
     return out
 
 
@@ -120,9 +133,9 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
     Args:
         input: `(..., n)`.
-        offset: Which diagonal: 0 is the main one, positive ones are above.
-        dim1: First of the two dimensions of the result that have the diagonal.
-        dim2: Second of the two.
+        offset: Which diagonal: 0 is the main one, positive ones lie above it, negative ones below.
+        dim1: Dimension of the result that is the row of an element on the diagonal.
+        dim2: Dimension of the result that is its column.
 
     Returns:
         Tensor with one dimension more than `input`; the two new ones have size `n + |offset|`.
@@ -155,14 +168,14 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
 
     Args:
         input: Vector or matrix.
-        diagonal: Diagonal: 0 is the main one, positive ones lie above it.
+        diagonal: Which diagonal: 0 is the main one, positive ones lie above it, negative ones below.
         out: Tensor to write the result to.
 
     Returns:
         A matrix for a vector, a vector for a matrix.
 
     Raises:
-        ShapeError: `input` is neither.
+        ShapeError: `input` has neither one nor two dimensions.
 
     Example:
         >>> wg.diag(wg.tensor([[1, 2], [3, 4]]))
@@ -183,7 +196,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
     Args:
         input: Tensor of any dtype.
-        offset: Diagonal: 0 is the main one, positive ones lie above it.
+        offset: Which diagonal: 0 is the main one, positive ones lie above it, negative ones below.
 
     Returns:
         Square matrix.
@@ -201,22 +214,25 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
 
 def _scatter_at(where: str, input: Tensor, src: Tensor, path: ViewPath) -> Tensor:
+    """Return a copy of `input` with `src` at the view `path`. Raises `DeviceError` if their devices differ."""
     only_tensors(where, input, src)
     if src.meta.device is not input.meta.device:
-        raise DeviceError(f"{where}: tensors on different devices ({input.meta.device}, {src.meta.device})")
+        raise DeviceError(
+            f"{where}: input is on {input.meta.device} and src on {src.meta.device}; move one of them with .to()"
+        )
     out = empty(meta(input.meta.dtype, input.meta.shape, None, input.meta.device))
     return assemble(where, out, [(src, path)], base=input)
 
 
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """Return a copy of `input` with `src` on a diagonal. `src` has the shape of that diagonal.
+    """Return a copy of `input` with `src` on a diagonal.
 
     Args:
         input: Tensor of at least 2 dimensions.
         src: Tensor of the shape of `input.diagonal(offset, dim1, dim2)`.
-        offset: Diagonal: 0 is the main one, positive ones lie above it.
-        dim1: First dimension of the diagonal.
-        dim2: Second dimension of the diagonal.
+        offset: Which diagonal: 0 is the main one, positive ones lie above it, negative ones below.
+        dim1: Dimension that is the row of an element on the diagonal.
+        dim2: Dimension that is its column.
 
     Returns:
         Tensor of the shape of `input`.
@@ -230,13 +246,13 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 
 
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """Return a copy of `input` with `src` at `index` of dimension `dim`, which `src` does not have.
+    """Return a copy of `input` with `src` at position `index` of dimension `dim`.
 
     Args:
         input: Tensor of any dtype.
         src: Tensor of the shape of `input.select(dim, index)`.
         dim: The dimension; negative values count from the last.
-        index: Position; negative positions count from the end.
+        index: Position in dimension `dim`; negative values count from the end.
 
     Returns:
         Tensor of the shape of `input`.
@@ -256,11 +272,11 @@ def slice_scatter(
 
     Args:
         input: Tensor of any dtype.
-        src: Tensor of the shape of that slice.
+        src: Tensor of the shape of `input[..., start:end:step]`, with the slice in dimension `dim`.
         dim: The dimension; negative values count from the last.
         start: First position of the slice; None: 0.
         end: Position after the last one; None: the size.
-        step: Distance of the positions.
+        step: Distance between positions, at least 1.
 
     Returns:
         Tensor of the shape of `input`.
@@ -273,13 +289,13 @@ def slice_scatter(
 
 
 def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor | None = None) -> Tensor:
-    """Return a copy of `length` elements of dimension `dim`, from `start` on.
+    """Return a copy of the positions `start` to `start + length - 1` of dimension `dim`.
 
     Args:
         input: Tensor of any dtype.
         dim: The dimension; negative values count from the last.
         start: First position.
-        length: Number of elements.
+        length: Number of positions.
         out: Tensor to write the result to.
 
     Returns:
@@ -319,7 +335,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
     operands = list(tensors)
     only_tensors("block_diag", *operands)
     if not operands:
-        return new(1, 0)
+        return create_empty(1, 0)
     dtype, device = operands[0].meta.dtype, operands[0].meta.device
     for i, x in enumerate(operands):
         dtype = dtypes.promote(dtype, x.meta.dtype)
@@ -328,7 +344,9 @@ def block_diag(*tensors: Tensor) -> Tensor:
                 f"block_diag: takes matrices, vectors and numbers; tensor {i} has shape {list(x.meta.shape)}"
             )
         if x.meta.device is not device:
-            raise DeviceError(f"block_diag: tensors on different devices ({device}, {x.meta.device})")
+            raise DeviceError(
+                f"block_diag: tensor 0 is on {device} and tensor {i} on {x.meta.device}; move one of them with .to()"
+            )
     blocks = [views.reshape(x, (1,) * (2 - x.meta.ndim) + x.meta.shape) for x in operands]
     parts: list[tuple[Tensor, ViewPath]] = []
     row = column = 0

@@ -35,7 +35,7 @@ __all__ = [
 _JOIN_KERNEL_MAX_NUMEL, _JOIN_KERNEL_MAX_ROWS = 4096, 256
 
 _ONLY_TENSORS = {Tensor}
-_get_layout, _needs_grad = attrgetter("meta"), attrgetter("needs")
+_get_layout, _needs_grad = attrgetter("meta"), attrgetter("needs_grad")
 
 
 # Concatenation --------------------------------------------------------------------------------------------------------

@@ -10,14 +10,14 @@ __all__ = ["to_int", "to_ints"]
 
 
 def to_int(value: object, where: str) -> int:
-    """Return a size as an int. Raises `ArgumentError` unless it is an integer."""
+    """Return an argument as an int. Raises `ArgumentError` unless it is an integer."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise ArgumentError(f"{where}: sizes are ints, not {value!r}")
+        raise ArgumentError(f"{where}: takes ints, not {value!r}")
     return int(value.__index__())
 
 
 def to_ints(args: Sequence[object], where: str) -> tuple[int, ...]:
-    """Return arguments, which are integers or one sequence of integers, as a tuple.
+    """Return arguments, which are integers, or one tuple or list of integers, as a tuple.
 
     Args:
         args: The arguments.
@@ -26,10 +26,10 @@ def to_ints(args: Sequence[object], where: str) -> tuple[int, ...]:
     Raises:
         ArgumentError: One is no integer.
     """
-    first = args[0] if len(args) == 1 else None
-    if type(first) is int:  # the common case, a few hundred nanoseconds faster
-        return (first,)
-    values: Sequence[object] = first if isinstance(first, (tuple, list)) else args
+    only = args[0] if len(args) == 1 else None
+    if type(only) is int:  # the common case, a few hundred nanoseconds faster
+        return (only,)
+    values: Sequence[object] = only if isinstance(only, (tuple, list)) else args
     numbers = []
     for value in values:
         if type(value) is int:

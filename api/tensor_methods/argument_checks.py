@@ -34,7 +34,13 @@ def to_integer(value: object, where: str, name: str, minimum: int = 0) -> int:
 
 
 def to_dtype_number(value: object, dtype: DType, where: str) -> bool | int | float:
-    """Convert a number to `dtype`'s Python type. Raises `ArgumentError` for other types and integers out of range."""
+    """Convert a number to `dtype`'s Python type.
+
+    Negative integers wrap around in uint8 down to -255, as in PyTorch: -1 becomes 255.
+
+    Raises:
+        ArgumentError: `value` is no number, or an integer out of the dtype's range.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if not isinstance(value, (bool, int, float)):
@@ -49,6 +55,8 @@ def to_dtype_number(value: object, dtype: DType, where: str) -> bool | int | flo
     if not math.isfinite(value):
         raise ArgumentError(f"{where}: {dtype.name} has no {value!r}")
     lowest, highest = _integer_limits(dtype)
+    if lowest == 0 and -highest <= (number := int(value)) < 0:
+        return number + highest + 1
     if not lowest <= (number := int(value)) <= highest:
         raise ArgumentError(f"{where}: {value!r} does not fit {dtype.name}, which holds {lowest} to {highest}")
     return number

@@ -28,7 +28,7 @@ class AutogradMethods(TensorBase):
     def requires_grad(self) -> bool:
         """Whether autograd records operations on this tensor."""
         refresh_views(self)
-        return bool(self.needs)
+        return bool(self.needs_grad)
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
@@ -57,7 +57,7 @@ class AutogradMethods(TensorBase):
             )
         if requires_grad and self.meta.dtype.kind != "f":
             raise GradientError(f"requires_grad_: only floating tensors have gradients, not {self.meta.dtype.name}")
-        self.needs = bool(requires_grad)
+        self.needs_grad = bool(requires_grad)
         return self
 
     @property
@@ -92,7 +92,7 @@ class AutogradMethods(TensorBase):
                 raise DeviceError(
                     f"grad: is on {value.meta.device}, the tensor on {self.meta.device}; move it with .to(tensor)"
                 )
-        self.more().grad = value
+        self.ensure_extra().grad = value
 
     @grad.deleter
     def grad(self) -> None:
@@ -168,7 +168,7 @@ class AutogradMethods(TensorBase):
             tensor([2., 2.])
         """
         self.node = None
-        self.needs = False
+        self.needs_grad = False
         if self.extra is not None:
             self.extra.base = None
         return self
@@ -205,11 +205,11 @@ class AutogradMethods(TensorBase):
             tensor([10., 10.])
         """
         refresh_views(self)
-        if not self.needs:
+        if not self.needs_grad:
             raise GradientError("register_hook: the tensor does not require grad")
         key = next_key()
         if self.node is None:
-            extra = self.more()
+            extra = self.ensure_extra()
             extra.hooks = extra.hooks or {}
             extra.hooks[key] = hook
             return Handle(extra.hooks, key)
@@ -236,13 +236,13 @@ class AutogradMethods(TensorBase):
             tensor([1., 1.])
         """
         refresh_views(self)
-        if not self.needs or self.node is not None:
+        if not self.needs_grad or self.node is not None:
             raise GradientError("register_post_accumulate_grad_hook: takes leaves that require grad")
-        extra = self.more()
-        extra.stored = extra.stored or {}
+        extra = self.ensure_extra()
+        extra.accumulation_hooks = extra.accumulation_hooks or {}
         key = next_key()
-        extra.stored[key] = hook
-        return Handle(extra.stored, key)
+        extra.accumulation_hooks[key] = hook
+        return Handle(extra.accumulation_hooks, key)
 
     def retain_grad(self) -> None:
         """Store the gradient of this non-leaf tensor in `grad`.
@@ -258,9 +258,9 @@ class AutogradMethods(TensorBase):
             tensor([1., 1.])
         """
         refresh_views(self)
-        if not self.needs:
+        if not self.needs_grad:
             raise GradientError("retain_grad: the tensor does not require grad, so none will be there to keep")
-        extra = self.more()
+        extra = self.ensure_extra()
         if self.node is None or extra.retains:
             return
         retained = Retained(extra)

@@ -16,7 +16,7 @@ from ..runtime.device import DeviceLike, meta
 from ..runtime.device import device as to_device
 from ..runtime.dispatch import call, call_into, empty, is_recorded
 from ..runtime.dtypes import Array, DType, DTypeLike
-from ..runtime.errors import ShapeError
+from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from .argument_checks import to_dtype_number
@@ -375,20 +375,23 @@ class Conversions(TensorBase):
             self.storage.block.pool.record_stream(self.storage.block, stream.record_event())
 
 
-def _as_type(tensor_type: type[Tensor], tensor: Tensor, needs: bool) -> Tensor:
+def _as_type(tensor_type: type[Tensor], tensor: Tensor, needs_grad: bool) -> Tensor:
     """Return `tensor` as an instance of `tensor_type`, Tensor or a subclass."""
+    needs_grad = bool(needs_grad)  # C compares it with True
     if tensor_type is Tensor:
-        tensor.needs = needs
+        tensor.needs_grad = needs_grad
         return tensor
-    instance = tensor_type.__new__(tensor_type)
-    Tensor.__init__(instance, tensor.storage, tensor.meta, tensor.start, needs)
+    instance = object.__new__(tensor_type)  # not `tensor_type.__new__`, which may take other arguments
+    Tensor.__init__(instance, tensor.storage, tensor.meta, tensor.start, needs_grad)
     return instance
 
 
-def _unpickle(tensor_type: type[Tensor], array: Array, dtype: DType, device_name: str, needs: bool) -> Tensor:
+def _unpickle(tensor_type: type[Tensor], array: Array, dtype: DType, device_name: str, needs_grad: bool) -> Tensor:
+    if type(array) is not np.ndarray or array.dtype != dtype.numpy:  # the driver writes as many bytes as it has
+        raise ArgumentError(f"load: a tensor of {dtype.name} has an array of another dtype")
     output = empty(meta(dtype, array.shape, None, to_device(device_name)))
     if output.meta.numel:
         output.meta.device.driver.write(
             output.storage, 0, np.ascontiguousarray(array), current_stream(output.meta.device)
         )
-    return _as_type(tensor_type, output, needs)
+    return _as_type(tensor_type, output, needs_grad)

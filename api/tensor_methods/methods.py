@@ -13,18 +13,21 @@ from .creation_methods import CreationMethods
 from .dtype_methods import DTypeMethods
 from .properties import Properties
 from .protocols import Protocols
+from .storage_methods import StorageMethods
 from .view_methods import ViewMethods
 
-__all__ = ["MIXINS", "install"]
+__all__ = ["METHOD_CLASSES", "install"]
 
-MIXINS = (Properties, ViewMethods, AutogradMethods, Conversions, DTypeMethods, CreationMethods, Protocols)
+METHOD_CLASSES = (
+    Properties, ViewMethods, AutogradMethods, Conversions, DTypeMethods, CreationMethods, Protocols, StorageMethods,
+)  # fmt: skip
 """Classes whose attributes `install` copies; nothing inherits from them. `codegen/tensor_stub.py` reads this tuple."""
 
 
 def install() -> None:
-    """Set the methods and properties of `MIXINS` on `Tensor`, but not what Python itself adds to every class."""
+    """Set the methods and properties of `METHOD_CLASSES` on `Tensor`, but nothing that Python adds to every class."""
     skipped_names = ("__module__", "__dict__", "__weakref__", "__doc__", "__annotations__", "__qualname__")
-    for mixin in MIXINS:
-        for name, attribute in vars(mixin).items():
+    for method_class in METHOD_CLASSES:
+        for name, attribute in vars(method_class).items():
             if name not in skipped_names:
                 setattr(Tensor, name, attribute)

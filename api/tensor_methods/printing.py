@@ -108,6 +108,8 @@ def _float_formatter(values: Array) -> Callable[[float], str]:
 def show(tensor: Tensor) -> str:
     """Return the repr `tensor([...])`, with dtype, device and autograd history where they are not the default."""
     layout = tensor.meta
+    if layout.device.type == "meta":
+        return _show_layout(tensor)
     array = host_data.host_array(tensor)
     visible = _visible_elements(array)
     format_float = _float_formatter(visible) if layout.dtype.kind == "f" else None
@@ -134,9 +136,21 @@ def show(tensor: Tensor) -> str:
         notes.append(f"dtype={layout.dtype!r}")
     if layout.device.type != "cpu":
         notes.append(f"device='{layout.device}'")
+    return f"tensor({', '.join([body, *notes, *_history(tensor)])})"
+
+
+def _show_layout(tensor: Tensor) -> str:
+    """Return the repr of a tensor without values, as PyTorch writes it: `tensor(..., device='meta', size=(2,))`."""
+    layout = tensor.meta
+    notes = ["...", f"device='{layout.device}'", f"size={layout.shape}"]
+    if layout.dtype is not dtypes.default_dtype():
+        notes.append(f"dtype={layout.dtype!r}")
+    return f"tensor({', '.join([*notes, *_history(tensor)])})"
+
+
+def _history(tensor: Tensor) -> list[str]:
+    """Return how a repr shows the history of a tensor: nothing for one without gradients."""
     grad_fn = tensor.grad_fn
     if grad_fn is not None:
-        notes.append(f"grad_fn=<{grad_fn.name}>")
-    elif tensor.needs:
-        notes.append("requires_grad=True")
-    return f"tensor({', '.join([body, *notes])})"
+        return [f"grad_fn=<{grad_fn.name}>"]
+    return ["requires_grad=True"] if tensor.needs_grad else []

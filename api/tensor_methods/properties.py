@@ -213,6 +213,31 @@ class Properties(TensorBase):
         """Whether the device is a CUDA device."""
         return bool(self.meta.device.type == "cuda")
 
+    @property
+    def is_mps(self) -> bool:
+        """False: there is no device of this type."""
+        return False
+
+    @property
+    def is_xpu(self) -> bool:
+        """False: there is no device of this type."""
+        return False
+
+    @property
+    def is_meta(self) -> bool:
+        """Whether the device is `meta`: the tensor has a shape and no values."""
+        return bool(self.meta.device.type == "meta")
+
+    @property
+    def is_nested(self) -> bool:
+        """False: every tensor has one shape."""
+        return False
+
+    @property
+    def is_mkldnn(self) -> bool:
+        """False: every tensor is row-major or a view of one."""
+        return False
+
     def get_device(self) -> int:
         """Return the index of the device, -1 for `cpu`.
 

@@ -95,7 +95,7 @@ class Protocols(TensorBase):
 
     def __copy__(self) -> Tensor:
         """Return a leaf tensor that shares the memory, without a `grad`."""
-        duplicate = _as_type(type(self), Tensor(self.storage, self.meta, self.start), self.needs)
+        duplicate = _as_type(type(self), Tensor(self.storage, self.meta, self.start), self.needs_grad)
         duplicate.__dict__.update(self.__dict__)
         return duplicate
 
@@ -107,7 +107,7 @@ class Protocols(TensorBase):
             return known_copy
         with autograd.no_grad():
             copied = call(registry["copy"], (self,), (None,)) if self.meta.numel else empty(self.meta)
-        duplicate = _as_type(type(self), copied, self.needs)
+        duplicate = _as_type(type(self), copied, self.needs_grad)
         if self.grad is not None:
             duplicate.grad = self.grad.__deepcopy__(memo)
         memo[id(self)] = duplicate
@@ -117,7 +117,7 @@ class Protocols(TensorBase):
 
     def __reduce__(self) -> tuple[object, ...]:
         array = np.asarray(host_data.to_host(self), order="C")
-        reduced = _unpickle, (type(self), array, self.meta.dtype, str(self.meta.device), self.needs)
+        reduced = _unpickle, (type(self), array, self.meta.dtype, str(self.meta.device), self.needs_grad)
         return (*reduced, self.__dict__) if self.__dict__ else reduced  # and the attributes that the user has set
 
     def __getitem__(self, item: Index) -> Tensor:

@@ -129,7 +129,7 @@ def _unpack_argument(value: object) -> object:
 
 def _needs_memory(saved: object) -> TypeGuard[Saved]:
     """Return True if saving this value costs memory. Numbers and parameters cost none."""
-    return isinstance(saved, Saved) and not (saved.leaf is not None and saved.needs)
+    return isinstance(saved, Saved) and not (saved.leaf is not None and saved.needs_grad)
 
 
 def _without_history(saved: Saved) -> Saved:
@@ -143,7 +143,7 @@ def _without_history(saved: Saved) -> Saved:
         saved.start,
         saved.version,
     )
-    detached.needs, detached.node, detached.output, detached.leaf = False, None, 0, None
+    detached.needs_grad, detached.node, detached.output, detached.leaf = False, None, 0, None
     return detached
 
 
@@ -154,7 +154,9 @@ class _RecomputedTensor(Saved):
 
     def __init__(self, saved: Saved, frame: Frame, key: tuple[int, int], history: bool = True):
         self.meta = saved.meta
-        self.needs, self.node, self.output = (saved.needs, saved.node, saved.output) if history else (False, None, 0)
+        self.needs_grad, self.node, self.output = (
+            (saved.needs_grad, saved.node, saved.output) if history else (False, None, 0)
+        )
         self.leaf = None
         self.frame = frame
         self.key = key
@@ -170,7 +172,7 @@ class _RecomputedTensor(Saved):
             )
         if node is not None:
             return Tensor(recomputed.storage, recomputed.meta, recomputed.start, True, node, output)
-        return Tensor(recomputed.storage, recomputed.meta, recomputed.start, self.needs, self.node, self.output)
+        return Tensor(recomputed.storage, recomputed.meta, recomputed.start, self.needs_grad, self.node, self.output)
 
 
 class _NodeObserver(Mode):

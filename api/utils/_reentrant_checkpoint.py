@@ -60,6 +60,8 @@ class _ReentrantContext(Protocol):
 class _Reentrant(autograd.Function):
     """Run a function without a graph; backward runs it again with a graph, and calls backward on that."""
 
+    runs_backward = True
+
     @staticmethod
     def forward(
         ctx: _ReentrantContext,
@@ -79,7 +81,7 @@ class _Reentrant(autograd.Function):
     @staticmethod
     def backward(ctx: _ReentrantContext, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         inputs: list[object] = [
-            a if t is None else t.detach().requires_grad_(t.needs)
+            a if t is None else t.detach().requires_grad_(t.needs_grad)
             for a, t in zip(ctx.args, ctx.saved_tensors, strict=True)
         ]
         with ctx.replay:

@@ -1,4 +1,4 @@
-"""`Module` and the global module hooks, under PyTorch's module path."""
+"""`Module` and the global module hooks, under PyTorch's module path `nn.modules.module`."""
 
 from ..module import (
     Module,

@@ -19,22 +19,23 @@ from ..module import Module
 __all__ = ["MAPS", "Orthogonal", "matrix_exp"]
 
 MAPS = ("matrix_exp", "cayley", "householder")
-_SERIES_TERMS = 14  # of the exponential series; at norm 1/2 the truncation error is below 2e-17
+_SERIES_TERMS = 14  # of the exponential series; for a matrix of norm 1/2 the other terms add up to less than 2.5e-17
 
 
 class Orthogonal(Module):
     """Map X of shape (..., n, k) to Q of that shape with orthonormal columns (rows if n < k).
 
     With `use_trivialization`, Q = base @ map(X), where the buffer `base` is an orthogonal matrix. So Q can start at any
-    orthogonal matrix (Lezcano-Casado 2019, arXiv 1909.09501).
+    orthogonal matrix (Lezcano-Casado 2019, arXiv 1909.09501). `base` is None until `right_inverse` sets it, which
+    happens when the parametrization is registered.
 
     Args:
         weight: The parameter, of the shape of X.
         orthogonal_map: One of `MAPS`.
-        use_trivialization: Whether to have a base; `right_inverse` sets it.
+        use_trivialization: Whether to have a base.
     """
 
-    base: Tensor  # missing without trivialization
+    base: Tensor  # no such attribute without trivialization
 
     def __init__(self, weight: Tensor, orthogonal_map: str, use_trivialization: bool = True):
         super().__init__()
@@ -59,18 +60,24 @@ class Orthogonal(Module):
         n, k = X.meta.shape[-2:]
         X = X.tril()
         if n != k:
-            X = cat([X, _match_layout(zeros(*X.meta.shape[:-1], n - k), X)], -1)
+            X = cat([X, _convert_like(zeros(*X.meta.shape[:-1], n - k), X)], -1)
         A = ops.sub(X, X.mT)
         if self.orthogonal_map == "matrix_exp":
             return matrix_exp(A)[..., :k]
-        identity = _match_layout(eye(n), A)
+        identity = _convert_like(eye(n), A)
         return _solve_by_newton(ops.sub(identity, A * 0.5), ops.add(identity, A * 0.5))[..., :k]
 
     def right_inverse(self, Q: Tensor) -> Tensor:
         """Return an X that the map sends to `Q`.
 
         With a base, `Q` becomes the base (after orthonormalization), and X is minus the identity, which every map
-        sends to the identity. Otherwise X has the Householder vectors of `Q`, from LAPACK's `geqrf`.
+        sends to the identity. Otherwise X has the Householder vectors of `Q`.
+
+        Args:
+            Q: Tensor of the weight's shape. Its columns (rows if it is wide) should be orthonormal.
+
+        Returns:
+            Tensor of the same shape.
 
         Raises:
             ShapeError: `Q` does not have the weight's shape.
@@ -80,31 +87,51 @@ class Orthogonal(Module):
             raise ShapeError(f"orthogonal: takes shape {list(self.shape)}, not {list(Q.meta.shape)}")
         is_wide = Q.meta.shape[-2] < Q.meta.shape[-1]
         tall_matrix = Q.mT if is_wide else Q
-        if not hasattr(self, "base"):
-            if self.orthogonal_map != "householder":
-                raise NotSupported(f"orthogonal: {self.orthogonal_map} without a base cannot be set to a value")
-            packed, tau = np.linalg.qr(host_data.host_array(tall_matrix).astype(np.float64), mode="raw")
-            packed = np.swapaxes(packed, -1, -2).copy()  # NumPy returns `geqrf`'s result in Fortran order
-            diagonal = np.arange(packed.shape[-1])
-            signs = np.sign(packed[..., diagonal, diagonal])
-            packed[..., diagonal, diagonal] = np.where(tau == 0, -signs, signs)  # tau = 0: H_i is the identity
-            matrix = _from_host(packed, Q)
-            return matrix.mT.contiguous() if is_wide else matrix
-        n, k = tall_matrix.meta.shape[-2:]
-        if n != k:
-            random_columns = _match_layout(randn(*tall_matrix.meta.shape[:-1], n - k), Q)
-            tall_matrix = cat([tall_matrix, random_columns], -1)
-        q, r = np.linalg.qr(host_data.host_array(tall_matrix).astype(np.float64))
-        signs = np.sign(np.diagonal(r, axis1=-2, axis2=-1))
-        self.base = _from_host(q * signs[..., None, :], Q)
-        minus_identity = np.zeros(self.shape)
-        diagonal = np.arange(k)
-        minus_identity[..., diagonal, diagonal] = -1
-        return _from_host(minus_identity, Q)
+        if hasattr(self, "base"):
+            self.base = _complete_basis(tall_matrix)
+            minus_identity = np.zeros(self.shape)
+            diagonal = np.arange(min(self.shape[-2:]))
+            minus_identity[..., diagonal, diagonal] = -1
+            return _from_host(minus_identity, Q)
+        if self.orthogonal_map != "householder":
+            raise NotSupported(f"orthogonal: {self.orthogonal_map} without a base cannot be set to a value")
+        vectors = _householder_vectors(tall_matrix)
+        return vectors.mT.contiguous() if is_wide else vectors
 
 
-def _match_layout(tensor: Tensor, reference: Tensor) -> Tensor:
-    """Move and convert a tensor to the device and dtype of another."""
+def _complete_basis(tall_matrix: Tensor) -> Tensor:
+    """Return orthogonal matrices `(..., n, n)` whose first k columns are those of `tall_matrix`, `(..., n, k)`.
+
+    If those are not orthonormal, they are orthonormalized from the first to the last. The other columns are random.
+    """
+    n, k = tall_matrix.meta.shape[-2:]
+    square_matrix = tall_matrix
+    if n != k:
+        random_columns = _convert_like(randn(*tall_matrix.meta.shape[:-1], n - k), tall_matrix)
+        square_matrix = cat([tall_matrix, random_columns], -1)
+    q, r = np.linalg.qr(host_data.host_array(square_matrix).astype(np.float64))
+    # LAPACK chooses the signs of r's diagonal. Orthonormal columns only stay as they are if it is positive.
+    signs = np.sign(np.diagonal(r, axis1=-2, axis2=-1))
+    return _from_host(q * signs[..., None, :], tall_matrix)
+
+
+def _householder_vectors(tall_matrix: Tensor) -> Tensor:
+    """Return an X that `_householder` sends to `tall_matrix`, from LAPACK's `geqrf`.
+
+    `geqrf` stores the Householder vectors below the diagonal, and the diagonal of R, whose signs `_householder` needs.
+    For tau_i = 0 it means H_i = 1. `_householder` cannot: its H_i, with v_i = e_i, negates column i. The opposite sign
+    on the diagonal negates it again.
+    """
+    packed, tau = np.linalg.qr(host_data.host_array(tall_matrix).astype(np.float64), mode="raw")
+    packed = np.swapaxes(packed, -1, -2).copy()  # NumPy returns `geqrf`'s result in Fortran order
+    diagonal = np.arange(packed.shape[-1])
+    signs = np.sign(packed[..., diagonal, diagonal])
+    packed[..., diagonal, diagonal] = np.where(tau == 0, -signs, signs)
+    return _from_host(packed, tall_matrix)
+
+
+def _convert_like(tensor: Tensor, reference: Tensor) -> Tensor:
+    """Return `tensor` on the device of `reference`, in its dtype."""
     return tensor.to(device=reference.meta.device, dtype=reference.meta.dtype)
 
 
@@ -115,11 +142,12 @@ def _from_host(array: Array, reference: Tensor) -> Tensor:
 def _householder(X: Tensor) -> Tensor:
     """Return the first k columns of H_1 ... H_k, with H_i = 1 - tau_i v_i v_i^T (Golub and Van Loan, section 5.1).
 
-    v_i is column i of `X` below the diagonal, with a 1 above, and tau_i = 2 / |v_i|^2. The columns get the signs of the
-    diagonal.
+    v_i is zero above entry i, has 1 as entry i, and is column i of `X` below it; tau_i = 2 / |v_i|^2. Then column i is
+    multiplied by entry (i, i) of `X`, truncated to an integer as in PyTorch. `right_inverse` makes it 1 or -1, and it
+    gets no gradient.
     """
     n, k = X.meta.shape[-2:]
-    identity = _match_layout(eye(n, k), X)
+    identity = _convert_like(eye(n, k), X)
     below = X.tril(-1)
     vectors = ops.add(below, identity)
     tau = ops.mul(ops.reciprocal(ops.add(ops.sum(ops.square(below), -2), 1.0)), 2.0)
@@ -132,14 +160,20 @@ def _householder(X: Tensor) -> Tensor:
 
 
 def matrix_exp(A: Tensor) -> Tensor:
-    """Return e^A of square matrices (..., n, n), by scaling and squaring (Higham, "Functions of Matrices", chapter 10).
+    """Return e^A of square matrices, by scaling and squaring (Higham, "Functions of Matrices", chapter 10).
 
-    The host reads the norm of A to choose the number of squarings.
+    The host waits for the largest row sum norm of the matrices, from which it chooses the number of squarings.
+
+    Args:
+        A: Floating tensor of shape `(..., n, n)`.
+
+    Returns:
+        Tensor of the same shape and dtype. It is differentiable.
     """
     norm = float(A.detach().abs().sum(-1).max()) if A.meta.numel else 0.0
     squarings = max(0, math.ceil(math.log2(norm)) + 1) if math.isfinite(norm) and norm > 0 else 0
     scaled = A * 0.5**squarings
-    identity = _match_layout(eye(A.meta.shape[-1]), A)
+    identity = _convert_like(eye(A.meta.shape[-1]), A)
     exponential = ops.add(identity, scaled * (1.0 / _SERIES_TERMS))
     for term in range(_SERIES_TERMS - 1, 0, -1):  # Horner: 1 + x (1 + x / 2 (1 + x / 3 …))
         exponential = ops.add(identity, (scaled @ exponential) * (1.0 / term))
@@ -149,10 +183,14 @@ def matrix_exp(A: Tensor) -> Tensor:
 
 
 def _solve_by_newton(left: Tensor, right: Tensor) -> Tensor:
-    """Return left^-1 right for left = 1 - A with skew A, by Newton's iteration for the inverse (Schulz 1933)."""
-    identity = _match_layout(eye(left.meta.shape[-1]), left)
-    norm_squared = float(left.detach().abs().sum(-1).max()) ** 2  # first residual <= 1 - 1 / norm_squared
+    """Return left^-1 right for left = 1 - A with skew A, by Newton's iteration for the inverse (Schulz 1933).
+
+    The residual 1 - left @ inverse starts with a norm of at most 1 - 1 / norm_squared, and every step squares it. After
+    log2(norm_squared) steps the norm is at most 1 / e, and 6 steps later at most e^-64.
+    """
+    identity = _convert_like(eye(left.meta.shape[-1]), left)
+    norm_squared = float(left.detach().abs().sum(-1).max()) ** 2
     inverse = left.mT * (1.0 / norm_squared)
-    for _ in range(math.ceil(math.log2(max(2.0, norm_squared))) + 6):  # each step squares the residual
+    for _ in range(math.ceil(math.log2(max(2.0, norm_squared))) + 6):
         inverse = inverse @ (identity * 2.0 - left @ inverse)
     return inverse @ right

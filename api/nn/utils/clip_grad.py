@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator
+from math import inf
 
+from ... import distributed as dist
 from ..._generated import ops
 from ...autograd import no_grad
 from ...creation.factories import zeros
-from ...runtime.errors import GradientError
+from ...distributed.shards import ShardGroup, find_shard_group, is_shard
+from ...runtime.errors import GradientError, NotSupported
 from ...runtime.tensor import Tensor
 from ...shape.joining import stack
 from ...tensor_methods import multi_tensor
@@ -121,6 +124,9 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scale all gradients in place so that the norm of all their elements is at most `max_norm`.
 
+    If the parameters are sharded (`fully_shard`, `parallelize_module`), the norm is that of all ranks' parts, and all
+    ranks have to call the function.
+
     Args:
         parameters: Parameters whose gradients are clipped.
         max_norm: Largest norm.
@@ -142,10 +148,36 @@ def clip_grad_norm_(
         >>> weight.grad
         tensor([0.6000, 0.8000])
     """
-    grads = _grads(_parameters(parameters, "clip_grad_norm_"))
-    total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
+    params = _parameters(parameters, "clip_grad_norm_")
+    grads = _grads(params)
+    group = find_shard_group(params)
+    if group is None:
+        total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
+    else:
+        total = _total_norm_of_shards(params, float(norm_type), group)
+        if error_if_nonfinite and not bool(total.isfinite()):
+            raise GradientError(f"clip_grad_norm_: the norm of order {norm_type} of all ranks' parts is {total.item()}")
     _scale(grads, max_norm, total)
     return total
+
+
+def _total_norm_of_shards(params: list[Tensor], order: float, group: ShardGroup) -> Tensor:
+    """Return the norm of the whole gradients, of which each rank has parts of the sharded ones.
+
+    Raises:
+        NotSupported: The order is neither positive nor inf.
+    """
+    if order <= 0:
+        raise NotSupported(f"clip_grad_norm_: norm_type of sharded parameters is positive, not {order}")
+    with no_grad():
+        sharded = get_total_norm(_grads([p for p in params if is_shard(p) and p.meta.numel]), order)
+        whole = get_total_norm(_grads([p for p in params if not is_shard(p)]), order)
+        if order == inf:
+            dist.all_reduce(sharded, dist.ReduceOp.MAX, group.process_group)
+            return sharded.maximum(whole.to(sharded))
+        total = sharded.pow(order)
+        dist.all_reduce(total, group=group.process_group)
+        return (total + whole.to(total).pow(order)).pow(1.0 / order)
 
 
 def clip_grad_norm(

@@ -153,7 +153,7 @@ def _fold_batch_norm(
     weight: Tensor, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float, gamma: Tensor | None,
     beta: Tensor | None, shape: list[int],
 ) -> tuple[Parameter, Parameter]:  # fmt: skip
-    dtype, needs = weight.meta.dtype, weight.requires_grad
+    dtype, weight_needs = weight.meta.dtype, weight.requires_grad
     bias_dtype, bias_needs = (dtype, False) if bias is None else (bias.meta.dtype, bias.requires_grad)
     with no_grad():
         gamma = ones_like(mean) if gamma is None else gamma
@@ -161,7 +161,7 @@ def _fold_batch_norm(
         fused_weight = ops.mul(weight, scale.reshape(shape))
         scaled_bias = ops.mul(ops.sub(zeros_like(mean) if bias is None else bias, mean), scale)
         fused_bias = scaled_bias if beta is None else ops.add(scaled_bias, beta)
-        return Parameter(fused_weight.to(dtype), needs), Parameter(fused_bias.to(bias_dtype), bias_needs)
+        return Parameter(fused_weight.to(dtype), weight_needs), Parameter(fused_bias.to(bias_dtype), bias_needs)
 
 
 def _running_stats(where: str, layer: Module, bn: _BatchNorm) -> tuple[Tensor, Tensor]:

@@ -118,7 +118,7 @@ class ParametrizationList(ModuleList):
                 if not isinstance(tensor, Tensor):
                     raise ArgumentError(f"right_inverse gave {type(tensor).__name__} as tensor {i}")
                 parameter = Parameter(tensor.detach()) if isinstance(original, Parameter) else tensor
-                _register_tensor(self, f"original{i}", parameter.requires_grad_(original.needs))
+                _register_tensor(self, f"original{i}", parameter.requires_grad_(original.needs_grad))
         if not unsafe:
             _check_same_layout(layout, self(), "a parametrization")
 
@@ -292,7 +292,7 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
             "use leave_parametrized=True"
         )
     if not parametrization_list.is_tensor:
-        needs_grad = any(o.needs for o in parametrization_list._originals())
+        needs_grad = any(o.needs_grad for o in parametrization_list._originals())
         with no_grad():
             value: Tensor = getattr(module, tensor_name)
         original = Parameter(value.detach()) if needs_grad else value.detach()

@@ -33,7 +33,7 @@ class WeightNorm:
 
     Args:
         name: Name of the weight.
-        dim: Dimension along which `name_g` has one norm per index; None for a single norm.
+        dim: Dimension along which `name_g` has one norm per index; None or -1 for a single norm, as in PyTorch.
 
     Example:
         >>> layer = wg.nn.utils.weight_norm(wg.nn.Linear(2, 3))
@@ -63,7 +63,7 @@ class WeightNorm:
         Args:
             module: The module.
             name: Name of its parameter.
-            dim: Dimension along which `name_g` has one norm per index; None for a single norm.
+            dim: Dimension along which `name_g` has one norm per index; None or -1 for a single norm, as in PyTorch.
 
         Returns:
             The hook.
@@ -111,7 +111,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     Args:
         module: The module.
         name: Its parameter.
-        dim: Dimension along which `name_g` has one norm per index; None for a single norm.
+        dim: Dimension along which `name_g` has one norm per index; None or -1 for a single norm, as in PyTorch.
 
     Returns:
         The module.

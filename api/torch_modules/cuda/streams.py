@@ -18,6 +18,7 @@ class Stream(streams.Stream):
         priority: Work with a lower number runs first (-5 to 0 on most GPUs).
 
     Raises:
+        ArgumentError: If `device` is no CUDA device.
         DriverNotFound: If there is no GPU, or a package that it needs is missing.
 
     Example:
@@ -47,6 +48,7 @@ class Event(streams.Event):
     """
 
     def _resolve_device(self) -> Device:
+        """Return the event's GPU; before it is recorded, the GPU of the stream entered last, else the current GPU."""
         return self.device or entered_device("cuda") or resolve_device(None)
 
 
@@ -55,7 +57,10 @@ def current_stream(device: DeviceLike | None = None) -> streams.Stream:
     """Return the stream on which this thread queues work for a GPU.
 
     Returns:
-        `Stream`.
+        The stream, as a `wg.Stream`.
+
+    Raises:
+        ArgumentError: If `device` is no CUDA device.
 
     Example:
         >>> if wg.cuda.is_available():
@@ -70,7 +75,10 @@ def default_stream(device: DeviceLike | None = None) -> streams.Stream:
     """Return the stream on which a GPU's work is queued unless another stream is current.
 
     Returns:
-        `Stream`.
+        The stream, as a `wg.Stream`.
+
+    Raises:
+        ArgumentError: If `device` is no CUDA device.
 
     Example:
         >>> if wg.cuda.is_available():

@@ -99,14 +99,14 @@ class Position(EpochStart):
 # Plain tuples, because pickles of them are smaller and faster than those of classes.
 
 WorkerOptions: TypeAlias = tuple[bool, bool, bool]
-"""Options of a `Recipe`: iterable, is_batched, drop_last."""
+"""Options of a `Recipe`: is_iterable, is_batched, drop_last."""
 
 Workload: TypeAlias = tuple[UserDataset, Collate, Callable[[int], object] | None, WorkerOptions]
 """What every worker gets once: data set, `collate_fn`, `worker_init_fn`, options."""
 
 SetupMessage: TypeAlias = tuple[Literal["setup"], bytes, int | None, Places, list[int], int]
 """The first message to a worker: the pickle of its `Parcel`, the size of the parcel's segment, the places of arrays in
-it, the sizes of the segments of large tensors, and the number of free slots to keep. File descriptors of the segments
+it, the sizes of the segments of large tensors, and the maximum number of free slots. File descriptors of the segments
 come with it and, if they are too many for one packet, with messages `("descriptors",)`."""
 
 _Epoch: TypeAlias = tuple[Literal["epoch"], int]
@@ -117,14 +117,14 @@ Request: TypeAlias = SetupMessage | tuple[Literal["descriptors"]] | _Epoch | _Ta
 number, the indices of its samples, and the slots that are free."""
 
 BatchAnswer: TypeAlias = tuple[Literal["batch"], int, int, bytes, int | None, int, Places, list[int]]
-_ErrorAnswer: TypeAlias = tuple[Literal["error"], int, int, "Failure"]
+_TaskFailedAnswer: TypeAlias = tuple[Literal["task_failed"], int, int, "Failure"]
 _EndAnswer: TypeAlias = tuple[Literal["end"], int, int]
-_FailedAnswer: TypeAlias = tuple[Literal["failed"], "Failure"]
-Answer: TypeAlias = BatchAnswer | _ErrorAnswer | _EndAnswer | _FailedAnswer
+_WorkerFailedAnswer: TypeAlias = tuple[Literal["worker_failed"], "Failure"]
+Answer: TypeAlias = BatchAnswer | _TaskFailedAnswer | _EndAnswer | _WorkerFailedAnswer
 """A message from a worker. Answers to a task have the epoch and the task's number:
 
 - batch: the pickle, the slot, the size of a new slot's segment or 0, the places of arrays, and slots that were freed;
-- error: the exception that the data set or `collate_fn` raised;
+- task_failed: the exception that the data set or `collate_fn` raised;
 - end: the worker has no samples left.
 
-failed: the worker ended, because of this exception."""
+worker_failed: the worker ended, because of this exception."""

@@ -85,7 +85,7 @@ def _to_tensor(array: Array) -> Tensor:
 
 def _tensors(batch: Sequence[Tensor], *, collate_fn_map: object = None) -> Tensor:
     grad = autograd.is_grad_enabled()
-    if any(t.meta.device.type != "cpu" or (t.needs and grad) for t in batch):
+    if any(t.meta.device.type != "cpu" or (t.needs_grad and grad) for t in batch):
         return stack(list(batch))
     dtype = batch[0].meta.dtype
     for sample in batch:

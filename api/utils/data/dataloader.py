@@ -55,16 +55,18 @@ class DataLoader(Generic[T_co]):
     continue. A worker that is killed or exits raises `WorkerError` at once, with its pid and signal, and the other
     workers are ended. Workers also end with the iterator, and with this process, however it ends.
 
-    `state_dict()` returns the position within an epoch, to continue exactly there.
+    `state_dict()` returns the position within an epoch, to continue exactly there. More workers than cores cause a
+    warning.
 
     Args:
         dataset: A data set with `__getitem__` and `__len__`, or an `IterableDataset`.
         batch_size: Samples per batch; None yields single samples, through `default_convert`.
         shuffle: Draw a random order.
         sampler: The order, as an iterable of indices. At most one of shuffle, sampler and batch_sampler may be used.
-        batch_sampler: The order, as an iterable of lists of indices.
+        batch_sampler: The batches, as an iterable of lists of indices. Excludes batch_size and drop_last, too.
         num_workers: The number of worker processes; 0 makes the batches in this process.
-        collate_fn: Makes a batch of a list of samples; None: `default_collate`.
+        collate_fn: Makes a batch of a list of samples, or converts one sample if the loader makes no batches. None:
+            `default_collate` or `default_convert`.
         pin_memory: Put batches into page-locked memory for fast copies to a CUDA device, if there is one.
         drop_last: Leave out a last batch that is shorter.
         timeout: Seconds to wait for a batch before `WorkerTimeout`; 0 waits as long as the workers live.
@@ -72,13 +74,14 @@ class DataLoader(Generic[T_co]):
         multiprocessing_context: A start method or a context of multiprocessing.
         generator: Draws the order and the workers' seeds; None: the default generator. The same state gives the same
             order in every run and for every number of workers.
-        prefetch_factor: Batches that each worker makes ahead (2).
+        prefetch_factor: Batches that each worker makes ahead; None: 2.
         persistent_workers: Keep the workers for the next epoch.
-        pin_memory_device: The device to lock memory for; "": the first.
+        pin_memory_device: The CUDA device to lock memory for; "": the first one.
         in_order: Yield batches in order; False yields each batch as soon as it is ready.
 
     Raises:
-        ArgumentError: If options exclude each other, or a number is out of range.
+        ArgumentError: If options exclude each other, a number is out of range, or workers cannot be started by the
+            method of `multiprocessing_context`.
 
     Example:
         >>> loader = wg.utils.data.DataLoader(wg.utils.data.TensorDataset(wg.arange(5)), batch_size=2)
@@ -113,7 +116,7 @@ class DataLoader(Generic[T_co]):
         pin_memory_device: str = "",
         in_order: bool = True,
     ):
-        _check_numbers(num_workers, timeout, prefetch_factor, persistent_workers)
+        _check_worker_options(num_workers, timeout, prefetch_factor, persistent_workers)
         self.dataset: UserDataset = dataset
         self.num_workers = num_workers
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
@@ -123,8 +126,8 @@ class DataLoader(Generic[T_co]):
         self.worker_init_fn = worker_init_fn
         self.multiprocessing_context = multiprocessing_context
         self.in_order = in_order
-        self.iterable = isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
-        if self.iterable and (shuffle or sampler is not None or batch_sampler is not None):
+        self.is_iterable = isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
+        if self.is_iterable and (shuffle or sampler is not None or batch_sampler is not None):
             raise ArgumentError("DataLoader: an iterable data set has its own order; shuffle and samplers do not apply")
         if sampler is not None and shuffle:
             raise ArgumentError("DataLoader: give sampler or shuffle, not both")
@@ -135,7 +138,7 @@ class DataLoader(Generic[T_co]):
         elif batch_size is None and drop_last:
             raise ArgumentError("DataLoader: batch_size=None makes no batches, so drop_last does not apply")
         if sampler is None:
-            if self.iterable:
+            if self.is_iterable:
                 sampler = _InfiniteSampler()
             else:
                 sampler = _index_sampler(dataset, bool(shuffle), generator)
@@ -151,7 +154,8 @@ class DataLoader(Generic[T_co]):
         self.persistent_workers = persistent_workers
         self._iterator: WorkerIterator | None = None
         self._progress: Progress | None = None
-        self._resume: Position | None = None
+        self._resume_position: Position | None = None
+        # The length of an iterable data set, once `__len__` has read it. Iterators warn if more samples come.
         self._expected_length: int | None = None
         self.__initialized = True
         self.check_worker_number_rationality()
@@ -208,8 +212,12 @@ class DataLoader(Generic[T_co]):
         return iterator
 
     def __len__(self) -> int:
-        """Return the batches per epoch. For an iterable data set, it is right if the workers share the samples."""
-        if not self.iterable:
+        """Return the number of batches per epoch.
+
+        For an iterable data set it is computed from the data set's length, and so assumes that every sample comes from
+        one worker only.
+        """
+        if not self.is_iterable:
             return count_samples(self.batch_sampler if self.is_batched else self.sampler)
         count = self._expected_length = len(self.dataset)
         if self.batch_size is None:
@@ -226,9 +234,9 @@ class DataLoader(Generic[T_co]):
         weftgrad, Python and NumPy, whose states you save separately.
 
         Returns:
-            {"yielded": number of batches yielded in the current epoch, 0 once it is over; "generators": the states of
-            `generator` and of the samplers' generators at the start of that epoch; "default": the same of the default
-            generator; "sampler": the same of the sampler's own `state_dict()`, if it has one}.
+            {"yielded": number of batches yielded in the current epoch, 0 once it is over; "generators": states of
+            `generator` and of the samplers' generators; "default": state of the default generator; "sampler": the
+            sampler's own `state_dict()`, if it has one}. All states are those at the start of the epoch.
 
         Example:
             >>> loader = wg.utils.data.DataLoader([10, 20, 30])
@@ -241,9 +249,9 @@ class DataLoader(Generic[T_co]):
         progress = self._progress
         if progress is not None and progress.yielded and not progress.is_complete:
             return {"yielded": progress.yielded, **progress.start}
-        if self._resume is not None:
-            return dict(self._resume)
-        return {"yielded": 0, **self._position()}
+        if self._resume_position is not None:
+            return dict(self._resume_position)
+        return {"yielded": 0, **self._epoch_start()}
 
     def load_state_dict(self, state: StateDict) -> None:
         """Let the next iteration continue from a position returned by `state_dict`.
@@ -255,7 +263,8 @@ class DataLoader(Generic[T_co]):
             state: Result of `state_dict`.
 
         Raises:
-            ArgumentError: If `state` is no result of `state_dict`, or of a loader with another number of generators.
+            ArgumentError: If `state` does not come from `state_dict`, or comes from a loader with another number of
+                generators.
 
         Example:
             >>> loader = wg.utils.data.DataLoader([10, 20, 30])
@@ -278,56 +287,63 @@ class DataLoader(Generic[T_co]):
         }  # fmt: skip
         if "sampler" in state:
             position["sampler"] = state["sampler"]
-        self._resume = position
+        self._resume_position = position
         self._progress = None
         if not position["yielded"]:
             self._restore(position)
 
     def _begin(self) -> tuple[Iterator[SampleIndex], int, int]:
-        """Begin an epoch. Return its batches of indices, the workers' seed, and the number of batches to skip."""
-        position, self._resume = self._resume, None
-        skipped = position["yielded"] if position is not None else 0
-        saved_state = default_generator.initial_seed(), default_generator.offset
-        if skipped:
-            assert position is not None
+        """Begin an epoch.
+
+        Returns:
+            The indices of its batches, the workers' seed, and the number of batches that the iterator has to compute
+            and drop. That number is 0 if samples have indices, because this method skips the indices.
+        """
+        position, self._resume_position = self._resume_position, None
+        batches_to_skip = 0 if position is None else position["yielded"]
+        default_state = _generator_state(default_generator)
+        if position is not None and batches_to_skip:  # draw the seed and the order as at the start of the saved epoch
             self._restore(position)
-            default_generator.manual_seed(position["default"][0]).offset = position["default"][1]
-        self._progress = Progress(self._position(), skipped)
+            _set_generator_state(default_generator, position["default"])
+        self._progress = Progress(self._epoch_start(), batches_to_skip)
         seed = draw_seed(self.generator)
         indices = iter(self.batch_sampler if self.batch_sampler is not None else self.sampler)
-        if skipped:
-            if not self.iterable:
-                for _ in range(skipped):
+        if batches_to_skip:
+            if not self.is_iterable:
+                for _ in range(batches_to_skip):
                     next(indices, None)
-            default_generator.manual_seed(saved_state[0]).offset = saved_state[1]
-        return indices, seed, skipped if self.iterable else 0
+            _set_generator_state(default_generator, default_state)  # the program may have restored it already
+        return indices, seed, batches_to_skip if self.is_iterable else 0
 
-    def _position(self) -> EpochStart:
+    def _epoch_start(self) -> EpochStart:
         """Return the states that an epoch beginning now depends on."""
         position: EpochStart = {
-            "generators": [[g.initial_seed(), g.offset] for g in self._generators()],
-            "default": [default_generator.initial_seed(), default_generator.offset],
+            "generators": [_generator_state(generator) for generator in self._generators()],
+            "default": _generator_state(default_generator),
         }
-        stateful_sampler = self._stateful()
+        stateful_sampler = self._stateful_sampler()
         if stateful_sampler is not None:
             position["sampler"] = stateful_sampler.state_dict()
         return position
 
     def _restore(self, state: EpochStart) -> None:
-        for generator, (seed, offset) in zip(self._generators(), state["generators"], strict=True):
-            generator.manual_seed(seed).offset = offset
-        stateful_sampler = self._stateful()
+        """Restore the states of the loader's and the samplers' generators, and of the sampler."""
+        for generator, generator_state in zip(self._generators(), state["generators"], strict=True):
+            _set_generator_state(generator, generator_state)
+        stateful_sampler = self._stateful_sampler()
         if stateful_sampler is not None and "sampler" in state:
             stateful_sampler.load_state_dict(state["sampler"])
 
     def _samplers(self) -> list[object]:
+        """Return the batch sampler, its sampler, and the sampler; None in place of one that does not exist."""
         return [self.batch_sampler, getattr(self.batch_sampler, "sampler", None), self.sampler]
 
     def _generators(self) -> list[Generator]:
-        generators = [getattr(owner, "generator", None) for owner in (self, *self._samplers())]
-        return list({id(owner): owner for owner in generators if isinstance(owner, Generator)}.values())
+        """Return the generators of the loader and of its samplers, each once."""
+        candidates = [getattr(owner, "generator", None) for owner in (self, *self._samplers())]
+        return list({id(g): g for g in candidates if isinstance(g, Generator)}.values())
 
-    def _stateful(self) -> StatefulSampler | None:
+    def _stateful_sampler(self) -> StatefulSampler | None:
         return next((sampler for sampler in self._samplers() if isinstance(sampler, StatefulSampler)), None)
 
 
@@ -335,13 +351,26 @@ def _index_sampler(dataset: UserDataset, shuffle: bool, generator: Generator | N
     return RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
 
 
-def _check_numbers(num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool) -> None:
+def _generator_state(generator: Generator) -> list[int]:
+    return [generator.initial_seed(), generator.offset]
+
+
+def _set_generator_state(generator: Generator, state: list[int]) -> None:
+    seed, offset = state
+    generator.manual_seed(seed).offset = offset
+
+
+def _check_worker_options(
+    num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
+) -> None:
     if num_workers < 0:
         raise ArgumentError(f"DataLoader: num_workers must not be negative, got {num_workers}; 0 means no workers")
     if timeout < 0:
         raise ArgumentError(f"DataLoader: timeout must not be negative, got {timeout}")
     if prefetch_factor is not None and not num_workers:
-        raise ArgumentError("DataLoader: prefetch_factor applies to workers; set num_workers, or leave it None")
+        raise ArgumentError(
+            "DataLoader: prefetch_factor applies to workers; set num_workers, or leave prefetch_factor out"
+        )
     if prefetch_factor is not None and prefetch_factor < 1:
         raise ArgumentError(f"DataLoader: prefetch_factor must be at least 1, got {prefetch_factor}")
     if persistent_workers and not num_workers:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sized
 
+from ... import distributed as dist
 from ...random import Generator, host_permutation
-from ...runtime.errors import ArgumentError, NotSupported
+from ...runtime.errors import ArgumentError
 from .sampler import Sampler
 
 __all__ = ["DistributedSampler"]
@@ -16,19 +17,20 @@ class DistributedSampler(Sampler[int]):
 
     The order depends on `seed` and the epoch: call `set_epoch` before every epoch, or all epochs have the same order.
     All ranks get the same number of samples: the order is padded with its first samples or, with `drop_last`, cut.
-    There are no process groups, so `num_replicas` and `rank` are required.
+
+    To continue in the middle of an epoch, save `state_dict()` of each rank's `DataLoader`: it contains the sampler's
+    and the number of batches that the program has received.
 
     Args:
         dataset: The data set, or any object with a length.
-        num_replicas: Number of processes.
-        rank: Number of this process, from 0 on.
+        num_replicas: Number of processes; None: that of the default process group.
+        rank: Number of this process, from 0 on; None: its rank in the default process group.
         shuffle: Draw a random order; False keeps the samples' order.
         seed: Seed of the order, equal on all ranks.
         drop_last: Cut the order to a multiple of `num_replicas` instead of padding it.
 
     Raises:
-        NotSupported: If `num_replicas` or `rank` is None.
-        ArgumentError: If `rank` is out of range.
+        ArgumentError: If `rank` is out of range, or if `num_replicas` or `rank` is None and there is no process group.
 
     Example:
         >>> from weftgrad.utils.data import DistributedSampler
@@ -46,7 +48,13 @@ class DistributedSampler(Sampler[int]):
         drop_last: bool = False,
     ):
         if num_replicas is None or rank is None:
-            raise NotSupported("DistributedSampler: there is no process group to ask; give num_replicas= and rank=")
+            if not dist.is_initialized():
+                raise ArgumentError(
+                    "DistributedSampler: there is no process group; call init_process_group first, or pass "
+                    "num_replicas= and rank="
+                )
+            num_replicas = dist.get_world_size() if num_replicas is None else num_replicas
+            rank = dist.get_rank() if rank is None else rank
         if not 0 <= rank < num_replicas:
             raise ArgumentError(f"DistributedSampler: rank must lie between 0 and {num_replicas - 1}, not {rank}")
         self.dataset = dataset

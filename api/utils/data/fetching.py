@@ -21,14 +21,14 @@ class Recipe:
     Attributes:
         dataset: The data set.
         collate_fn: Makes a batch of a list of samples; of one sample, if `is_batched` is False.
-        iterable: Whether the data set is iterated over, because its samples have no indices.
+        is_iterable: Whether the data set is iterated over, because its samples have no indices.
         is_batched: Whether samples are combined into batches.
         drop_last: Whether a last batch that is shorter is dropped.
     """
 
     dataset: UserDataset
     collate_fn: Collate
-    iterable: bool
+    is_iterable: bool
     is_batched: bool
     drop_last: bool
 
@@ -39,10 +39,10 @@ class Fetcher:
     def __init__(self, recipe: Recipe):
         self._recipe = recipe
         self._dataset = recipe.dataset
-        self._samples: Iterator[Sample] | None = iter(recipe.dataset) if recipe.iterable else None
+        self._samples: Iterator[Sample] | None = iter(recipe.dataset) if recipe.is_iterable else None
         fetch_many = getattr(recipe.dataset, "__getitems__", None)
         self._fetch_many = fetch_many if callable(fetch_many) else None
-        is_plain = recipe.collate_fn is default_collate and recipe.is_batched and not recipe.iterable
+        is_plain = recipe.collate_fn is default_collate and recipe.is_batched and not recipe.is_iterable
         self._rows = _tensor_rows(recipe.dataset) if is_plain else None
 
     def fetch(self, index: SampleIndex) -> Batch:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Progress", "SingleIterator", "WorkerIterator", "pin"]
 
 
-_Answer: TypeAlias = tuple[Literal["batch", "error", "end"], Batch]
+_Answer: TypeAlias = tuple[Literal["batch", "task_failed", "end"], Batch]
 
 
 class Progress:
@@ -43,7 +43,9 @@ class _Iterator:
     def __init__(self, loader: DataLoader):
         self._pins = loader.pin_memory
         self._pin_device = loader.pin_memory_device or None
-        self._recipe = Recipe(loader.dataset, loader.collate_fn, loader.iterable, loader.is_batched, loader.drop_last)
+        self._recipe = Recipe(
+            loader.dataset, loader.collate_fn, loader.is_iterable, loader.is_batched, loader.drop_last
+        )
         self._broken = False  # workers ended before the epoch did
         self._begin(loader)
 
@@ -72,7 +74,7 @@ class _Iterator:
             self._batches_to_skip -= 1
         self.progress.yielded += 1
         expected_length = self._expected_length
-        if expected_length is not None and self._recipe.iterable and self.progress.yielded > expected_length:
+        if expected_length is not None and self._recipe.is_iterable and self.progress.yielded > expected_length:
             self._expected_length = None
             hint = "" if not self._workers_count else ": each worker yields all samples unless __iter__ takes its share"
             warnings.warn(
@@ -116,7 +118,7 @@ class WorkerIterator(_Iterator):
         self._persistent = loader.persistent_workers
         self._epoch = 0
         recipe = self._recipe
-        options = (recipe.iterable, recipe.is_batched, recipe.drop_last)
+        options = (recipe.is_iterable, recipe.is_batched, recipe.drop_last)
         value = (recipe.dataset, recipe.collate_fn, loader.worker_init_fn, options)
         self._workers: Workers | None = Workers(
             value, self._count, self._prefetch_factor, self.seed, loader.timeout, loader.multiprocessing_context
@@ -179,7 +181,7 @@ class WorkerIterator(_Iterator):
             if answer is not None:
                 self._send_next_task()
                 kind, value = answer
-                if kind == "error":
+                if kind == "task_failed":
                     assert isinstance(value, Failure)
                     value.reraise()
                 return value

@@ -52,18 +52,18 @@ def _reduce_tensor(tensor: Tensor) -> _Reduction:
         )
     array = np.ascontiguousarray(host_data.to_host(tensor))
     memory = pickle.PickleBuffer(array.data) if layout.numel else None
-    return _rebuild_tensor, (memory, type(tensor), layout.dtype.name, layout.shape, tensor.needs)
+    return _rebuild_tensor, (memory, type(tensor), layout.dtype.name, layout.shape, tensor.needs_grad)
 
 
 def _rebuild_tensor(
-    memory: Array | memoryview | None, kind: type[Tensor], dtype: str, shape: tuple[int, ...], needs: bool
+    memory: Array | memoryview | None, kind: type[Tensor], dtype: str, shape: tuple[int, ...], needs_grad: bool
 ) -> Tensor:
     if memory is None:
-        return reductions.rebuild(None, kind, dtype, shape, None, 0, needs, None)
+        return reductions.rebuild(None, kind, dtype, shape, None, 0, needs_grad, None)
     flat = np.frombuffer(memory, np.uint8)
     tensor = wrap_bytes(flat, dtypes.parse(dtype), shape)
-    return tensor if kind is Tensor and not needs else reductions.rebuild(
-        tensor.storage, kind, dtype, shape, tensor.meta.strides, 0, needs, None
+    return tensor if kind is Tensor and not needs_grad else reductions.rebuild(
+        tensor.storage, kind, dtype, shape, tensor.meta.strides, 0, needs_grad, None
     )  # fmt: skip
 
 
@@ -97,14 +97,14 @@ class Arena:
     """A worker's slots. Call `begin` before a batch, `take` for memory in it, `place` when it is packed, then `settle`.
 
     Args:
-        keep: The maximum number of free slots; further ones are freed.
+        max_free_slots: The maximum number of free slots; further ones are freed.
 
     Attributes:
         dropped: Slots that were freed; the next message tells the parent, which then unmaps them.
     """
 
-    def __init__(self, keep: int):
-        self._keep = keep
+    def __init__(self, max_free_slots: int):
+        self._max_free_slots = max_free_slots
         self._slots: dict[int, Array] = {}
         self._free: list[int] = []
         self._serial = 0
@@ -115,7 +115,7 @@ class Arena:
     def release(self, slots: list[int]) -> None:
         """Mark slots as free that the parent no longer uses."""
         self._free += [s for s in slots if s in self._slots]
-        while len(self._free) > self._keep:
+        while len(self._free) > self._max_free_slots:
             self._drop(min(self._free, key=lambda s: len(self._slots[s])))
 
     def _drop(self, slot: int) -> None:

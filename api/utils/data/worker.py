@@ -158,8 +158,8 @@ def run(end: socket.socket, number: int, count: int, seed: int, deferred: _Pickl
         assert setup[0] == "setup"
         inbox = None
         try:
-            recipe, keep = _set_up_worker(setup, fds, channel, number, count, seed, deferred)
-            arena = Arena(keep)
+            recipe, max_free_slots = _set_up_worker(setup, fds, channel, number, count, seed, deferred)
+            arena = Arena(max_free_slots)
             collate.allocate = arena.take
             inbox = _Inbox(channel)
             _make_batches(channel, inbox, recipe, arena, number)
@@ -182,16 +182,16 @@ def _set_up_worker(
     seed: int,
     deferred: _PickledParcel | None,
 ) -> tuple[Recipe, int]:
-    """Set up the process as a worker. Return the recipe, and the number of free slots to keep."""
+    """Set up the process as a worker. Return the recipe, and the maximum number of free slots."""
     global _info
     for name in ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT"):
         os.environ.setdefault(name, "1")
     os.environ.setdefault("POCL_AFFINITY", "0")
     set_default_device("cpu")
-    _, data, sizes, places, segment_sizes, keep = setup
-    while len(fds) < (sizes is not None) + len(segment_sizes):
+    _, data, memory_nbytes, places, segment_sizes, max_free_slots = setup
+    while len(fds) < (memory_nbytes is not None) + len(segment_sizes):
         fds += channel.receive()[1]
-    memory = (fds.pop(0), sizes) if sizes is not None else None
+    memory = (fds.pop(0), memory_nbytes) if memory_nbytes is not None else None
     data = deferred.data if deferred is not None else data
     segments = list(zip(fds, segment_sizes, strict=True))
     try:
@@ -209,7 +209,7 @@ def _set_up_worker(
     _info = WorkerInfo(number, count, worker_seed, dataset)
     if worker_init_fn is not None:
         worker_init_fn(number)
-    return Recipe(dataset, collate_fn, *options), keep
+    return Recipe(dataset, collate_fn, *options), max_free_slots
 
 
 def _make_batches(channel: _Channel, inbox: _Inbox, recipe: Recipe, arena: Arena, number: int) -> None:
@@ -237,7 +237,7 @@ def _make_batches(channel: _Channel, inbox: _Inbox, recipe: Recipe, arena: Arena
             try:
                 batch = fetcher.fetch(index)
             except StopIteration:
-                if not recipe.iterable:
+                if not recipe.is_iterable:
                     raise
                 is_exhausted = True
                 channel.send(("end", epoch, task))
@@ -266,7 +266,7 @@ def _make_batches(channel: _Channel, inbox: _Inbox, recipe: Recipe, arena: Arena
 def _send_failure(channel: _Channel, error: Exception, number: int, task: tuple[int, int] | None = None) -> None:
     """Send an exception, as the answer to a task (its epoch and number) or as the end of the worker."""
     failure = Failure(error, f"DataLoader worker process {number}")
-    answer: Answer = ("failed", failure) if task is None else ("error", *task, failure)
+    answer: Answer = ("worker_failed", failure) if task is None else ("task_failed", *task, failure)
     try:
         channel.send(answer)
     except (OSError, EOFError):

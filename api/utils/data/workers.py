@@ -39,8 +39,8 @@ _HINTS: dict[int, str] = {
 }
 
 
-_WorkerAnswer: TypeAlias = tuple[int, int, int, Literal["batch", "error", "end"], Batch | worker.Failure]
-"""Number of the worker, epoch, task, kind, and the batch or the failure."""
+_WorkerAnswer: TypeAlias = tuple[int, int, int, Literal["batch", "task_failed", "end"], Batch | worker.Failure]
+"""Number of the worker, epoch, task, kind, and the batch or the failure; None for "end"."""
 
 
 def start_context(user_context: BaseContext | None) -> BaseContext:
@@ -77,7 +77,6 @@ class _DeferredParcel:
 
     def __init__(self, workload: Workload):
         self._workload = workload
-        self.data = b""
         self.parcel: Parcel | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -99,10 +98,10 @@ class _Worker:
         arguments: tuple[int, int, int],
         workload: Workload,
         parcel: Parcel | None,
-        keep: int,
+        max_free_slots: int,
     ):
         self.channel: Channel[Request, Answer]
-        self.channel, end = pair()
+        self.channel, worker_end = pair()
         self._leases: set[LeaseReference] = set()
         self._ended_leases: deque[LeaseReference] = deque()
         self.slots: dict[int, Array] = {}
@@ -110,28 +109,29 @@ class _Worker:
         self.number = arguments[0]
         name = _NameIgnoringInterrupt(f"DataLoader-worker-{self.number}")
         self.process = process_class(context)(
-            target=worker.run, args=(end, *arguments, deferred), name=name, daemon=True
+            target=worker.run, args=(worker_end, *arguments, deferred), name=name, daemon=True
         )
-        with end:
+        with worker_end:
             self.process.start()
         assert self.process.pid is not None  # because it was started
         self.pid = self.process.pid
         self.process.name = str(name)
         shared_parcel = parcel if deferred is None else deferred.parcel
         assert shared_parcel is not None
-        self._hand_over(shared_parcel, keep)
+        self._hand_over(shared_parcel, max_free_slots)
 
-    def _hand_over(self, parcel: Parcel, keep: int) -> None:
+    def _hand_over(self, parcel: Parcel, max_free_slots: int) -> None:
         segments = [segment for _, segment in sorted(parcel.segments.values(), key=lambda piece: piece[0])]
         fds = ([parcel.memory.fd] if parcel.memory is not None else []) + [piece.fd for piece in segments]
-        size = parcel.memory.nbytes if parcel.memory is not None else None
-        message: SetupMessage = ("setup", parcel.data, size, parcel.places, [piece.nbytes for piece in segments], keep)
+        memory_nbytes = parcel.memory.nbytes if parcel.memory is not None else None
+        segment_sizes = [piece.nbytes for piece in segments]
+        message: SetupMessage = ("setup", parcel.data, memory_nbytes, parcel.places, segment_sizes, max_free_slots)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died; `answers` raises the error
             self.channel.send(message, fds[:_FDS])
             for start in range(_FDS, len(fds), _FDS):
                 self.channel.send(("descriptors",), fds[start : start + _FDS])
 
-    def open(self, message: BatchAnswer, fds: list[int]) -> Batch:
+    def unpack_batch(self, message: BatchAnswer, fds: list[int]) -> Batch:
         """Return the batch of a message, over its slot's memory."""
         _, _, _, data, slot, size, places, dropped = message
         for old_slot in dropped:
@@ -148,7 +148,8 @@ class _Worker:
         self._leases.add(reference)
         memory = lease.array()
         buffers = [memory[offset : offset + nbytes] for offset, nbytes in places]
-        return unpack(data or buffers.pop().data, buffers)
+        pickle = data or buffers.pop().data  # a large pickle is the last buffer
+        return unpack(pickle, buffers)
 
     def take_free_slots(self) -> list[int]:
         """Remove and return the slots whose batches were deleted."""
@@ -184,16 +185,16 @@ def _end(workers: list[_Worker], pid: int, grace: float) -> None:
         return
     for child in workers:
         child.channel.close()
-    end = monotonic() + grace
+    deadline = monotonic() + grace
     for child in workers:
-        child.process.join(max(0.0, end - monotonic()))
+        child.process.join(max(0.0, deadline - monotonic()))
     alive = [child.process for child in workers if child.process.is_alive()]
     for step in ("terminate", "kill"):
         for survivor in alive:
             getattr(survivor, step)()
-        end = monotonic() + 1.0
+        deadline = monotonic() + 1.0
         for survivor in alive:
-            survivor.join(max(0.0, end - monotonic()))
+            survivor.join(max(0.0, deadline - monotonic()))
         alive = [survivor for survivor in alive if survivor.is_alive()]
 
 
@@ -261,9 +262,10 @@ class Workers:
                 child.channel.send(("epoch", epoch))
 
     def answers(self, wait: bool, describe_wait: Callable[[], str]) -> Iterator[_WorkerAnswer]:
-        """Yield the answers that have arrived: (worker, epoch, task, "batch" or "error" or "end", batch or `Failure`).
+        """Yield the answers that have arrived, as `_WorkerAnswer` describes them.
 
-        All workers are ended before an error is raised, also one that a worker raised during its setup.
+        Before any error is raised, all workers are ended. Errors include an exception from a worker's setup, which is
+        raised as its own class.
 
         Args:
             wait: Wait for at least one answer.
@@ -273,14 +275,14 @@ class Workers:
             WorkerError: A worker has ended.
             WorkerTimeout: No answer arrived within the timeout.
         """
-        end = monotonic() + self.timeout if self.timeout > 0 else None
+        deadline = monotonic() + self.timeout if self.timeout > 0 else None
         while True:
-            timeout_ms = 0 if not wait else -1 if end is None else max(0, int((end - monotonic()) * 1000) + 1)
+            timeout_ms = 0 if not wait else -1 if deadline is None else max(0, int((deadline - monotonic()) * 1000) + 1)
             ready = self._poll.poll(timeout_ms)
             if not ready:
                 if not wait:
                     return
-                if end is None or monotonic() < end:
+                if deadline is None or monotonic() < deadline:
                     continue
                 description = describe_wait()
                 self.close(0.0)
@@ -303,15 +305,20 @@ class Workers:
                 raise error
 
     def _answer(self, child: _Worker) -> _WorkerAnswer:
-        """Return a worker's next answer. Raises `EOFError` or `BlockingIOError` if its process has ended."""
+        """Return a worker's next answer.
+
+        Raises:
+            EOFError, BlockingIOError: Its process has ended.
+            Exception: The worker failed outside of a task, for example in its setup. All workers are ended before.
+        """
         message, fds = child.channel.receive(wait=False)
-        if message[0] == "failed":
+        if message[0] == "worker_failed":
             self.close()
             message[1].reraise()
         if message[0] == "batch":
-            return child.number, message[1], message[2], "batch", child.open(message, fds)
-        if message[0] == "error":
-            return child.number, message[1], message[2], "error", message[3]
+            return child.number, message[1], message[2], "batch", child.unpack_batch(message, fds)
+        if message[0] == "task_failed":
+            return child.number, message[1], message[2], "task_failed", message[3]
         return child.number, message[1], message[2], "end", None
 
     def close(self, grace: float | None = None) -> None:

@@ -1,0 +1,1 @@
+"""Names that modules of torch have beside those of weftgrad's modules; `tables.ADDITIONS` says which."""
