@@ -46,9 +46,7 @@ def plans(kernels: Sequence[Entry]) -> Iterator[Plan]:
             yield from _figures(f"Devices, {suite}", list(_side_by_side(suite_entries).items()), _draw_devices)
 
 
-def _figures(
-    title: str, rows: list[tuple[str, dict[str, T]]], draw: Callable[..., None]
-) -> Iterator[Plan]:
+def _figures(title: str, rows: list[tuple[str, dict[str, T]]], draw: Callable[..., None]) -> Iterator[Plan]:
     """Split rows into figures of readable height. A series has the same colour in all of them."""
     colour_of = colours(sorted({name for _, values in rows for name in values}))
     figure_count = -(-len(rows) // _MAX_ROWS)

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from .roofline import ROTATED_BYTES
 from .sites import Site
 
 if TYPE_CHECKING:
-    from .library_types import Reference, Tensor
+    from .library_types import Operation, Reference, Tensor
 
-__all__ = ["Case", "CaseOptions", "Pairs", "Work", "error_of", "pieces", "rotated", "sampled"]
+__all__ = ["Case", "CaseOptions", "MakeWork", "Pairs", "Work", "error_of", "pieces", "rotated", "sampled", "sampled_op"]
 
 Pairs = Sequence[tuple[Array, Array]]
 _WORDS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64", "float16": "float16",
@@ -54,6 +54,8 @@ class Case:
     items, unit: what a call processes, for a throughput: 64 and `images`.
     measures_compiling: whether the time to compile the call's kernels is measured. Kernels are compiled one after the
         other for that, which takes long for a whole model.
+    single_calls: how many single calls, each waited for, are the samples of a round; 0: three batches of calls.
+    obstacle: why the row cannot be measured on any device. It is listed with this reason.
     """
 
     group: str
@@ -71,6 +73,9 @@ class Case:
     items: int = 0
     unit: str = ""
     measures_compiling: bool = True
+    resident: Callable[[Site], int | None] | None = None
+    single_calls: int = 0
+    obstacle: str = ""
 
     @property
     def element(self) -> str:
@@ -88,6 +93,10 @@ class Case:
         return text in f"{self.group} {self.name}"
 
 
+MakeWork: TypeAlias = Callable[[Site], Work | None]
+"""The `make` of a case."""
+
+
 class CaseOptions(TypedDict, total=False):
     """Arguments of `Case` that functions which write several rows pass on."""
 
@@ -102,7 +111,9 @@ def error_of(pairs: Pairs) -> float:
     for actual, expected in pairs:
         if actual.shape != expected.shape:
             raise ValueError(f"a result of shape {actual.shape} was compared with one of shape {expected.shape}")
-        if expected.size:
+        if expected.dtype == bool:
+            errors.append(float(np.any(actual != expected)))
+        elif expected.size:
             errors.append(float(np.abs(actual - expected).max()) / (float(np.abs(expected).max()) or 1.0))
     return float(np.max(errors))
 
@@ -151,3 +162,29 @@ def rotated(
     operand_sets = [operands, *(prepare() for _ in range(set_count - 1))]
     operand_cycle = itertools.cycle(operand_sets)
     return operands, lambda: function(*next(operand_cycle))
+
+
+def sampled_op(
+    function: Operation, reference: Reference, shapes: list[tuple[int, ...]], dtype: str, *,
+    max_size: int = 12, sampled_operands: tuple[int, ...] = (0,), exists_in_numpy: bool = False,
+) -> MakeWork:  # fmt: skip
+    """Return a case's `make` for one op on random operands, checked at sampled positions of the first dimension.
+
+    Args:
+        function: The op.
+        reference: Computes its result with NumPy.
+        shapes: Shapes of the operands.
+        dtype: Dtype of the operands.
+        max_size: Number of positions to check.
+        sampled_operands: Indices of the operands that have the result's first dimension.
+        exists_in_numpy: Whether libraries with NumPy's API have the op. They run it in float32 only.
+    """
+
+    def make(site: Site) -> Work | None:
+        if site.arrays and (dtype != "float32" or not exists_in_numpy):
+            return None
+        run = site.ready(function)
+        operands, call = rotated(site, lambda: [site.normal(*s, dtype=dtype) for s in shapes], run)
+        return Work(call, lambda: sampled(site, reference, operands, run(*operands), max_size, sampled_operands))
+
+    return make

@@ -16,12 +16,14 @@ __all__ = ["Clock", "DeviceClock", "WallClock"]
 class Clock(Protocol):
     """Times calls.
 
-    pause: idle seconds before a sample. max_calls: limit of calls per sample. host: seconds per call that the host took
-    to queue the last sample.
+    pause: idle seconds before a sample. max_calls: limit of calls per sample. sample_seconds: aimed length of a sample.
+    max_samples: limit of samples per round. host: seconds per call that the host took to queue the last sample.
     """
 
     pause: float
     max_calls: int
+    sample_seconds: float
+    max_samples: int
     host: float
 
     def time(self, call: Callable[[], object], n: int) -> tuple[float, bool]:
@@ -30,9 +32,14 @@ class Clock(Protocol):
 
 
 class WallClock:
-    """Measure wall time from the first call until `wait` returns: the latency that a program sees."""
+    """Measure wall time from the first call until `wait` returns: the latency that a program sees.
+
+    On a busy machine the scheduler takes a core away every few milliseconds. Many samples that are shorter than that
+    have a minimum without an interruption; a few long ones do not.
+    """
 
     max_calls = 5000
+    sample_seconds, max_samples = 0.002, 12
 
     def __init__(self, wait: Callable[[], object], pause: float = 0.0):
         self.wait = wait
@@ -57,6 +64,7 @@ class DeviceClock:
     """
 
     pause = 0.0
+    sample_seconds, max_samples = 0.01, 3  # other programs on the host's cores do not slow the device
     max_calls = 100  # a driver queues some thousand launches and blocks the host when the queue is full
 
     def __init__(self, event: Callable[[], Event], fill: Callable[[], object], wait: Callable[[], object]):

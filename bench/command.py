@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "run"]
 
-SUITES = ("device", "core", "ops", "train", "models", "specs")
+SUITES = ("device", "core", "ops", "train", "models", "specs", "babelstream", "tritonbench")
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -40,8 +40,8 @@ def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument(
         "--suite", choices=SUITES,
         help="what to measure: the device itself, the core (default), the op library, training, the models of the "
-        "PyTorch paper, or `specs`: any ops by name, in any dtypes and shapes (default where --ops, --shapes or a spec "
-        "file is given)",
+        "PyTorch paper, the kernels of BabelStream, operators of TritonBench in its sizes, or `specs`: any ops by "
+        "name, in any dtypes and shapes (default where --ops, --shapes or a spec file is given)",
     )  # fmt: skip
     parser.add_argument(
         "--device",
@@ -57,7 +57,7 @@ def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("--only", default="", help="only groups or rows whose name contains this")
     parser.add_argument("--ops", default="", metavar="NAME,…", help="the ops of the suite specs")
     parser.add_argument(
-        "--dtypes", metavar="NAME,…", help="only rows of these dtypes; the suite specs makes rows for each"
+        "--dtypes", metavar="NAME,…", help="only rows of these dtypes, or all; the suite specs makes rows for each"
     )
     parser.add_argument("--shapes", metavar="1024,256x1024", help="the shapes of the suite specs")
     parser.add_argument(
@@ -179,6 +179,7 @@ def _resolve_options(options: argparse.Namespace) -> None:
     from . import device_listing, sweep
     from .changes import check_threshold
     from .peers import check_installed, parse
+    from .selection import check_obstacles
     from .time_budget import parse_seconds
 
     specs_only_options = [f"--{name}" for name in ("ops", "shapes") if getattr(options, name)]
@@ -206,7 +207,7 @@ def _resolve_options(options: argparse.Namespace) -> None:
     if options.shapes:
         sweep.shapes_of(options.shapes)
     if options.suite == "specs" and (options.spec is None or device_listing.needs_processes(options.device)):
-        list(sweep.cases(options))  # raises an error for an unknown op
+        check_obstacles(list(sweep.cases(options)))  # raises an error for an unknown op, too
     if options.resume and not options.output and not options.part:
         options.output = options.resume
     if options.label:
@@ -261,7 +262,8 @@ def _measure_in_process(options: argparse.Namespace, resumed: Report | None) -> 
     options.begun = time.monotonic()
     try:
         done_names = {row["name"] for row in results["host"]}
-        for index, host_row in enumerate(host_rows(options, contenders, turn, done_names)):
+        later_rows = len(cases) - len(results["kernels"])
+        for index, host_row in enumerate(host_rows(options, contenders, turn, done_names, later_rows)):
             results["host"].append(host_row)
             print_row(index, report.HOST_HEAD, report.host_line(host_row, paint))
         for index, row in enumerate(kernel_rows(options, contenders, cases, turn, list(results["kernels"]))):
@@ -277,9 +279,7 @@ def _measure_in_process(options: argparse.Namespace, resumed: Report | None) -> 
     return results, interrupted
 
 
-def _check_same_run(
-    resumed: Report, names: list[str], path: Path, machine: Machine | None = None
-) -> None:
+def _check_same_run(resumed: Report, names: list[str], path: Path, machine: Machine | None = None) -> None:
     """Raise ArgumentError unless the resumed run had the same devices, machine and versions.
 
     Args:
@@ -340,7 +340,6 @@ def _finish(
 ) -> int:  # fmt: skip
     """Write and print the summary of all rows. Return the exit status."""
     # lazy: start-up of the command line
-    from . import summary
     from .rows import entries
 
     if results["kernels"]:
@@ -353,8 +352,7 @@ def _finish(
         # The rows above show one device each, or compare the first with the others: print tables of all.
         outputs.show(entries([results]))
     elif results["kernels"]:
-        all_entries = entries([results])
-        print(*outputs.roof_lines(all_entries), *summary.legend(all_entries), *summary.lines(all_entries), sep="\n")
+        outputs.print_summary(entries([results]))
     if results["host"] or results["kernels"]:
         written += outputs.write(options, [results])
     print(*(f"written to {path}" for path in written), sep="\n")

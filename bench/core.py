@@ -27,6 +27,7 @@ __all__ = ["HostCase", "cases", "first_result", "host_cases"]
 
 Matrix = TypeVar("Matrix", Array, Tensor)
 _SAMPLE = 1 << 14  # elements of a vector that are checked where the reference is slow
+_MAX_PROCESSES = 4  # whose first results are timed
 
 
 def cases() -> Iterator[Case]:
@@ -170,13 +171,20 @@ def _backward(site: Site) -> Callable[[], object]:
     return step
 
 
-def first_result(device: str) -> float:
-    """Return the seconds from starting Python to a first result, with warm caches: the minimum of four processes."""
+def first_result(device: str, seconds: float | None = None) -> float:
+    """Return the seconds from starting Python to a first result, with warm caches: the minimum of four processes.
+
+    Args:
+        device: the device that computes the result.
+        seconds: how long to measure: no process but the first starts if it would end later. None: no limit.
+    """
     code = "import weftgrad as wg; print((wg.ones(3) + 1).sum().item())"
-    best = float("inf")
-    for _ in range(4):
+    times: list[float] = []
+    while len(times) < _MAX_PROCESSES:
+        if times and seconds is not None and sum(times) + min(times) > seconds:
+            break
         begin = time.perf_counter()
         environment = {**os.environ, "WEFTGRAD_DEVICE": device}
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env=environment)
-        best = min(best, time.perf_counter() - begin)
-    return best
+        times.append(time.perf_counter() - begin)
+    return min(times)

@@ -1,8 +1,9 @@
 """`weftgrad bench --curves DIR`: train the small models, and draw what they learn.
 
 Each model trains on every device of `--device`, and in torch where it is installed, from the same weights on the same
-batches. Dropout draws different numbers in both, so that curves agree in shape and not in every point. Read
-`models.lessons`, which says what is learnt, then `learning_plots`, which draws.
+batches. The small models have no dropout, so that the first losses agree to rounding. Training amplifies rounding, so
+that later the curves agree in shape and not in every point. Read `models.lessons`, which says what is learnt, then
+`learning_plots`, which draws.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["plans"]
 
 _SIZE = (7.0, 2.8)  # inches
-_SMOOTHED_STEPS = 10  # that a point of the heavy line averages
+_SMOOTHED_STEPS = 10  # steps that each point of the heavy line averages
 
 
 def plans(reports: Sequence[Report]) -> Iterator[Plan]:
@@ -35,8 +35,7 @@ def plans(reports: Sequence[Report]) -> Iterator[Plan]:
 def _draw(figure: Figure, rows: Sequence[LearningRow]) -> None:
     """Draw losses, thin as they were and heavy as means of ten steps, and scores."""
     left, right = figure.subplots(1, 2)
-    names = list(dict.fromkeys(row["device"] for row in rows))
-    colour_of = colours(names)
+    colour_of = colours(list(dict.fromkeys(row["device"] for row in rows)))
     for row in rows:
         colour, losses = colour_of[row["device"]], np.array(row["losses"])
         left.plot(losses, color=colour, linewidth=0.6, alpha=0.35)

@@ -36,6 +36,7 @@ def describe(sites: Sequence[Site]) -> Machine:
         "torch": next((str(site.device) for site in sites if site.name == "torch"), None),
         "places": {site.name: site.device_name for site in sites if not site.ours},
         "cores": os.cpu_count(), "threads": cores(), "cache": last_level_cache(), "system": platform.platform(),
+        "processor": _processor(),
         "python": platform.python_version(), "versions": {name: _version(name) for name in _PACKAGES},
         "driver": _driver(), "commit": _commit(), "specs": _specs(),
         "calls": "in C" if native.present else "in Python",
@@ -87,6 +88,17 @@ def _hardware(name: str) -> str:
         return name
     models = (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name"))
     return next((model for model in models if model and name.endswith(model)), name)
+
+
+def _processor() -> str:
+    """Return what tells processors of one name apart: `family 25, model 17, stepping 1`; empty if it is unknown."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
+    except OSError:
+        return ""
+    facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
+    names = {"cpu family": "family", "model": "model", "stepping": "stepping"}
+    return ", ".join(f"{name} {facts[key]}" for key, name in names.items() if key in facts)
 
 
 def _commit() -> str | None:

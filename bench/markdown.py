@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from . import summary
+from . import babelstream, summary, tritonbench
 from .colours import printable
-from .page import machine_facts, roof_text
+from .page import machines, roof_text
 from .roofline import Roof, rates, roofs, share
 from .rows import Entry, NumberFact, Section, number, sections, throughput_text
 from .step_tables import in_bytes
@@ -24,14 +24,16 @@ _Column = tuple[str, list[str]]
 def as_markdown(reports: Sequence[Report], entries: Sequence[Entry]) -> str:
     """Return reports as Markdown: machine, tables of rows, rooflines, steps. A missed aim is bold."""
     blocks: list[list[str]] = []
-    for report in reports:
-        facts = machine_facts(report)
+    for facts in machines(reports):
         blocks.append([f"**{_safe(facts['caption'])}**"])
         blocks.append([f"- {_safe(str(name))}: {_safe(str(value))}" for name, value in facts["facts"]])
     measured = roofs(entries)
     for section in sections(entries):
         blocks += [[f"### {_safe(section.title)}"], _table(section, measured.get(section.hardware))]
     blocks += [[f"{_safe(name)}, measured: {_safe(roof_text(roof))}"] for name, roof in measured.items()]
+    for suite in (babelstream, tritonbench):
+        if lines := suite.table_lines(entries):
+            blocks.append(["```text", *map(_fenced, lines[1:]), "```"])
     if marks := summary.legend(entries):
         blocks.append([f"- {_safe(line)}" for line in marks])
     if means := summary.lines(entries):
@@ -56,11 +58,18 @@ def _table(section: Section, roof: Roof | None) -> list[str]:
     def accuracy(title: str, measure: Literal["abs", "rel", "ulp"]) -> None:
         column(title, lambda e: None if (value := e.accuracy(measure)) is None else f"{value:.2g}")
 
+    def resident(title: str, contender: str) -> None:
+        column(title, lambda e: None if (size := e.resident.get(contender)) is None else in_bytes(size))
+
     def throughputs(contender: str) -> None:
         column(f"{contender} throughput".strip(), lambda e: throughput_text(e.throughput(contender), e.unit))
 
     def ratios_to(peer: str) -> None:
-        column(f"{peer} / ours", lambda e: bold(f"{r[0]:.2f}", peer in e.missed) if (r := e.ratio(peer)) else None)
+        def least_ratio(entry: Entry) -> str | None:
+            ratio, mark = entry.ratio(peer), "~" * bool(entry.peer_doubts(peer))
+            return mark + bold(f"{ratio[0]:.2f}", peer in entry.missed) if ratio else None
+
+        column(f"{peer} / ours", least_ratio)
         column("(medians)", lambda e: f"{r[1]:.2f}" if (r := e.ratio(peer)) else None)
 
     def microseconds(entry: Entry, seconds: float) -> str:
@@ -88,6 +97,9 @@ def _table(section: Section, roof: Roof | None) -> list[str]:
     fact("cold ms", "cold_ms")
     fact("warm ms", "warm_ms")
     fact("peak", "peak_bytes", in_bytes)
+    resident("resident", section.device)
+    for peer in section.peers:
+        resident(f"{peer} resident", peer)
     fact("driver allocs", "driver_allocations", "{:.0f}".format)
     column("kernels", lambda e: ", ".join(map(printable, e.facts.get("schedule") or ())))
     column("notes", lambda e: e.remarks)
@@ -120,6 +132,11 @@ def _steps(report: Report) -> list[str]:
 
 def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
+
+
+def _fenced(line: str) -> str:
+    """Return a line of a code block, which no name may end."""
+    return line.replace("`", "'")
 
 
 def _safe(text: str) -> str:

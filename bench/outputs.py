@@ -29,7 +29,9 @@ __all__ = [
     "check",
     "compare_files",
     "from_files",
+    "known_tables",
     "print_comparison",
+    "print_summary",
     "roof_lines",
     "show",
     "timeline",
@@ -199,7 +201,21 @@ def show(all_entries: Sequence[Entry]) -> None:
     for section in sections(all_entries):
         print(f"\n{paint(section.title, 'head')}")
         print(*lines(section, roof_by_hardware.get(section.hardware), paint, width), sep="\n")
-    print(*roof_lines(all_entries), *summary.legend(all_entries), *summary.lines(all_entries), sep="\n")
+    print_summary(all_entries)
+
+
+def print_summary(all_entries: Sequence[Entry]) -> None:
+    """Print what stands below the tables of rows: rooflines, tables as other benchmarks print them, marks and means."""
+    print(*roof_lines(all_entries), *known_tables(all_entries), *summary.legend(all_entries),
+          *summary.lines(all_entries), sep="\n")  # fmt: skip
+
+
+def known_tables(all_entries: Sequence[Entry]) -> list[str]:
+    """Return the lines of the tables that other benchmarks print, for entries of the suites named after them."""
+    # lazy: start-up of the command line
+    from . import babelstream, tritonbench
+
+    return [*babelstream.table_lines(all_entries), *tritonbench.table_lines(all_entries)]
 
 
 def roof_lines(all_entries: Sequence[Entry]) -> list[str]:

@@ -15,10 +15,21 @@ from typing import TYPE_CHECKING, Literal
 
 import weftgrad as wg
 
-from . import summary
+from . import babelstream, overview, summary, tritonbench
 from .colours import printable
 from .roofline import Roof, rates, roofs, share
-from .rows import Entry, NumberFact, Section, device_labels, number, sections, suite_of, throughput_text
+from .rows import (
+    Entry,
+    NumberFact,
+    Section,
+    device_labels,
+    hardware_names,
+    machine_key,
+    number,
+    sections,
+    suite_of,
+    throughput_text,
+)
 from .step_tables import in_bytes, step_tables
 from .step_tables import number_cell as _number
 from .step_tables import text_cell as _text
@@ -26,7 +37,7 @@ from .step_tables import text_cell as _text
 if TYPE_CHECKING:
     from .report_types import Cell, Column, DeviceFacts, MachineFacts, Report, Table, TableRow
 
-__all__ = ["html", "machine_facts", "roof_text", "table"]
+__all__ = ["html", "machine_facts", "machines", "roof_text", "table"]
 
 _FOLDER = Path(__file__).parent / "html"
 
@@ -42,7 +53,8 @@ def html(reports: Sequence[Report], entries: Sequence[Entry], plots: Mapping[str
     style, script = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("report.css", "report.js.j2"))
     roof_by_hardware = roofs(entries)
     labels = device_labels(entries)
-    tables: list[Table] = []
+    merged_table = overview.table(entries)
+    tables: list[Table] = [] if merged_table is None else [merged_table]
     for section in sections(entries):
         # Devices of several machines may have the same name.
         tables.append({**table(section, roof_by_hardware.get(section.hardware)),
@@ -51,10 +63,14 @@ def html(reports: Sequence[Report], entries: Sequence[Entry], plots: Mapping[str
     return environment.get_template("report.html.j2").render(
         title="weftgrad bench: " + ", ".join(_hardware(reports, entries)),
         style=style, script=script, style_hash=_hash(style), script_hash=_hash(script), version=wg.__version__,
-        summary=[*summary.legend(entries), *(line.strip() for line in summary.lines(entries))],
-        machines=[machine_facts(report) for report in reports],
+        means=[line.strip() for line in summary.lines(entries)], marks=summary.legend(entries),
+        machines=machines(reports), panels=overview.panels(entries),
+        known_tables=[
+            {"title": suite.SUITE, "text": "\n".join(lines).strip()}
+            for suite in (babelstream, tritonbench) if (lines := suite.table_lines(entries))
+        ],
         roofs=[{"hardware": name, "text": roof_text(roof)} for name, roof in roof_by_hardware.items()],
-        devices=list(dict.fromkeys(table["device"] for table in tables)),
+        devices=[name for name in dict.fromkeys(table["device"] for table in tables) if name],
         groups=sorted({entry.group for entry in entries} | ({"steps"} if any(step_tables(reports)) else set())),
         tables=tables,
         plots=None if plots is None else [
@@ -85,6 +101,31 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
+def machines(reports: Sequence[Report]) -> list[MachineFacts]:
+    """Return the facts about each machine once, also if several reports are of it, then what differs between these."""
+    by_machine: dict[tuple[str, ...], list[int]] = {}
+    for index, report in enumerate(reports):
+        by_machine.setdefault(machine_key(report["machine"]), []).append(index)
+    names = hardware_names(reports)
+    return [
+        _facts_of_machine(
+            ", ".join(dict.fromkeys(name for index in indices for name in names[index].values())),
+            [machine_facts(reports[index]) for index in indices],
+        )
+        for indices in by_machine.values()
+    ]
+
+
+def _facts_of_machine(names: str, reports: Sequence[MachineFacts]) -> MachineFacts:
+    """Return the facts that all reports of a machine share, and a fact of what differs for each report."""
+    shared = [fact for fact in reports[0]["facts"] if all(fact in report["facts"] for report in reports)]
+    own = []
+    for report in reports:
+        text = "; ".join(f"{name}: {value}" for name, value in report["facts"] if (name, value) not in shared)
+        own += [(report["caption"], text)] if text else []
+    return {"caption": f"{names}: {', '.join(report['caption'] for report in reports)}", "facts": [*shared, *own]}
+
+
 def machine_facts(report: Report) -> MachineFacts:
     """Return the caption and facts about one report's machine, for the head of the page."""
     machine = report["machine"]
@@ -93,7 +134,8 @@ def machine_facts(report: Report) -> MachineFacts:
     facts += [
         ("torch on", machine.get("torch") or "not installed"), ("host", f"{machine.get('cores')} cores"),
         ("commit", machine.get("commit")), ("specs", machine.get("specs")),
-        ("system", machine.get("system")), ("driver", machine.get("driver")), ("Python", machine.get("python")),
+        ("system", machine.get("system")), ("processor", machine.get("processor")),
+        ("driver", machine.get("driver")), ("Python", machine.get("python")),
         ("calls", machine.get("calls")), ("load before", _load_text(machine.get("load_before"))),
         ("load during rows", _loads_text(report)),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items() if version)),
@@ -145,8 +187,9 @@ def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, 
         ("row", "what is computed", False), ("min µs", "minimum time of a call", True), ("median µs", "", True),
         ("GB/s", "bytes / minimum time", True), ("GFLOP/s", "operations / minimum time", True),
         ("of roofline", "share of the best measured rate; c: of a cache's bandwidth; >: faster than memory", True),
-        *(pair for n in peers for pair in ((f"{n} / ours", f"{n}'s minimum time / our minimum time", True),
-                                           (f"{n}, medians", f"{n}'s median / our median", True))),
+        *(column for n in peers for column in ((f"{n} / ours", f"{n}'s minimum time / our minimum time", True),
+                                           (f"{n}, medians", f"{n}'s median / our median", True),
+                                           (f"{n}, range", "of the ratios of rounds, whose samples alternate", True))),
         *((f"{n} throughput".strip(), "mean and standard deviation", False) for n in ("", *peers)),
         ("of a copy", "bandwidth / that of a copy", True), ("aim", "minimum ratios that the project aims at", False),
         ("error", "largest, relative to the largest value", True),
@@ -163,7 +206,13 @@ def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, 
         for peer in peers:
             ratios = entry.ratio(peer) or (None, None)
             role = "missed" if peer in entry.missed else "met" if peer in entry.aims else ""
-            cells += [_number(ratios[0], role=role), _number(ratios[1])]
+            if ratios[0] is not None and entry.peer_doubts(peer):
+                cells.append(_number(ratios[0], f"~{number(ratios[0])}", role=f"{role} doubtful".strip()))
+            else:
+                cells.append(_number(ratios[0], role=role))
+            low, high = entry.ratio_range(peer) or (None, None)
+            range_text = "" if low is None or high is None else f"{number(low)} to {number(high)}"
+            cells += [_number(ratios[1]), _number(low, range_text)]
         cells += [_text(throughput_text(entry.throughput(name), entry.unit)) for name in ("", *peers)]
         role = "missed" if "copy" in entry.missed else "met" if "copy" in entry.aims else ""
         cells.append(_number(entry.copy and entry.copy[0], role=role))
@@ -197,6 +246,11 @@ def _error(measure: Literal["abs", "rel", "ulp"]) -> Callable[[Entry], Cell]:
     return cell
 
 
+def _resident(entry: Entry) -> Cell:
+    size = entry.resident.get(entry.device)
+    return _number(None) if size is None else _number(size, in_bytes(size))
+
+
 # Columns that a reader can switch on: name, help, whether they hold numbers, and a function from an entry to its cell.
 _DETAILS: tuple[tuple[str, str, bool, Callable[[Entry], Cell]], ...] = (
     ("abs error", "largest", True, _error("abs")), ("rel error", "largest, relative to the value", True, _error("rel")),
@@ -205,6 +259,7 @@ _DETAILS: tuple[tuple[str, str, bool, Callable[[Entry], Cell]], ...] = (
     ("cold ms", "compiling the kernels from nothing", True, _fact("cold_ms")),
     ("warm ms", "loading the kernels from the cache", True, _fact("warm_ms")),
     ("peak", "most memory in use during a call", True, _fact("peak_bytes", in_bytes)),
+    ("resident", "by how much a process grows that does only this row", True, _resident),
     ("driver allocs", "segments that a later call allocates from the driver", True,
      _fact("driver_allocations", "{:.0f}".format)),
     ("p20 µs", "20th percentile", True, lambda e: _number(e.time["p20"] * 1e6) if e.time else _number(None)),

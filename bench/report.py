@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .colours import Paint, by_share, plain
+from .doubts import load_doubts, sample_doubts
 from .roofline import LIMITS, Limit, Share
-from .rows import load_doubts, sample_doubts, throughput, throughput_text
+from .rows import throughput, throughput_text
 
 if TYPE_CHECKING:
     from .report_types import DeviceFacts, HostRow, KernelRow, Machine
@@ -69,9 +70,11 @@ def _throughputs(row: KernelRow) -> list[str]:
 
 
 def row_doubts(row: KernelRow) -> list[str]:
-    """Return why a row's time on its first device is uncertain; nothing if it is not."""
-    first_time = next(iter(row.get("times", {}).values()), None)
-    return [*load_doubts(row.get("load")), *(sample_doubts(first_time) if first_time else ())]
+    """Return why a row's times are uncertain: on its first device, then of the others; nothing if they are not."""
+    doubts = [*load_doubts(row.get("load"))]
+    for index, (name, time) in enumerate(row.get("times", {}).items()):
+        doubts += sample_doubts(time, name if index else "")
+    return doubts
 
 
 def _roof_text(row: KernelRow, paint: Paint) -> str:
@@ -92,17 +95,20 @@ def kernel_line(row: KernelRow, paint: Paint = plain) -> str:
     rate, copy, flops = _rates(row)
     target = row["target"] or {}
     roles = dict.fromkeys(target, "good") | dict.fromkeys(row["missed"], "bad")
+    times = row.get("times", {})
+    marks = {name: "~" if name in times and sample_doubts(times[name]) else "" for name in row["ratios"]}
     shown = "  ".join(
-        paint(f"{name} {a:.2f} ({b:.2f})", roles.get(name, ""))
+        paint(f"{name} {marks[name]}{a:.2f} ({b:.2f})", roles.get(name, ""))
         for name, (a, b) in row["ratios"].items() if name != "copy"
     )  # fmt: skip
     copy = paint(f"{copy:>7s}", by_share(row["ratios"]["copy"][0])) if copy else copy
     roof = _roof_text(row, paint)
     missed = "   x " + ", ".join(f"{n} {target[n]}" for n in row["missed"]) if row["missed"] else ""
     doubts = row_doubts(row)
-    least = "~" * bool(doubts) + format(row["least"] * 1e6, ".1f")
+    first_time = next(iter(times.values()), None)
+    is_uncertain = bool(load_doubts(row.get("load")) or (first_time and sample_doubts(first_time)))
+    least = "~" * is_uncertain + format(row["least"] * 1e6, ".1f")
     notes = "".join(f"   {note}" for note in [*_throughputs(row), *row["notes"], *doubts])
     return (
-        f"{row['name']:48s} {least:>10s} {rate:>7s} {copy:>7s} {flops:>9s} {roof}   "
-        f"{shown}{missed}{notes}"
+        f"{row['name']:48s} {least:>10s} {rate:>7s} {copy:>7s} {flops:>9s} {roof}   {shown}{missed}{notes}"
     ).rstrip()

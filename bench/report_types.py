@@ -10,6 +10,8 @@ from typing import NotRequired, TypedDict
 
 __all__ = [
     "Accuracy",
+    "Band",
+    "Bar",
     "CachingRow",
     "Cell",
     "Column",
@@ -19,12 +21,15 @@ __all__ = [
     "HostRow",
     "IterationRow",
     "KernelRow",
+    "LegendItem",
     "Machine",
     "MachineFacts",
     "MemoryStep",
+    "Panel",
     "Report",
     "Table",
     "TableRow",
+    "Tick",
     "TimelineRow",
     "Times",
     "TraceEvents",
@@ -44,6 +49,7 @@ class Times(TypedDict):
     host: NotRequired[float]
     mean: NotRequired[float]
     deviation: NotRequired[float]
+    largest: NotRequired[float]
     rounds: NotRequired[Sequence[float]]
 
 
@@ -81,6 +87,7 @@ class HostRow(TypedDict):
     host: NotRequired[float]
     mean: NotRequired[float]
     deviation: NotRequired[float]
+    largest: NotRequired[float]
     rounds: NotRequired[Sequence[float]]
     target_us: NotRequired[Sequence[float]]
     met: NotRequired[bool]
@@ -108,6 +115,7 @@ class KernelRow(TypedDict):
     facts: NotRequired[dict[str, Facts]]
     items: NotRequired[int]
     unit: NotRequired[str]
+    resident: NotRequired[dict[str, int]]
     least: NotRequired[float]
     times: NotRequired[dict[str, Times]]
     ratios: NotRequired[dict[str, Sequence[float]]]
@@ -147,6 +155,7 @@ class Machine(TypedDict):
     threads: NotRequired[int]
     cache: NotRequired[int]
     system: NotRequired[str]
+    processor: NotRequired[str]
     python: NotRequired[str]
     driver: NotRequired[str | None]
     commit: NotRequired[str | None]
@@ -287,3 +296,57 @@ class Table(TypedDict):
     device: str
     columns: list[Column]
     rows: list[TableRow]
+
+
+class Tick(TypedDict):
+    """A tick of a panel's axis."""
+
+    x: float
+    label: str
+
+
+class Band(TypedDict):
+    """The part of a panel with the bars of one class of ops."""
+
+    label: str
+    y: float
+    height: float
+
+
+class Bar(TypedDict):
+    """A bar of a panel. colour: the number of its device. text: what a reader sees when pointing at it."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    colour: int
+    doubtful: bool
+    text: str
+
+
+class LegendItem(TypedDict):
+    """A device in a panel's legend."""
+
+    colour: int
+    label: str
+
+
+class Panel(TypedDict):
+    """A picture of bars, in the units of its view box.
+
+    top, left: where the bars' area begins, right of the classes' names and below the axis. origin: the x at which bars
+    begin.
+    """
+
+    title: str
+    width: float
+    height: float
+    top: float
+    left: float
+    origin: float
+    bands: list[Band]
+    bars: list[Bar]
+    ticks: list[Tick]
+    legend: list[LegendItem]
+    has_doubts: bool

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from .rows import Entry, load_doubts, sample_doubts
+from .doubts import load_doubts, sample_doubts
+from .rows import Entry
 
 __all__ = ["LIMITS", "ROTATED_BYTES", "Best", "Limit", "Roof", "Share", "is_below_roof", "rates", "roofs", "share"]
 

@@ -8,7 +8,7 @@ throughput. By device or peer it has:
 
     errors   relative to the largest value
     times    seconds: `least` (minimum), `median`, `p20`, `p80`, `rounds` (each round's minimum), `host` (to queue a
-             call), `mean`, `deviation` (standard deviation); counts: `samples`, `late`
+             call), `mean`, `deviation` (standard deviation), `largest`; counts: `samples`, `late`
     ratios   to our first device's times
     share    of the measured roofline
     limit    what the share is of: `memory`, `cache`, `above memory` or `compute`, as in `roofline`
@@ -22,22 +22,21 @@ every row names its `device`, and each of `machine.devices` has the `places` (de
 from __future__ import annotations
 
 import re
-import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from .colours import printable as _text
-from .machine_load import is_loaded
+from .doubts import load_doubts, ratio_range, sample_doubts
+from .number_text import number
 
 if TYPE_CHECKING:
     from .report_types import Facts, HostRow, KernelRow, Machine, Report, Times
 
-__all__ = ["FORMAT", "Entry", "NumberFact", "Section", "device_labels", "entries", "load_doubts", "number",
-           "sample_doubts", "sections", "suite_of", "throughput", "throughput_text"]  # fmt: skip
+__all__ = ["FORMAT", "Entry", "NumberFact", "Section", "device_labels", "entries", "hardware_names", "machine_key",
+           "number", "sections", "suite_of", "throughput", "throughput_text"]  # fmt: skip
 
 NumberFact = Literal["launches", "cold_ms", "warm_ms", "peak_bytes", "driver_allocations", "host_us"]
-MAX_SPREAD = 0.2  # of a row's rounds above its minimum; more means that the samples disagree
 FORMAT = 1  # version of report files; increased when an older reader would misread a report
 _KIND_OF_WORD = {"fp32": "fp32", "float32": "fp32", "bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16",
                  "float16": "fp16", "fp64": "fp64", "float64": "fp64"}  # fmt: skip
@@ -64,6 +63,7 @@ class Entry:
         times), `peak_bytes`, `driver_allocations`, `accuracy` (`abs`, `rel`, `ulp`), `host_us` (minimum to queue a
         call).
     items, unit: what a call processes, for example 64 and `images`.
+    resident: by contender, the bytes by which a process grows that does only this row, on this device or a peer.
     load: the cores that other programs used while the row was measured; None if unknown.
     cache: bytes of the last cache before the device's memory; 0 if unknown.
     host: system and cores of the machine, by which reports of several machines are told apart.
@@ -96,6 +96,7 @@ class Entry:
     facts: Facts = field(default_factory=_no_facts)
     items: int = 0
     unit: str = ""
+    resident: dict[str, int] = field(default_factory=dict)
     load: float | None = None
     cache: int = 0
     host: str = ""
@@ -108,10 +109,16 @@ class Entry:
             return ()
         return (*load_doubts(self.load, self.cores), *sample_doubts(self.time))
 
+    def peer_doubts(self, peer: str) -> tuple[str, ...]:
+        """Return why a peer's time, and so the ratio to it, is uncertain, apart from `doubts`; empty if it is not."""
+        other = self.peers.get(peer)
+        return () if other is None or self.time is None else sample_doubts(other, peer)
+
     @property
     def remarks(self) -> str:
-        """The row's problem, or its notes and doubts."""
-        return self.problem or "; ".join((*self.notes, *self.doubts))
+        """The row's problem, or its notes and doubts, those of its peers included."""
+        of_peers = [doubt for peer in self.peers for doubt in self.peer_doubts(peer)]
+        return self.problem or "; ".join((*self.notes, *self.doubts, *of_peers))
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
@@ -124,6 +131,11 @@ class Entry:
         if other is None or self.time is None:
             return None
         return other["least"] / self.time["least"], other["median"] / self.time["median"]
+
+    def ratio_range(self, peer: str) -> tuple[float, float] | None:
+        """Return the least and the largest ratio to a peer that the samples support; None if there is no ratio."""
+        other = self.peers.get(peer)
+        return None if other is None or self.time is None else ratio_range(self.time, other)
 
     def accuracy(self, measure: Literal["abs", "rel", "ulp"]) -> float | None:
         """Return the largest error by one of the three measures; None if the report has none."""
@@ -177,10 +189,42 @@ def suite_of(report: Report) -> str:
 def entries(reports: Iterable[Report]) -> list[Entry]:
     """Return the entries of all reports. If several reports have the same row on the same hardware, the latest wins."""
     by_key: dict[tuple[str, ...], Entry] = {}
-    for report in sorted(reports, key=lambda r: str(r["machine"]["date"])):
-        for entry in _entries(report):
+    all_reports = list(reports)
+    names = hardware_names(all_reports)
+    for index in sorted(range(len(all_reports)), key=lambda i: str(all_reports[i]["machine"]["date"])):
+        for entry in _entries(all_reports[index], names[index]):
             by_key[(entry.hardware, *entry.key)] = entry
     return list(by_key.values())
+
+
+def hardware_names(reports: Sequence[Report]) -> list[dict[str, str]]:
+    """Return the hardware's name of each report's devices, by device.
+
+    Machines that differ may have processors of one name, such as `AMD EPYC`. They get a number, `AMD EPYC, machine 2`,
+    in the order of the reports; `page.machines` shows what differs.
+    """
+    machines_by_name: dict[str, list[tuple[str, ...]]] = {}
+    for report in reports:
+        for device in report["machine"]["devices"]:
+            machines = machines_by_name.setdefault(_text(device["name"]), [])
+            if (key := machine_key(report["machine"])) not in machines:
+                machines.append(key)
+    names = []
+    for report in reports:
+        key, by_device = machine_key(report["machine"]), dict[str, str]()
+        for device in report["machine"]["devices"]:
+            name = _text(device["name"])
+            machines = machines_by_name[name]
+            by_device[_text(device["device"])] = (
+                f"{name}, machine {machines.index(key) + 1}" if len(machines) > 1 else name
+            )
+        names.append(by_device)
+    return names
+
+
+def machine_key(machine: Machine) -> tuple[str, ...]:
+    """Return what tells one machine from another: system, cores, cache and the processor's family, model, stepping."""
+    return tuple(str(machine.get(fact, "")) for fact in ("system", "cores", "cache", "processor"))
 
 
 def sections(all_entries: Sequence[Entry]) -> list[Section]:
@@ -191,35 +235,6 @@ def sections(all_entries: Sequence[Entry]) -> list[Section]:
         by_key.setdefault(key, Section(*key, [])).entries.append(entry)
     order = list(dict.fromkeys((e.hardware, e.device, e.suite) for e in all_entries))
     return sorted(by_key.values(), key=lambda s: order.index((s.hardware, s.device, s.suite)))
-
-
-def number(value: float) -> str:
-    """Format a number with three significant digits, without an exponent: 0.0123, 4.57, 1230."""
-    if value != value or abs(value) == float("inf"):
-        return str(value)
-    integer_digits = len(str(int(abs(value)))) if abs(value) >= 1 else 0
-    if integer_digits or abs(value) >= 0.1:
-        return f"{value:.{max(0, 3 - integer_digits)}f}"
-    return f"{value:.3g}" if abs(value) >= 1e-4 or not value else f"{value:.1e}"
-
-
-def load_doubts(load: float | None, cores: int | None = None) -> tuple[str, ...]:
-    """Return a remark if other programs kept the machine's cores busy. cores: None for this machine's."""
-    if load is None or not is_loaded(load, cores):
-        return ()
-    return (f"under load: others used {number(load)} cores",)
-
-
-def sample_doubts(time: Times | HostRow) -> tuple[str, ...]:
-    """Return a remark if the minimum is far below other samples.
-
-    In half of the rounds even the best sample has to be slower than the minimum by `MAX_SPREAD`; of times without
-    rounds, four fifths of the samples.
-    """
-    rounds = time.get("rounds", ())
-    usual = statistics.median(rounds) if len(rounds) > 2 else time.get("p20", time["least"])
-    spread = usual / time["least"] - 1
-    return (f"samples disagree: usually {spread:.0%} slower",) if spread > MAX_SPREAD else ()
 
 
 def device_labels(all_entries: Iterable[Entry]) -> dict[tuple[str, str], str]:
@@ -244,22 +259,22 @@ def throughput_text(rate: tuple[float, float] | None, unit: str) -> str:
     return "" if rate is None else f"{number(rate[0])} ± {number(rate[1])} {unit}/s"
 
 
-def _entries(report: Report) -> Iterator[Entry]:
+def _entries(report: Report, hardware: Mapping[str, str]) -> Iterator[Entry]:
+    """Yield the entries of a report. hardware: the names of its devices' hardware, by device."""
     machine, suite = report["machine"], suite_of(report)
-    hardware_names = {_text(d["device"]): _text(d["name"]) for d in machine["devices"]}
-    if not hardware_names:
+    if not hardware:
         raise IndexError("a machine without devices")
-    first = next(iter(hardware_names))
+    first = next(iter(hardware))
     for row in report["host"]:
         device = _text(row.get("device", first))
-        yield _host_entry(row, suite, machine, device, hardware_names[device])
+        yield _host_entry(row, suite, machine, device, hardware[device])
     for kernel_row in report["kernels"]:
         # A row of a merged report names its only device.
         main = _text(kernel_row.get("device", first))
-        for device in hardware_names:
+        for device in hardware:
             has_time = device in map(_text, kernel_row.get("times", {}))
             if has_time or (device == main and "problem" in kernel_row):
-                yield _kernel_entry(kernel_row, suite, machine, device, hardware_names[device], device == main)
+                yield _kernel_entry(kernel_row, suite, machine, device, hardware[device], device == main)
 
 
 def _host_entry(row: HostRow, suite: str, machine: Machine, device: str, hardware: str) -> Entry:
@@ -301,7 +316,9 @@ def _kernel_entry(row: KernelRow, suite: str, machine: Machine, device: str, har
         notes=tuple(map(_text, row.get("notes", ()))),
         problem=_text(row.get("problem", "not measured")) if time is None else None, dtype=_text(row.get("dtype", "")),
         against=_text(row.get("against", "")), facts=_facts(row, device, time), items=int(row.get("items", 0)),
-        unit=_text(row.get("unit", "")), load=_load(row), cache=_cache_bytes(machine, device),
+        unit=_text(row.get("unit", "")),
+        resident={_text(name): int(size) for name, size in row.get("resident", {}).items()},
+        load=_load(row), cache=_cache_bytes(machine, device),
         host=_host_name(machine), cores=machine.get("cores"),
     )  # fmt: skip
 
@@ -360,4 +377,4 @@ def _timing(row: Times | HostRow) -> Times:
     return {"least": least, "median": median, "p20": p20, "p80": p80, "samples": int(row.get("samples", 1)),
             "late": int(row.get("late", 0)), "host": float(row.get("host", 0.0)),
             "mean": float(row.get("mean", 0.0)), "deviation": float(row.get("deviation", 0.0)),
-            "rounds": rounds}  # fmt: skip
+            "largest": float(row.get("largest", 0.0)), "rounds": rounds}  # fmt: skip

@@ -29,21 +29,43 @@ if TYPE_CHECKING:
 __all__ = ["error_line", "host_rows", "kernel_rows", "measure_case"]
 
 _HOST_PART, _KERNEL_PART = 0, 1  # the parts of a run
+_HOST_ROUNDS = 30  # of a row of host costs
+_FIRST_RESULT = "first result, warm process"  # the row of host costs that is measured by starting processes
 
 
 def host_rows(
-    options: argparse.Namespace, contenders: Sequence[Site], turn: Turn, done_names: Iterable[str] = ()
-) -> Iterator[HostRow]:
-    """Yield host-cost rows of the first device and the peers with PyTorch's API."""
+    options: argparse.Namespace, contenders: Sequence[Site], turn: Turn, done_names: Iterable[str] = (),
+    later_rows: int = 0, now: Callable[[], float] = time.monotonic,
+) -> Iterator[HostRow]:  # fmt: skip
+    """Yield host-cost rows of the first device and the peers with PyTorch's API.
+
+    Args:
+        options: the command line's options.
+        contenders: our devices, then the peers.
+        turn: lets other processes take samples between rows.
+        done_names: rows of a resumed run, which are not measured again.
+        later_rows: rows of kernels that are measured afterwards in the same time budget.
+        now: the clock of the time budget in seconds; tests replace it.
+
+    Stops with a message on stderr when the time budget is used up.
+    """
     if options.suite != "core":
         return
     first = contenders[0]
-    rounds = max(1, 30 // options.scale)
+    max_rounds = max(1, _HOST_ROUNDS // options.scale)
     cases = select_host_cases(options, contenders)
-    for i, case in enumerate(cases):
-        if case.name in done_names:
-            continue
+    remaining = [(i, case) for i, case in enumerate(cases) if case.name not in done_names]
+    measures_first_result = selects_first_result(options) and _FIRST_RESULT not in done_names
+    rows_left = len(remaining) + measures_first_result
+    allowance = _allowance(options, now)
+    for i, case in remaining:
+        begin = now()
         turn.wait_at(_HOST_PART, i)
+        rounds = allowance.rounds(max_rounds, rows_left + later_rows)
+        if not rounds:
+            print(f"time is up: {rows_left} rows of host costs are not measured", file=sys.stderr)
+            return
+        rows_left -= 1
         meter = LoadMeter()
         meter.start()
         try:
@@ -56,6 +78,7 @@ def host_rows(
             yield {"name": case.name, "wrong": True, "problem": error_line(failure)}
             continue
         meter.stop()
+        allowance.record(now() - begin, rounds, max_rounds)
         timing = timings.pop(first.name)
         met = all(t * 1e6 <= goal for t, goal in zip((timing.least, timing.median), case.target, strict=True))
         peers = {name: peer_timing.as_times() for name, peer_timing in timings.items()}
@@ -65,15 +88,18 @@ def host_rows(
         if meter.load is not None:
             row["load"] = meter.load
         yield row
-    name = "first result, warm process"
-    if selects_first_result(options) and name not in done_names:
+    if measures_first_result:
         turn.wait_at(_HOST_PART, len(cases))
-        try:
-            seconds = core.first_result(str(first.device))
-        except CalledProcessError as failure:
-            yield {"name": name, "wrong": True, "problem": error_line(failure)}
+        share = allowance.share(1 + later_rows)
+        if share == 0:
+            print("time is up: the first result of a process is not measured", file=sys.stderr)
             return
-        yield {"name": name, "least": seconds, "median": seconds, "target_us": (1e6, 1e6),
+        try:
+            seconds = core.first_result(str(first.device), share)
+        except CalledProcessError as failure:
+            yield {"name": _FIRST_RESULT, "wrong": True, "problem": error_line(failure)}
+            return
+        yield {"name": _FIRST_RESULT, "least": seconds, "median": seconds, "target_us": (1e6, 1e6),
                "met": seconds <= 1, "peers": {}}  # fmt: skip
 
 
@@ -98,9 +124,7 @@ def kernel_rows(
     for old_row in old_rows:
         _record_copy(old_row, contenders, copies)
     remaining = [(i, case) for i, case in enumerate(cases) if (case.group, case.name) not in done_keys]
-    begun = getattr(options, "begun", None)  # rows of host costs were measured before, in the same time
-    spent = 0.0 if begun is None else now() - begun
-    allowance = Allowance(options.time and parse_seconds(options.time) - spent, now)
+    allowance = _allowance(options, now)
     progress = Progress(len(remaining), sys.stderr)
     for i, (position, case) in enumerate(remaining):
         begin = now()
@@ -133,6 +157,13 @@ def kernel_rows(
         gc.collect()
         for site in contenders:
             site.release()
+
+
+def _allowance(options: argparse.Namespace, now: Callable[[], float]) -> Allowance:
+    """Return the time that is left of `--time`. Rows of host costs and of kernels share it."""
+    begun = getattr(options, "begun", None)
+    spent = 0.0 if begun is None else now() - begun
+    return Allowance(parse_seconds(options.time) - spent if options.time else None, now)
 
 
 def _record_copy(row: KernelRow, contenders: Sequence[Site], copies: list[tuple[int, float]]) -> None:
@@ -173,6 +204,8 @@ def measure_case(
         "precision": case.precision, "clock": case.clock, "dtype": case.element, "against": case.against, "errors": {},
         "facts": {}, "notes": [], "items": case.items, "unit": case.unit,
     }  # fmt: skip
+    if case.obstacle:
+        return {**row, "problem": f"not measured: {case.obstacle}"}
     first = sites[0]
     calls: dict[str, tuple[Callable[[], object], Clock]] = {}
     with ExitStack() as stack:
@@ -205,7 +238,7 @@ def measure_case(
 
         try:
             meter.start()
-            times = compare(calls, rounds=rounds, pause=unmeasured_pause)
+            times = compare(calls, rounds=rounds, pause=unmeasured_pause, single_calls=case.single_calls)
             meter.stop()
         except Exception as failure:
             return {**row, "problem": error_line(failure), "wrong": True}
@@ -221,6 +254,9 @@ def measure_case(
     row["notes"] += [f"{n}: host late in {t.late} of {t.samples}" for n, t in times.items() if t.late]
     if meter.load is not None:
         row["load"] = meter.load
+    if case.resident is not None:
+        resident = {site.name: case.resident(site) for site in sites if site.name in calls}
+        row["resident"] = {name: size for name, size in resident.items() if size is not None}
     return {**row, "least": timing.least, "times": {n: t.as_times() for n, t in times.items()}, "ratios": ratios}
 
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from ..runtime.errors import WeftgradError
-from . import core, gpu, library, limits, sweep, train
+from . import babelstream, core, gpu, library, limits, sweep, train, tritonbench
 from .cases import Case
 from .models import suite as models
 from .sites import OurSite, Site, is_gpu
 
-__all__ = ["NothingMeasured", "select_cases", "select_host_cases", "selects_first_result"]
+__all__ = ["NothingMeasured", "check_obstacles", "select_cases", "select_host_cases", "selects_first_result"]
 
-_SUITES_WITH_ROOFS = ("core", "ops", "specs")  # suites whose rows get a share of the roofline
+_SUITES_WITH_ROOFS = ("core", "ops", "specs", "tritonbench")  # suites whose rows get a share of the roofline
 _MAX_LISTED_GROUPS = 12  # in an error
 
 
@@ -26,7 +26,8 @@ def select_cases(options: argparse.Namespace, contenders: Sequence[Site]) -> lis
     """Return the cases that the options select, in the order in which they are measured.
 
     Raises:
-        NothingMeasured: `--only` or `--dtypes` leave no row, and there are no other processes that may have one.
+        NothingMeasured: `--only` or `--dtypes` leave no row, and there are no other processes that may have one; or no
+            row can be measured.
     """
     our_sites = [site for site in contenders if isinstance(site, OurSite)]
     has_gpu = any(site.device.type == "interpreter" or is_gpu(site.device) for site in our_sites)
@@ -39,23 +40,35 @@ def select_cases(options: argparse.Namespace, contenders: Sequence[Site]) -> lis
         all_cases = list(gpu.cases(options.scale) if on_gpu else core.cases())
     elif options.suite == "models":
         all_cases = list(models.cases(on_gpu and options.scale == 1))
+    elif options.suite == babelstream.SUITE:
+        all_cases = list(babelstream.cases(contenders, options.scale))
+    elif options.suite == tritonbench.SUITE:
+        all_cases = list(tritonbench.cases(on_gpu, options.scale))
     elif options.suite == "device":
         all_cases = list(limits.cases(on_gpu, options.scale))
     else:
         all_cases = list((library if options.suite == "ops" else train).cases())
-    cases = [c for c in all_cases if c.matches(options.only) and (dtypes is None or c.element in dtypes)]
+    cases = [c for c in all_cases
+             if c.matches(options.only) and (dtypes is None or c.obstacle or c.element in dtypes)]  # fmt: skip
+    check_obstacles(cases)
     if not cases and not options.part and not _selects_host_rows(options, contenders):
         raise NothingMeasured(_no_rows_text(options, all_cases))
-    if options.time:
-        cases = _interleave_groups(cases)
     # Reference rows: copies, if a target is a share of a copy; roofline rows, unless --only selects single rows.
     copies = [c for c in all_cases if c.group == "roofline"] if any("copy" in (c.target or {}) for c in cases) else []
     roofs = (
         list(limits.roofs(on_gpu, options.scale)) if options.suite in _SUITES_WITH_ROOFS and not options.only else []
     )
     # On a GPU last: profiling events slow OpenCL launches from then on, and some rows depend on launch latency.
-    ordered = [*copies, *cases, *roofs] if on_gpu else [*copies, *roofs, *cases]
+    groups_first = _interleave_groups if options.time else list
+    ordered = [*copies, *groups_first(cases), *roofs] if on_gpu else groups_first([*copies, *roofs, *cases])
     return list({(case.group, case.name): case for case in reversed(ordered)}.values())[::-1]
+
+
+def check_obstacles(cases: Sequence[Case]) -> None:
+    """Raise NothingMeasured if there are cases, and none of them can be measured on any device."""
+    if cases and all(case.obstacle for case in cases):
+        reasons = "; ".join(f"{case.name}: {case.obstacle}" for case in cases)
+        raise NothingMeasured(f"bench: no op can be measured: {reasons}")
 
 
 def _no_rows_text(options: argparse.Namespace, all_cases: Sequence[Case]) -> str:

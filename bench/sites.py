@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from ..runtime.device import Device
     from .library_types import Event, Grads, Operation, Tensor
 
-__all__ = ["CACHES", "NotOffered", "OurSite", "Site", "is_gpu"]
+__all__ = ["ROTATED_GPU_BYTES", "NotOffered", "OurSite", "Site", "is_gpu"]
 
 _FILL_ELEMENTS = 1 << 26  # float32 elements that the filler of a `DeviceClock` writes; more than a last-level cache
 _MAX_ROTATED_BYTES = 512 << 20  # of host operands, however large the last-level cache is
-CACHES = 128 << 20  # bytes that rotated GPU operands should exceed: twice the largest last-level cache of a GPU
+ROTATED_GPU_BYTES = 128 << 20  # that rotated operands should exceed: twice the largest last-level cache of a GPU
 
 
 class NotOffered(AttributeError):
@@ -127,9 +127,9 @@ class Site:
         return self.library.randint(0, high, shape, device=self.device)
 
     def host(self, tensor: Tensor) -> Array:
-        """Return a tensor's values as a NumPy array: float64, or integers."""
+        """Return a tensor's values as a NumPy array: float64, integers or bools."""
         values = tensor.detach()
-        if "int" in str(values.dtype):
+        if "int" in str(values.dtype) or "bool" in str(values.dtype):
             return np.asarray(values.cpu().numpy())
         if str(values.dtype).rpartition(".")[2] in ("bfloat16", "float16"):
             values = values.to(self.library.float32)
@@ -200,7 +200,7 @@ class OurSite(Site):
         caps = self.device.driver.capabilities
         self.gpu = self.device.type == "cuda" or is_gpu(self.device)
         self.graphs = self.device.type == "cuda"
-        self.cache = CACHES if self.gpu and scale == 1 else 0
+        self.cache = ROTATED_GPU_BYTES if self.gpu and scale == 1 else 0
         self.memory = caps.memory if self.gpu else 0
 
     def wait(self) -> None:

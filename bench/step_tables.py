@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["in_bytes", "number_cell", "step_tables", "text_cell"]
 
+
 def text_cell(text: str, role: str = "") -> Cell:
     """Return a text cell."""
     return {"text": text, "value": None, "role": role, "bar": None}
@@ -56,9 +57,7 @@ def _kernels(line: Timeline) -> Iterator[list[Cell]]:
                number_cell(share, f"{share:.1%}", bar=share)]  # fmt: skip
 
 
-def _table(
-    title: str, device: str, heads: Sequence[tuple[str, str, bool]], rows: Sequence[list[Cell]]
-) -> Table:
+def _table(title: str, device: str, heads: Sequence[tuple[str, str, bool]], rows: Sequence[list[Cell]]) -> Table:
     columns: list[Column] = [
         {"name": name, "help": help, "number": numeric, "detail": False} for name, help, numeric in heads
     ]

@@ -29,15 +29,24 @@ from ..runtime.dtypes import Array
 from ..runtime.errors import ArgumentError, SpecError
 from .cases import Case, Pairs, Work, rotated
 from .sites import NotOffered, OurSite, Site
-from .sweep_operands import Shape, call_of_tensors, equation, random_arrays, tensor_shapes, valid_shapes
+from .sweep_operands import (
+    Shape,
+    call_of_tensors,
+    equation,
+    fixed_arguments,
+    random_arrays,
+    tensor_shapes,
+    valid_shapes,
+)
 
 if TYPE_CHECKING:
     from .library_types import Operation, Tensor
 
 __all__ = ["DTYPES", "cases", "dtypes_of", "shapes_of"]
 
-DTYPES = ("float32", "float16", "bfloat16", "float64", "int32", "int64")
-_WIDTH = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8, "int32": 4, "int64": 8}
+_WIDTH = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8, "int32": 4, "int64": 8, "int16": 2, "int8": 1,
+          "uint8": 1, "bool": 1}  # fmt: skip
+DTYPES = tuple(_WIDTH)  # every dtype of a tensor
 # Relative to the largest value. A result rounded once has an error of 2^-9 in bfloat16 and 2^-12 in float16.
 _TOLERANCE = {"float32": 1e-4, "float16": 2**-9, "bfloat16": 2**-7, "float64": 1e-9}
 _GRAD_TOLERANCE = {"float32": 1e-3, "float16": 2**-7, "bfloat16": 2**-5, "float64": 1e-5}
@@ -50,11 +59,15 @@ _OPS = ("add", "mul", "exp", "silu", "tanh", "softmax", "log_softmax", "sum", "m
 
 
 def dtypes_of(text: str) -> list[str]:
-    """Return the dtypes of `float32,bfloat16`. Raise ArgumentError for an unknown one."""
+    """Return the dtypes of `float32,bfloat16`, or every dtype for `all`. Raise ArgumentError for an unknown one."""
     names = [name.strip() for name in text.split(",") if name.strip()]
+    if names == ["all"]:
+        return list(DTYPES)
     for name in names:
         if name not in DTYPES:
-            raise ArgumentError(f"bench: --dtypes has no {name!r}: one or more of {', '.join(DTYPES)}")
+            raise ArgumentError(f"bench: --dtypes has no {name!r}: all, or one or more of {', '.join(DTYPES)}")
+    if not names:
+        raise ArgumentError(f"bench: --dtypes names no dtype: all, or one or more of {', '.join(DTYPES)}")
     return list(dict.fromkeys(names))
 
 
@@ -79,16 +92,38 @@ class _Subject:
 
 
 def cases(options: argparse.Namespace) -> Iterator[Case]:
-    """Yield the forward row and, if there is one, the gradient row of every op in every dtype and shape."""
-    dtypes = dtypes_of(options.dtypes) if options.dtypes else ["float32"]
+    """Yield the forward row and, if there is one, the gradient row of every op in every dtype and shape.
+
+    An op that cannot be measured has one case, whose `obstacle` is the reason. By default an op is measured in float32,
+    or in int32 or bool if it takes no floating dtype.
+    """
     shapes = shapes_of(options.shapes) if options.shapes else None
     for subject in _subjects(options.spec, options.ops):
-        sides = _CONTRACTION_SHAPES if subject.op.kind == "contraction" else _SHAPES
-        for dtype in dtypes:
-            if not _supports_dtype(subject.op, dtype):
-                continue
-            for shape in valid_shapes(subject.op, shapes) if shapes else sides:
+        op = subject.op
+        named_dtypes = dtypes_of(options.dtypes) if options.dtypes else DTYPES
+        dtypes = [name for name in named_dtypes if _supports_dtype(op, name)]
+        try:
+            _check_operands(op)
+            if not dtypes:
+                raise ArgumentError(f"its dtypes are of the class {op.dtypes!r}; --dtypes has none of them")
+            default_shapes = _CONTRACTION_SHAPES if op.kind == "contraction" else _SHAPES
+            sides = valid_shapes(op, shapes) if shapes else default_shapes
+        except ArgumentError as error:
+            yield Case(op.kind, op.name, lambda site: None, obstacle=str(error).removeprefix("bench: "))
+            continue
+        for dtype in dtypes if options.dtypes else dtypes[:1]:
+            for shape in sides:
                 yield from _cases(subject, dtype, shape)
+
+
+def _check_operands(op: Op) -> None:
+    """Raise ArgumentError unless `sweep_operands` has rules for all of an op's operands."""
+    if op.kind not in _KINDS:
+        raise ArgumentError(
+            f"it is of kind {op.kind}, whose operands no rule here makes; kinds that have one: {', '.join(_KINDS)}. "
+            "The suite `ops` has rows of the others"
+        )
+    fixed_arguments(op)
 
 
 def _subjects(spec: Path | None, names: str) -> Iterator[_Subject]:
@@ -111,12 +146,6 @@ def _subjects(spec: Path | None, names: str) -> Iterator[_Subject]:
         if name not in subjects:
             source = str(spec) if spec is not None else "weftgrad"
             raise ArgumentError(f"bench: --ops: {source} has no op {name!r} with a spec of that name")
-        if subjects[name].op.kind not in _KINDS:
-            kind = subjects[name].op.kind
-            raise ArgumentError(
-                f"bench: {name} is of kind {kind}, whose operands no rule here makes; kinds that have one: "
-                f"{', '.join(_KINDS)}. The suite `ops` has rows of the others"
-            )
         yield subjects[name]
 
 
@@ -143,9 +172,9 @@ def _by_path(library: ModuleType, path: str) -> Operation | None:
 
 
 def _supports_dtype(op: Op, dtype: str) -> bool:
-    floating = not dtype.startswith("int")
-    return {"float": floating, "numeric": True, "all": True, "integer": not floating, "integral": not floating,
-            "bool": False}.get(op.dtypes, True)  # fmt: skip
+    floating, boolean = "float" in dtype, dtype == "bool"
+    return {"float": floating, "all": True, "integer": not floating and not boolean, "integral": not floating,
+            "bool": boolean}.get(op.dtypes, not boolean)  # fmt: skip
 
 
 # References
@@ -185,7 +214,7 @@ def _cases(subject: _Subject, dtype: str, shape: Shape) -> Iterator[Case]:
     name = f"{op.name} {dtype} {'x'.join(map(str, shape))}"
     sizes = tensor_shapes(op, shape)
     reference, against = _reference(op, subject.function)
-    integral = dtype.startswith("int")
+    integral = "float" not in dtype
     numbers = [math.prod(size) for size in sizes]
     results, flops = max(1, len(op.outputs)) * max(numbers, default=0), 0
     if op.kind == "contraction":

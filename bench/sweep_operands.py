@@ -16,8 +16,16 @@ from ..runtime.errors import ArgumentError
 if TYPE_CHECKING:
     from .library_types import Operation, Tensor
 
-__all__ = ["Shape", "call_of_tensors", "dimension_letters", "equation", "random_arrays", "tensor_shapes",
-           "valid_shapes"]  # fmt: skip
+__all__ = [
+    "Shape",
+    "call_of_tensors",
+    "dimension_letters",
+    "equation",
+    "fixed_arguments",
+    "random_arrays",
+    "tensor_shapes",
+    "valid_shapes",
+]
 
 Shape = tuple[int, ...]
 
@@ -60,17 +68,24 @@ def valid_shapes(op: Op, shapes: Sequence[Shape]) -> list[Shape]:
 
 
 def random_arrays(op: Op, shape: Shape, dtype: str) -> list[Array]:
-    """Return random operands: normal, or uniform in the range of the spec's `sample`; integers in -50 to 50."""
+    """Return random operands: normal, or uniform in the range of the spec's `sample`.
+
+    Integers are in -50 to 50, or in -10 to 10 if they have 8 bits, so that products of two fit; none is negative if the
+    dtype has no sign.
+    """
+    integral = "int" in dtype
+    limit = 10 if dtype in ("int8", "uint8") else 50
+    default_bounds = (0 if dtype == "uint8" else -limit, limit)
     rng = np.random.default_rng(0)
     arrays: list[Array] = []
     for param, size in zip([p for p in op.params if p.role == "tensor"], tensor_shapes(op, shape), strict=True):
         bounds = op.sample_range(param.name)
-        if param.type == "mask":
+        if param.type == "mask" or dtype == "bool":
             arrays.append(rng.random(size) < 0.5)
-        elif param.type == "index" or dtype.startswith("int"):
-            low, high = (-50, 50) if bounds is None else (math.ceil(bounds[0]), math.floor(bounds[1]))
-            values = rng.integers(low, high + 1, size)
-            arrays.append(values.astype(dtype) if dtype.startswith("int") else values)
+        elif param.type == "index" or integral:
+            low, high = default_bounds if bounds is None else (math.ceil(bounds[0]), math.floor(bounds[1]))
+            values = rng.integers(max(low, default_bounds[0]), min(high, limit) + 1, size)
+            arrays.append(values.astype(dtype) if integral else values)
         elif bounds is None:
             arrays.append(rng.standard_normal(size, dtype=np.float32))
         else:
@@ -83,9 +98,28 @@ def call_of_tensors(op: Op, function: Operation) -> Operation:
 
     Required numbers are 0.5, a required `dim` is the last one, and other parameters keep their defaults. A default
     `dim` is passed explicitly, because PyTorch's softmax requires it.
+
+    Raises:
+        ArgumentError: as `fixed_arguments` does.
+    """
+    defaults, keywords = fixed_arguments(op)
+
+    def call(*tensors: Tensor) -> Tensor:
+        remaining = iter(tensors)
+        result = function(*[next(remaining) if default is None else default[0] for default in defaults], **keywords)
+        return result[0] if isinstance(result, tuple) else result
+
+    return call
+
+
+def fixed_arguments(op: Op) -> tuple[list[tuple[float] | None], dict[str, object]]:
+    """Return the arguments beside an op's tensors: for each positional one a number, or None for a tensor; keywords.
+
+    Raises:
+        ArgumentError: the op needs an argument for which no rule here has a value.
     """
     keywords: dict[str, object] = {}
-    defaults: list[tuple[float] | None] = []  # of a parameter in order: a number, or None for a tensor
+    defaults: list[tuple[float] | None] = []
     for param in op.params:
         if param.role == "tensor":
             defaults.append(None)
@@ -98,10 +132,4 @@ def call_of_tensors(op: Op, function: Operation) -> Operation:
             defaults.append((-1,))
         else:
             raise ArgumentError(f"bench: {op.name} needs {param.name}, for which no rule here has a value")
-
-    def call(*tensors: Tensor) -> Tensor:
-        remaining = iter(tensors)
-        result = function(*[next(remaining) if default is None else default[0] for default in defaults], **keywords)
-        return result[0] if isinstance(result, tuple) else result
-
-    return call
+    return defaults, keywords

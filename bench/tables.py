@@ -26,13 +26,16 @@ FIELDS = (
     "gflop_per_s", "roofline", "kind", "dtype", "clock", "error", "error_abs", "error_rel", "error_ulp", "against",
     "host_s", "schedule", "launches", "cold_ms", "warm_ms", "peak_bytes", "driver_allocations", "problem", "notes",
     "date", "items", "unit", "items_per_s", "items_per_s_deviation", "limit", "load", "doubts",
+    "resident_bytes", "ratio_low", "ratio_high", "mean_s", "largest_s",
 )  # fmt: skip
-"""Columns. contender: the site that ran; ratio: its time / the device's time; roofline: share of the measured roofline.
-error: relative to the largest value; error_abs, error_rel (to the value itself), error_ulp: maximum over all values;
-against: the reference of the check. host_s: seconds that the host took to queue a call. cold_ms, warm_ms: compile times
-without and with the cache. peak_bytes: maximum in use during a call. items, unit: what a call processes, 64 images for
-example; items_per_s: mean, and standard deviation. limit: what `roofline` is a share of. load: cores that other
-programs used while the row was measured. doubts: why the times are uncertain."""
+"""Columns. part: `kernel` or `host`. contender: the site that ran; ratio_…: its time / the device's time, and the range
+(ratio_low, ratio_high) that samples support; roofline: share of the measured roofline. error: relative to the largest
+value; error_abs, error_rel (to the value itself), error_ulp: maximum over all values; against: the reference of the
+check. host_s: seconds that the host took to queue a call. cold_ms, warm_ms: compile times without and with the cache.
+peak_bytes: maximum in use during a call. items, unit: what a call processes, 64 images for example; items_per_s: mean,
+and standard deviation. limit: what `roofline` is a share of. load: cores that other programs used while the row was
+measured. doubts: why the times are uncertain. resident_bytes: by how much a process grows that does only this row.
+mean_s, largest_s: mean and maximum of the samples."""
 
 
 def records(entries: Sequence[Entry]) -> Iterator[Record]:
@@ -40,7 +43,7 @@ def records(entries: Sequence[Entry]) -> Iterator[Record]:
     measured = roofs(entries)
     for entry in entries:
         bytes_rate, flops_rate = rates(entry)
-        part = share(entry, measured.get(entry.hardware))
+        roofline_share = share(entry, measured.get(entry.hardware))
         fixed: Record = {
             **dict.fromkeys(FIELDS),
             "suite": entry.suite, "part": entry.part, "group": entry.group, "name": entry.name, "device": entry.device,
@@ -53,16 +56,20 @@ def records(entries: Sequence[Entry]) -> Iterator[Record]:
             "contender": entry.device, "ours": True, "missed": bool(entry.missed),
             "aim": entry.limits[0] if entry.limits else None,
             "gb_per_s": bytes_rate and bytes_rate * 1e-9, "gflop_per_s": flops_rate and flops_rate * 1e-9,
-            "roofline": part.value if part else None, "limit": part.limit if part else None, "load": entry.load,
+            "roofline": roofline_share.value if roofline_share else None,
+            "limit": roofline_share.limit if roofline_share else None, "load": entry.load,
             "doubts": "; ".join(entry.doubts) or None, "error": entry.error, "problem": entry.problem,
-            "notes": "; ".join(entry.notes) or None,
+            "notes": "; ".join(entry.notes) or None, "resident_bytes": entry.resident.get(entry.device),
         }  # fmt: skip
         for peer, time in entry.peers.items():
             least, median = entry.ratio(peer) or (None, None)
+            low, high = entry.ratio_range(peer) or (None, None)
             yield {
                 **fixed, **_times(time), **_throughput(entry, peer),
                 "contender": peer, "ours": False, "ratio_least": least, "ratio_median": median,
+                "ratio_low": low, "ratio_high": high, "doubts": "; ".join(entry.peer_doubts(peer)) or None,
                 "aim": entry.aims.get(peer), "missed": peer in entry.missed if peer in entry.aims else None,
+                "resident_bytes": entry.resident.get(peer),
                 "gb_per_s": entry.bytes / time["least"] * 1e-9 if entry.bytes else None,
                 "gflop_per_s": entry.flops / time["least"] * 1e-9 if entry.flops else None,
             }  # fmt: skip
@@ -110,6 +117,7 @@ def _times(time: Times | None) -> Record:
     return {
         "least_s": time["least"], "median_s": time["median"], "p20_s": time["p20"], "p80_s": time["p80"],
         "samples": time["samples"], "late": time["late"], "host_s": time["host"] or None,
+        "mean_s": time.get("mean") or None, "largest_s": time.get("largest") or None,
     }  # fmt: skip
 
 

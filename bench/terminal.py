@@ -78,7 +78,8 @@ def _columns(entries: Sequence[Entry], peers: Sequence[str], roof: Roof | None) 
     for i, peer in enumerate(peers):
         roles = ["" if peer not in e.aims else "bad" if peer in e.missed else "good" for e in entries]
         ratios = [entry.ratio(peer) for entry in entries]
-        cells = [(f"{r[0]:.2f}" if r else "", role) for r, role in zip(ratios, roles, strict=True)]
+        marks = ["~" if entry.peer_doubts(peer) else "" for entry in entries]
+        cells = [(f"{mark}{r[0]:.2f}" if r else "", role) for r, role, mark in zip(ratios, roles, marks, strict=True)]
         add_column(f"{peer} / ours", 2 + i, cells)
         add_column("(median)", 6 + i, [(f"({r[1]:.2f})" if r else "", "") for r in ratios])
     for i, name in enumerate(("", *peers)):

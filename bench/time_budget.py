@@ -45,6 +45,10 @@ class Allowance:
         share = seconds_left / max(1, rows) / (sum(self._full) / len(self._full))
         return max(1, min(max_rounds, math.floor((2 * share - 1) * max_rounds)))
 
+    def share(self, rows: int) -> float | None:
+        """Return the seconds for the next of `rows` remaining rows if all get the same; None without a budget."""
+        return None if self.end is None else max(0.0, self.end - self._now()) / max(1, rows)
+
     def record(self, seconds: float, rounds: int, max_rounds: int) -> None:
         """Record the seconds that a row with `rounds` rounds took."""
         self._full.append(seconds * 2 * max_rounds / (max_rounds + rounds))

@@ -1,6 +1,6 @@
 """A memory pool without a cache, to measure what the caching allocator saves: every block is a driver allocation.
 
-`without_cache` gives a device's stream such a pool for a while. `figure_traces` measures training with it and without.
+`without_cache` replaces the pool of a device's current stream. `figure_traces` measures training with either pool.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ _BLOCK_ALIGNMENT = 512  # bytes, as in the caching pool
 class UncachedPool(Pool):
     """A pool that asks the driver for each block, and returns freed blocks to the driver.
 
-    Freed blocks are returned at the next allocation: `free` runs in finalizers, which must not call the driver. As
-    CUDA's `cuMemFree` does, the pool waits for the device before that, once for all blocks freed since.
+    Freed blocks are returned at the next allocation: `free` runs in finalizers, which must not call the driver. Before
+    it returns them, the pool waits for the device, as CUDA's `cuMemFree` does, but once for all of them.
     """
 
     def allocate(self, nbytes: int) -> Block:
         """Return a block that is a driver allocation of its own; its content is undefined.
 
         Args:
-            nbytes: At least 1.
+            nbytes: Size in bytes, at least 1.
+
+        Returns:
+            The block; it is as large as its segment.
 
         Raises:
             OutOfMemoryError: The driver refuses, or the budget's limit would be exceeded.
@@ -36,7 +39,7 @@ class UncachedPool(Pool):
         with self._lock:
             self._return_freed()
             size = -(-nbytes // _BLOCK_ALIGNMENT) * _BLOCK_ALIGNMENT
-            block = self._new_segment(size, size, False)
+            block = self._new_segment(size, size, small=False)
             if block is None:
                 raise self._out_of_memory(nbytes)
             block.bin = self._loose
@@ -47,6 +50,7 @@ class UncachedPool(Pool):
             return block
 
     def _bin_of(self, size: int) -> list[Block]:
+        """Return the list of freed blocks, whatever their size: no block is reused."""
         return self._loose
 
     def _return_freed(self) -> None:
@@ -72,11 +76,14 @@ class UncachedPool(Pool):
 def without_cache(device: Device) -> Iterator[UncachedPool]:
     """Allocate this thread's tensors on `device` without a cache inside the context.
 
-    Tensors from before stay in the caching pool and are reused there. Construct optimizers before: they prepare the
-    pool that they find for their next steps.
+    Blocks that were allocated outside the context return to the caching pool. Construct optimizers outside it, too: an
+    optimizer rehearses its first step on the stream's current pool, and an uncached pool has no lists to prepare.
 
     Args:
-        device: The device.
+        device: The device. Only the current stream of this thread is affected.
+
+    Yields:
+        The uncached pool, whose `stats` count driver calls.
     """
     stream = current_stream(device)
     caching_pool = stream.pool

@@ -21,7 +21,7 @@ extensions = [
 ]  # fmt: skip
 myst_enable_extensions = ["colon_fence", "html_image"]
 myst_heading_anchors = 3
-exclude_patterns = ["_data", "_extensions"]
+exclude_patterns = ["_data", "_extensions", "third_party_programs"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the signature of a generated function has them in its text

@@ -7,6 +7,7 @@ seed, so that each library can be trained on the same numbers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ __all__ = [
     "WORDS",
     "Interactions",
     "Sentences",
+    "batches_by_length",
     "digits",
     "hit_rate",
     "interactions",
@@ -120,6 +122,39 @@ def spoken_numbers(count: int, max_digits: int = 3, seed: int = 0) -> Sentences:
         _padded([[_TOKEN["<begin>"], *words] for words in translations]),
         _padded([[*words, _TOKEN["<end>"]] for words in translations]),
     )
+
+
+def batches_by_length(
+    sentences: Sentences, size: int, batches: int, window: int = 8, seed: int = 0
+) -> Iterator[Sentences]:
+    """Yield batches of sentences of like length, without padding beyond each batch's own longest source and target.
+
+    Sentences are shuffled, those of `window` consecutive batches are sorted by length, and the batches of a window come
+    in random order, so that shapes change from step to step, as in the training of translators on text.
+
+    Args:
+        sentences: The sentences; they are used as often as it takes.
+        size: Sentences of a batch.
+        batches: Number of batches.
+        window: Batches whose sentences are sorted together.
+        seed: Seed of the order.
+    """
+    rng = np.random.default_rng(seed)
+    words = (sentences.target != 0).sum(1)
+    windows = -(-batches // window)
+    repeats = -(-windows * window * size // len(words))
+    order = np.concatenate([rng.permutation(len(words)) for _ in range(repeats)])
+    for number in range(windows):
+        rows = order[number * window * size :][: window * size]
+        rows = rows[np.lexsort((words[rows], sentences.lengths[rows]))].reshape(window, size)
+        for batch in rng.permutation(rows)[: batches - number * window]:
+            source, target = sentences.lengths[batch].max(), words[batch].max()
+            yield Sentences(
+                sentences.source[batch, :source],
+                sentences.lengths[batch],
+                sentences.inputs[batch, :target],
+                sentences.target[batch, :target],
+            )
 
 
 def read_words(number: int) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...runtime.dtypes import Array
 from ..clocks import DeviceClock
-from ..sites import CACHES, OurSite, Site
+from ..sites import ROTATED_GPU_BYTES, OurSite, Site
 from .numpy import NumpySite
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class CupySite(NumpySite):
     def __init__(self, cupy: ModuleType, index: int, scale: int = 1):
         super().__init__(scale)
         self.library, self.gpu, self.index = cupy, True, index
-        self.cache = CACHES if scale == 1 else 0
+        self.cache = ROTATED_GPU_BYTES if scale == 1 else 0
         cupy.cuda.Device(index).use()
         self.memory = int(cupy.cuda.Device(index).mem_info[1])
 

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ...runtime.backends.processor import cores
-from ..sites import CACHES, OurSite, Site
+from ..sites import ROTATED_GPU_BYTES, OurSite, Site
 
 if TYPE_CHECKING:
     from torch import device as TorchDevice
@@ -28,7 +28,7 @@ class TorchSite(Site):
         super().__init__(scale)
         self.library, self.device = torch, torch.device(device)
         self.gpu = self.graphs = self.device.type == "cuda"
-        self.cache = CACHES if self.gpu and scale == 1 else 0
+        self.cache = ROTATED_GPU_BYTES if self.gpu and scale == 1 else 0
         if self.gpu:
             torch.cuda.set_device(self.device)
             self.memory = torch.cuda.get_device_properties(self.device).total_memory

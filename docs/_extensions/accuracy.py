@@ -55,7 +55,7 @@ def _row(record: OpRecord, dtype: dtypes.DType) -> tuple[str, float] | None:
     function = generated.FUNCTIONS[record.name][0]
     cpu = wg.device("cpu")
     try:
-        arguments = samples.arguments(op, cpu, dtype, np.random.default_rng(0), shape=SHAPE)
+        arguments = samples.sample_arguments(op, cpu, dtype, np.random.default_rng(0), shape=SHAPE)
         if "dim" in arguments and record.kind == "reduction":
             arguments["dim"] = -1
         exact_arguments = {name: _widen(value) for name, value in arguments.items()}

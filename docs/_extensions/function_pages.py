@@ -1,19 +1,11 @@
 """Pages of public functions that are written in Python and call ops, such as `gelu`, `matmul` and `conv2d`."""
 
 import inspect
-import textwrap
 from collections.abc import Callable, Collection
 
-from docstring_markdown import to_markdown
-
+from weftgrad.cli.docstring_markdown import to_markdown
+from weftgrad.cli.op_markdown import wrap_signature
 from weftgrad.cli.python_functions import called_ops, signature_text
-
-WIDTH = 88  # columns of a block in Furo's middle column
-
-
-def wrap_signature(signature: str) -> list[str]:
-    """Return a signature in lines that fit the page without a scroll bar."""
-    return textwrap.wrap(signature, WIDTH, subsequent_indent="    ", break_long_words=False)
 
 
 def function_page(name: str, function: Callable[..., object], op_pages: Collection[str]) -> str:

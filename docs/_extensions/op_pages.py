@@ -15,33 +15,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accuracy import accuracy_table
-from docstring_markdown import to_markdown
-from function_pages import function_page, wrap_signature
+from function_pages import function_page
 
 import weftgrad as wg
 import weftgrad.nn
 import weftgrad.special
 from weftgrad._generated import ops as generated
 from weftgrad.bench.report_files import load
-from weftgrad.cli.described_devices import find_device
-from weftgrad.cli.kernel_text import SHAPE, distinct, kernel_text, planned_steps
-from weftgrad.cli.op_page import GROUPS, op_page
+from weftgrad.cli.op_markdown import KernelDevice, op_markdown
+from weftgrad.cli.op_page import GROUPS
 from weftgrad.cli.python_functions import called_ops, public_functions
-from weftgrad.cli.terminal import Style
 from weftgrad.codegen import reference
-from weftgrad.runtime import dtypes
-from weftgrad.runtime.errors import WeftgradError
 from weftgrad.runtime.records import OpRecord, registry
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 PUBLIC = (wg, wg.Tensor, wg.nn.functional, wg.special)  # an op that none of these has is a part of functions
-LABEL_WIDTH = 12  # of the fields of `weftgrad show`
-CODE_FIELDS = ("formula", "example", "derivative", "saved", "spec")
-COMMAND_FIELDS = ("next",)  # rows for readers of a terminal, at the end
 KINDS_FIRST = ("pointwise", "reduction", "rowwise", "contraction", "scan", "window")
-DEVICES = (("cpu", "C, compiled by clang for `cpu`", "c"), ("cuda", "Triton, for `cuda:N`", "python"))
+DEVICES = (
+    KernelDevice("cpu", "C, compiled by clang for `cpu`", "c"), KernelDevice("cuda", "Triton, for `cuda:N`", "python"),
+)  # fmt: skip
 
 ORPHAN = "---\norphan: true\n---\n\n"  # no warning that the page is in no table of contents
 
@@ -67,69 +61,18 @@ cannot: wrong expressions, names and shapes.
 """
 
 
-class Plain(Style):
-    """Text without colours, even if Sphinx runs on a terminal."""
-
-    def __call__(self, kind: str, text: str) -> str:
-        return text
-
-
-def kernels(record: OpRecord, device_name: str) -> str:
-    """Return the kernels that a call compiles, or why there is none."""
-    device, _ = find_device(device_name)
-    steps = distinct(planned_steps(record, device, dtypes.float32, "", SHAPE))
-    return "\n".join(kernel_text(step, device).kernel.rstrip() for step in steps)
-
-
-def facts(record: OpRecord) -> list[str]:
-    """Return the page of `weftgrad show` as Markdown: the signature, and a table of its fields."""
-    lines = [line.rstrip() for line in op_page(record, Plain())]
-    end = lines.index("")
-    fields: list[list[str]] = []
-    for line in lines[end:]:
-        label, text = line[:LABEL_WIDTH].strip(), line[LABEL_WIDTH:].strip()
-        if label in COMMAND_FIELDS:
-            break
-        if label:
-            fields.append([label, text])
-        elif text:
-            fields[-1][1] += f" {text}"
-    table = ["| | |", "| --- | --- |"]
-    for label, text in fields:
-        cell = text.replace("|", "\\|")
-        content = f"`{cell}`" if label in CODE_FIELDS else cell
-        table.append(f"| {label} | {content} |")
-    signature = " ".join(line.strip() for line in lines[:end] if line is lines[0] or line.startswith("    "))
-    return ["```python", *wrap_signature(signature), "```", "", *table, ""]
-
-
 def page(record: OpRecord, times: dict[str, list[str]]) -> str:
     """Return the page of an op in Markdown."""
-    function = generated.FUNCTIONS[record.name][0]
-    lines = [f"# {record.name}", "", (inspect.getdoc(function) or "").partition("\n")[0], "", *facts(record)]
-    details = (inspect.getdoc(function) or "").partition("\n")[2].strip()
-    if details:
-        lines += to_markdown(details)
+    measurements = []
     if times.get(record.name):
-        lines += [
+        measurements += [
             "## Measured", "",
             "Minimum times on two cores. The ratio is PyTorch's time divided by ours: above 1, weftgrad is faster.", "",
             "| machine | call | weftgrad | torch / weftgrad |", "| --- | --- | ---: | ---: |",
             *times[record.name], "",
         ]  # fmt: skip
-    lines += accuracy_table(record)
-    if record.texts:
-        sentence = f"Of a call on float32 operands of {'x'.join(map(str, SHAPE))}."
-        lines += ["## Kernels", "", f"{sentence} `float16` in C is a vector of 16 floats.", ""]
-        for device_name, title, language in DEVICES:
-            try:
-                text = kernels(record, device_name)
-            except WeftgradError as error:
-                lines += [f"{title}: none ({str(error).splitlines()[0]})", ""]
-                continue
-            if text:
-                lines += [f"### {title}", "", f"```{language}", text, "```", ""]
-    return "\n".join(lines)
+    measurements += accuracy_table(record)
+    return op_markdown(record, generated.FUNCTIONS[record.name][0], DEVICES, measurements=measurements)
 
 
 def measured_times(results: Path) -> dict[str, list[str]]:

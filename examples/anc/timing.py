@@ -2,8 +2,9 @@
 
 python -m examples.anc.timing --seeds 64
 
-An update is a run of all seeds and samples, the loss, its gradient and the optimizer's step. Implementations alternate,
-so that a slow phase of the machine hits all of them.
+An update is a run of all seeds and samples, the loss, its gradient and the optimizer's step. Implementations take turns
+of some updates each, as in a training, so that a slow phase of the machine hits all of them. `--threads 1` measures the
+CPU time of one thread, which is fairer where other programs use the cores as well.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from .programs import GENERIC
 from .tasks import TASKS
 from .weights import compile_weights
 
+TURN_SECONDS = 0.06  # of consecutive updates: after another implementation's update the caches hold other data
 FOLDER = Path(__file__).resolve().parent
 
 
@@ -74,20 +76,34 @@ def implementations(task, seeds, with_compile):
     return updates
 
 
-def measure(updates, seconds):
-    """Return each update's times in seconds, from rounds in which every update runs once."""
+def set_threads(count):
+    """Let this library, and torch where it is installed, use `count` threads."""
+    wg.set_num_threads(count)
+    if importlib.util.find_spec("torch"):
+        import torch  # optional
+
+        torch.set_num_threads(count)
+
+
+def measure(updates, seconds, clock=time.perf_counter):
+    """Return each update's mean seconds in every turn, by `clock`. In a round every implementation has one turn."""
     values = {name: update() for name, update in updates.items()}  # compiles
     reference = values["tensor code"]
     for name, value in values.items():
         if abs(value - reference) > 1e-3 * abs(reference):
             raise ArithmeticError(f"{name} has a loss of {value}, the tensor code {reference}")
-    times = {name: [] for name in updates}
+    times, counts = {name: [] for name in updates}, {}
+    for name, update in updates.items():
+        begin = time.perf_counter()
+        update()
+        counts[name] = 1 + int(TURN_SECONDS / (time.perf_counter() - begin))
     end = time.perf_counter() + seconds
     while len(times["kernel"]) < 3 or time.perf_counter() < end:
         for name, update in updates.items():
-            begin = time.perf_counter()
-            update()
-            times[name].append(time.perf_counter() - begin)
+            begin = clock()
+            for _ in range(counts[name]):
+                update()
+            times[name].append((clock() - begin) / counts[name])
     return times
 
 
@@ -97,9 +113,13 @@ def main(arguments=None):
     parser.add_argument("--seeds", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=10, help="time to measure each task")
     parser.add_argument("--compile", action="store_true", help="measure torch.compile of a step as well")
+    parser.add_argument("--threads", type=int, help="threads of both libraries; 1: measure the thread's CPU time")
     options = parser.parse_args(arguments)
+    if options.threads:
+        set_threads(options.threads)
+    clock = time.thread_time if options.threads == 1 else time.perf_counter
     for name in options.tasks or TASKS:
-        times = measure(implementations(TASKS[name], options.seeds, options.compile), options.seconds)
+        times = measure(implementations(TASKS[name], options.seeds, options.compile), options.seconds, clock)
         base = times.get("torch eager", times["tensor code"])
         print(f"{name}, {options.seeds} seeds, batch {TASKS[name].batch_size}, {TASKS[name].max_steps} steps at most")
         for label, values in times.items():

@@ -1,4 +1,7 @@
-"""Plan a run of the register machine, or its gradient: one launch, a work-group or a Triton program for each run."""
+"""Plan a run of the register machine, or its gradient: one launch.
+
+A work-group or a Triton program computes one run; on CPUs a work-item computes as many as a vector has elements.
+"""
 
 from dataclasses import dataclass
 
@@ -13,7 +16,10 @@ from .register_machine import OPERANDS
 
 _INTEGERS = ("cells", "targets")
 _GROUP = 64  # work-items of a group; rows have at most some 45 elements
-_MAX_LANES = 8  # rows of 7 to 21 elements would leave much of a longer vector unused
+_MIN_LANES = 4  # shorter vectors are no faster
+_SEGMENT_BYTES = 768 << 10  # what a CPU's gradient works on; with 256 KiB, sort takes 1.9 times as long
+_STACK_BYTES = 1 << 20  # and must fit on a thread's stack
+_MAX_SEGMENT = 8
 
 
 @dataclass(frozen=True)
@@ -30,17 +36,51 @@ class Sizes:
     def runs(self):
         return self.seeds * self.samples
 
-    def state(self, width):
-        """Return the elements of a step's state, whose rows have `width` elements."""
-        return (self.cells + self.registers + 1) * width
+    @property
+    def state(self):
+        """Numbers of a machine's state."""
+        return (self.cells + self.registers + 1) * self.cells
 
-    def local_elements(self, width, gates, part):
-        """Return the elements of local memory that the OpenCL kernel of `part` needs."""
-        rows = 2 * self.cells + self.registers + 19
-        machine = rows * width + (self.cells + 1) * gates
+    @property
+    def gates(self):
+        """Numbers that choose a line's arguments, output and opcode."""
+        return 3 * self.registers + 11
+
+    def local_elements(self, part, segment):
+        """Return the numbers of a run that the OpenCL kernel of `part` holds, as its declarations list them."""
+        step = self.gates + 11 * self.cells
+        logits = (self.gates + self.registers + 1) * self.cells
+        goal = 3 * self.cells + 1
         if part != "gradient":
-            return machine
-        return machine + (self.cells + self.registers + 12) * width + (self.cells + 1) * gates
+            return logits + 2 * self.state + step + goal
+        gradients = logits + 2 * self.cells**2 + segment * self.gates + 11 * self.cells
+        return logits + (segment + 1) * self.state + segment * step + goal + gradients
+
+
+@dataclass(frozen=True)
+class Division:
+    """How the OpenCL kernels divide the work."""
+
+    lanes: int  # runs of a work-group
+    segment: int  # steps between two saved states
+
+
+def divide(sizes, itemsize, capabilities):
+    """Return the `Division` of a call for a device, which is the same for a run and its gradient."""
+    if not capabilities.takes_runs:
+        return Division(1, 1)
+    lanes = capabilities.vector_lanes(itemsize)
+
+    def count_bytes(segment):
+        return sizes.local_elements("gradient", segment) * lanes * itemsize
+
+    while lanes > _MIN_LANES and sizes.runs <= (capabilities.cores - 1) * lanes:
+        lanes //= 2  # a shorter vector for every core
+    while lanes > 1 and count_bytes(1) > _STACK_BYTES:
+        lanes //= 2
+    step_bytes = count_bytes(2) - count_bytes(1)
+    segment = 1 + (_SEGMENT_BYTES - count_bytes(1)) // step_bytes
+    return Division(lanes, min(max(segment, 1), _MAX_SEGMENT, sizes.steps))
 
 
 def plan(request):
@@ -59,12 +99,12 @@ def plan(request):
     layouts = {operand.name: layout for operand, layout in request.tensors}
     part, logits = request.record.detail["part"], layouts["logits"]
     sizes = _check_operands(request, layouts)
-    lanes = min(_MAX_LANES, request.capabilities.vector_lanes(logits.dtype.itemsize))
-    width = -(-sizes.cells // lanes) * lanes  # rows are whole vectors
+    division = divide(sizes, logits.dtype.itemsize, request.capabilities)
     per_step = (sizes.seeds, sizes.samples, sizes.steps + 1)
     shapes = [per_step, per_step, (sizes.seeds, sizes.samples, sizes.cells, sizes.cells)]
     if part == "run":
-        shapes.append((sizes.seeds, sizes.samples, sizes.steps, sizes.state(width)))
+        groups, segments = -(-sizes.runs // division.lanes), -(-sizes.steps // division.segment)
+        shapes.append((groups, segments, sizes.state, division.lanes))
     elif part == "gradient":
         shapes = [(sizes.samples, *logits.shape)]
     results = tuple(meta(logits.dtype, shape, None, request.device) for shape in shapes)
@@ -74,28 +114,27 @@ def plan(request):
     slots += [Slot(result.dtype.name) for result in results]
     if request.device.driver.target == "triton":
         return _plan_triton(request, layouts, sizes, slots, results)
-    return _plan_opencl(request, layouts, sizes, slots, results, lanes)
+    return _plan_opencl(request, layouts, sizes, slots, results, division)
 
 
-def _plan_opencl(request, layouts, sizes, slots, results, lanes):
-    part, width = request.record.detail["part"], -(-sizes.cells // lanes) * lanes
-    gates = -(-(3 * sizes.registers + 11) // lanes) * lanes
-    local_bytes = sizes.local_elements(width, gates, part) * results[0].dtype.itemsize
+def _plan_opencl(request, layouts, sizes, slots, results, division):
+    part = request.record.detail["part"]
+    local_bytes = sizes.local_elements(part, division.segment) * results[0].dtype.itemsize
     group = request.capabilities.group_size(_GROUP)
     if group > 1 and local_bytes > request.capabilities.local_memory:
         raise NotSupported(
             f"{request.where()}: needs {local_bytes} bytes of local memory, the device has "
             f"{request.capabilities.local_memory}; use fewer cells or registers, or machine.run"
         )
-    defines = {"CELLS": sizes.cells, "REGS": sizes.registers, "WIDTH": width, "BUFFERS": len(slots)}
+    defines = {"CELLS": sizes.cells, "REGS": sizes.registers, "SEGMENT": division.segment, "BUFFERS": len(slots)}
     defines |= {"SCHEDULE_GRADIENT": 1} if part == "gradient" else {"SCHEDULE_RUN": 1}
     defines |= {"KEEPS_STATES": 1} if part == "run" else {}
     by_error, by_halting = _gradient_strides(layouts)
     geometry = (sizes.seeds, sizes.samples, sizes.steps, int(request.static("exact_stop")), *by_error, *by_halting)
-    kernel = _instance(request, results[0], lanes, slots, {name: str(value) for name, value in defines.items()})
-    step = Step(
-        kernel, tuple(range(len(slots))), pack_longs(geometry), (sizes.runs * group,), (group,), _work(sizes, part)
-    )
+    defines = {name: str(value) for name, value in defines.items()}
+    kernel = _instance(request, results[0], division.lanes, slots, defines)
+    groups = -(-sizes.runs // division.lanes)
+    step = Step(kernel, tuple(range(len(slots))), pack_longs(geometry), (groups * group,), (group,), _work(sizes, part))
     return Planned(results, (step,))
 
 

@@ -1,7 +1,8 @@
 """A kind of op: a run of the differentiable register machine (Bunel et al. 2016), all steps in one kernel.
 
 The plain tensor code launches some thirty ops a step, and as many again backward. Here a work-group does a whole run of
-one seed on one sample, with the machine's state in local memory. Importing this module registers the kind.
+one seed on one sample, with the machine's state in local memory; on CPUs a work-item does as many runs as a vector has
+elements. Importing this module registers the kind.
 
 A spec has one field of its own, `part`: `run` (the default), `final` (a run that saves nothing for a gradient) or
 `gradient`; `derive` and `bare` write the last two.
@@ -23,7 +24,7 @@ DEFAULT_DTYPES = "float"
 OPERANDS = {
     "run": ("logits", "cells", "targets", "weights"),
     "final": ("logits", "cells", "targets", "weights"),
-    "gradient": ("grad_errors", "grad_halting", "logits", "targets", "weights", "halting", "memory", "states"),
+    "gradient": ("grad_errors", "grad_halting", "logits", "targets", "weights", "halting", "states"),
 }
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -43,7 +44,10 @@ def check(op):
 
 
 def render(op, environment):
-    """Return the kernels' text, which is the same for all parts, and the results."""
+    """Return the kernels' text, which is the same for all parts, and the results.
+
+    The result `states` is saved for the gradient, in the layout that the device's kernels use.
+    """
     outputs = [OutputRow(name, "value", op.result, "full", role == "value") for name, role in op.outputs.items()]
     if part_of(op) == "run":
         outputs.append(OutputRow("states", "value", op.result, "full", False, saved=True))
@@ -58,7 +62,7 @@ def derive(op):
     """Return the gradient of the logits. The gradient itself cannot be differentiated."""
     if part_of(op) != "run":
         return {}
-    operands = "grad_errors, grad_halting, logits, targets: Index, weights, halting, memory, states"
+    operands = "grad_errors, grad_halting, logits, targets: Index, weights, halting, states"
     spec = {
         "op": f"{op.name}_gradient({operands}, steps: int, exact_stop: bool)",
         "kind": op.kind,

@@ -1,465 +1,557 @@
-// The register machine of Adaptive Neural Compilation (Bunel et al. 2016), all steps of a run in one kernel: one
-// work-group for each run (a seed and a sample), whose state stays in local memory. On a CPU a group is one work-item,
-// which computes rows with vectors of LANES elements.
+// The register machine of Adaptive Neural Compilation (Bunel et al. 2016), all steps of a run in one kernel. A run is a
+// seed's program on a sample's memory.
 //
-// CELLS: number of memory cells, of values and of program lines. REGS: number of registers. WIDTH: elements of a padded
-// row, a multiple of LANES; padded elements of distributions are 0. All of them are constants.
-// Rows of `logits`, CELLS columns each: instruction register, REGS registers (their start), then the program's columns:
-// REGS rows each for the first argument, the second argument and the output register, and 11 rows for the opcode.
+// Every number of the machine is a vector V of LANES runs, so that the text reads like that of a single run. On a CPU
+// a work-group is one work-item, which computes LANES runs by vector instructions. On a GPU LANES is 1, and the
+// work-items of a group divide the elements of a run, whose state stays in local memory.
+//
+// Constants: CELLS is the number of memory cells, of values and of program lines, REGS the number of registers. The
+// state is saved every SEGMENT steps; the gradient repeats the steps from there.
+//
+// Rows of `logits`, CELLS columns each: instruction register, REGS registers (their start), then the program, whose
+// columns are its lines: REGS rows each for the first argument, the second argument and the output register, and 11
+// rows for the opcode.
 #define GATES (3 * REGS + 11)
-#define GATES_WIDTH ((GATES + LANES - 1) / LANES * LANES)
 #define ROWS (REGS + 1 + GATES)
-#define STATE ((CELLS + REGS + 1) * WIDTH) // memory, registers, instruction register
-#define HALTED ((C)0.9)                    // a run ends when its stop probability is above this
+#define LOGITS (ROWS * CELLS)
+#define STATE ((CELLS + REGS + 1) * CELLS) // instruction register, registers, memory
+#define HALTED ((C)0.9) // a run ends when its stop probability is above this
+#define BLOCK (LANES > 1 && CELLS >= 4 ? 4 : 1) // sums that a work-item computes at once, so that they share operands
 #define OPCODES enum { STOP, ZERO, INC, ADD, SUB, DEC, MIN, MAX, READ, WRITE, JEZ }
-#ifdef SCHEDULE_RUN // the operand `logits`
-#define S_LOGITS S0
-#define LOAD_LOGITS LOAD0
-#else
-#define S_LOGITS S2
-#define LOAD_LOGITS LOAD2
-#endif
 
 typedef struct { long offset[BUFFERS]; } NAME(Dynamic);
-// Strides of the incoming gradients along seeds, samples and steps.
+// Numbers of seeds, samples and steps. For the gradient: 1 for the true gradient of the stop probability, 0 for the one
+// that leaves out later steps; and strides of the incoming gradients along seeds, samples and steps.
 typedef struct { long seeds, samples, steps, exact_stop, by_error[3], by_halting[3]; } NAME(Geometry);
-typedef V __attribute__((aligned(sizeof(C)))) NAME(Lanes);
+typedef V __attribute__((aligned(sizeof(C)))) NAME(Saved); // tensors are aligned to an element only
 
-// Vectors of the elements 0 to n - 1, and single elements, divided among the work-items of a group.
-#define VECTORS(v, n) for (int v = LANES * first; v < (n); v += LANES * stride)
+// The elements 0 to n - 1, divided among the work-items of a group.
 #define ELEMENTS(v, n) for (int v = first; v < (n); v += stride)
-// All rows. Without the pragma clang unrolls them, which takes seconds to compile.
+// The same by blocks of `size` elements, of which v is the first. The last block may overlap the one before it.
+#define BLOCKS(v, n, size) \
+    for (int next_##v = (size) * first, v; v = next_##v < (n) - (size) ? next_##v : (n) - (size), next_##v < (n); \
+         next_##v += (size) * stride)
+#define EACH(b) WG_UNROLL for (int b = 0; b < BLOCK; b++)
+// All elements. Without the pragma clang unrolls such loops, which takes seconds to compile.
 #define OVER(u, n) _Pragma("nounroll") for (int u = 0; u < (n); u++)
-#define AT(p) (*(local NAME(Lanes) *)(p)) // the vector at an element
-#define STATE_AT(p) (*(global NAME(Lanes) *)(p))
+// The runs of the group's lanes. Lanes past the last run repeat it, and store nothing.
+#define RUN(lane) (group * LANES + (lane) < runs ? group * LANES + (lane) : runs - 1)
+#define RUNS(lane, run) for (long lane = 0, run = group * LANES; lane < LANES && run < runs; lane++, run++)
+#define LANES_UNROLLED(lane) WG_UNROLL for (int lane = 0; lane < LANES; lane++)
+#if LANES > 1
+#define TRANSPOSE(block) WG_TRANSPOSE(V, block)
+#define SYNC // a group has one work-item
+#else
+#define TRANSPOSE(block)
 #define SYNC barrier(CLK_LOCAL_MEM_FENCE)
+#endif
+#define LANE(p, lane) (((local C *)(p))[lane])
+#define GATHER(x, value) OVER(lane, LANES) ((C *)&(x))[lane] = (value)
+// v + 1, v - 1 and -v modulo CELLS
 #define NEXT(v) ((v) + 1 < CELLS ? (v) + 1 : 0)
 #define BEFORE(v) ((v) > 0 ? (v) - 1 : CELLS - 1)
+#define MIRROR(v) ((v) > 0 ? CELLS - (v) : 0)
 
-// What the steps of a run share.
+typedef struct { V line[CELLS], registers[REGS * CELLS], memory[CELLS * CELLS]; } NAME(State);
+
+// What a step computes from the state before it.
 typedef struct {
-    C memory[CELLS * WIDTH], registers[REGS * WIDTH], line[WIDTH], onehot[CELLS * WIDTH]; // onehot: the target
-    C program[CELLS * GATES_WIDTH]; // the program's logits, the gates of a line side by side
-    C gates[GATES_WIDTH];           // softmax of the mixed lines: arguments a and b, output register o, opcode
-    C x[WIDTH], y[WIDTH];           // arguments
-    // Cyclic: element v is element v + CELLS.
-    C x_twice[2 * WIDTH], y_twice[2 * WIDTH], x_reversed[2 * WIDTH], y_reversed[2 * WIDTH], mixed[2 * WIDTH];
-    C x_upto[WIDTH], y_upto[WIDTH], x_from[WIDTH], y_from[WIDTH]; // sums over 0..v, and over v..CELLS - 1
-    C value[WIDTH], next[WIDTH]; // what goes to the output register, and to the instruction register
-} NAME(Machine);
+    V gates[GATES];               // softmax of the mixed lines: arguments a and b, output register o, opcode
+    V x[2 * CELLS], y[2 * CELLS]; // arguments, cyclic: element v is element v + CELLS
+    V mixed[2 * CELLS];           // cyclic; ADD and SUB, by their probabilities, are the convolution of x with this
+    V x_upto[CELLS], y_upto[CELLS], x_from[CELLS], y_from[CELLS]; // sums over 0..v, and over v..CELLS - 1
+    V value[CELLS];               // the value for the output register
+} NAME(Step);
 
-static WG_INLINE C NAME(machine_total)(V x) {
-#if LANES == 1
-    return x;
-#else
-    C total = 0;
-    WG_UNROLL for (int i = 0; i < LANES; i++) total += x[i];
-    return total;
-#endif
-}
+// The memory that a run should end with.
+typedef struct {
+    V target[CELLS], weight[CELLS];
+    int rows[CELLS], count; // cells that have a weight in any run of the group; in most tasks there are few
+} NAME(Goal);
 
-// Load program and target, and compute the registers of the start.
-static WG_INLINE void NAME(machine_start)(
-    local NAME(Machine) *m, global const S_LOGITS *logits, global const long *target, const int first, const int stride) {
-    local C *all = (local C *)m;
-    ELEMENTS(i, (int)(sizeof(NAME(Machine)) / sizeof(C))) all[i] = 0;
-    SYNC;
-    OVER(j, CELLS) ELEMENTS(k, GATES)
-        m->program[j * GATES_WIDTH + k] = LOAD_LOGITS(logits + (REGS + 1 + k) * CELLS + j);
-    ELEMENTS(u, CELLS) if (target[u] >= 0 && target[u] < CELLS) m->onehot[u * WIDTH + target[u]] = 1;
-    ELEMENTS(r, REGS + 1) {
-        local C *row = r ? m->registers + (r - 1) * WIDTH : m->line;
-        C top = -(C)INFINITY, total = 0;
-        OVER(v, CELLS) row[v] = LOAD_LOGITS(logits + r * CELLS + v);
-        OVER(v, CELLS) top = row[v] > top ? row[v] : top;
-        OVER(v, CELLS) total += row[v] = wg_exp(row[v] - top);
-        OVER(v, CELLS) row[v] /= total;
-    }
-    SYNC;
-}
-
-// Compute gates, arguments and the output value from memory, registers and line.
-static WG_INLINE void NAME(machine_evaluate)(local NAME(Machine) *m, const int first, const int stride) {
-    OPCODES;
-    local C *gates = m->gates, *x = m->x, *y = m->y, *opcode = gates + 3 * REGS;
-    VECTORS(k, GATES_WIDTH) {
-        V logits = 0;
-        OVER(j, CELLS) logits += AT(m->program + j * GATES_WIDTH + k) * m->line[j];
-        AT(gates + k) = logits;
-    }
-    SYNC;
-    ELEMENTS(g, 4) {
-        const int begin = g * REGS, end = g < 3 ? begin + REGS : GATES;
-        C top = -(C)INFINITY;
-        for (int k = begin; k < end; k++) top = gates[k] > top ? gates[k] : top;
-        for (int k = begin; k < end; k++) gates[k] -= top;
-    }
-    SYNC;
-    VECTORS(k, GATES_WIDTH) AT(gates + k) = wg_exp(AT(gates + k));
-    SYNC;
-    ELEMENTS(g, 4) {
-        const int begin = g * REGS, end = g < 3 ? begin + REGS : GATES;
-        C total = 0;
-        for (int k = begin; k < end; k++) total += gates[k];
-        total = 1 / total;
-        for (int k = begin; k < end; k++) gates[k] *= total;
-    }
-    SYNC;
-    VECTORS(v, WIDTH) {
-        V x_v = 0, y_v = 0;
-        OVER(r, REGS) {
-            x_v += gates[r] * AT(m->registers + r * WIDTH + v);
-            y_v += gates[REGS + r] * AT(m->registers + r * WIDTH + v);
-        }
-        AT(x + v) = x_v;
-        AT(y + v) = y_v;
+static WG_INLINE void NAME(machine_load_goal)(
+    local NAME(Goal) *goal, global const long *targets, global const C *weights, const long group, const long runs,
+    const int first, const int stride) {
+    ELEMENTS(u, CELLS) OVER(lane, LANES) {
+        LANE(goal->target + u, lane) = targets[RUN(lane) * CELLS + u];
+        LANE(goal->weight + u, lane) = weights[RUN(lane) * CELLS + u];
     }
     SYNC;
     if (first == 0) {
-        C x_upto = 0, y_upto = 0, x_from = 0, y_from = 0;
-        OVER(v, CELLS) {
-            const int w = CELLS - 1 - v;
-            m->x_upto[v] = x_upto += x[v];
-            m->y_upto[v] = y_upto += y[v];
-            m->x_from[w] = x_from += x[w];
-            m->y_from[w] = y_from += y[w];
+        goal->count = 0;
+        OVER(u, CELLS) {
+            int has_weight = 0;
+            OVER(lane, LANES) has_weight |= LANE(goal->weight + u, lane) != 0;
+            if (has_weight) goal->rows[goal->count++] = u;
         }
     }
+    SYNC;
+}
+
+// Return the difference of an element of row u of the memory and its target.
+static WG_INLINE V NAME(machine_difference)(
+    local const NAME(Goal) *goal, local const V *memory, const int u, const int v) {
+    return memory[u * CELLS + v] - (goal->target[u] == (V)v ? (V)1 : (V)0);
+}
+
+static WG_INLINE void NAME(machine_softmax)(local V *row, const int count) {
+    V top = -(C)INFINITY, total = 0;
+    OVER(v, count) top = row[v] > top ? row[v] : top;
+    OVER(v, count) total += row[v] = wg_exp(row[v] - top);
+    total = 1 / total;
+    OVER(v, count) row[v] *= total;
+}
+
+// Load the logits of LANES programs.
+static WG_INLINE void NAME(machine_load_logits)(
+    local V *logits, global const C *tensor, const long samples, const long group, const long runs, const int first,
+    const int stride) {
+    BLOCKS(i, LOGITS, LANES) {
+        V block[LANES];
+        LANES_UNROLLED(lane) block[lane] = *(global const NAME(Saved) *)(tensor + RUN(lane) / samples * LOGITS + i);
+        TRANSPOSE(block)
+        LANES_UNROLLED(lane) logits[i + lane] = block[lane];
+    }
+    SYNC;
+}
+
+// Compute line and registers of the start.
+static WG_INLINE void NAME(machine_start)(
+    local NAME(State) *state, local const V *logits, const int first, const int stride) {
+    ELEMENTS(v, CELLS) state->line[v] = logits[v];
+    ELEMENTS(i, REGS * CELLS) state->registers[i] = logits[CELLS + i];
+    SYNC;
+    ELEMENTS(r, REGS + 1) NAME(machine_softmax)(r < REGS ? state->registers + r * CELLS : state->line, CELLS);
+    SYNC;
+}
+
+// Compute a step and the state after it. `running` is 1 in runs that have not halted, and 0 in others, whose memory and
+// stop probability stay as they are.
+static WG_INLINE void NAME(machine_step)(
+    local NAME(State) *after, local NAME(Step) *step, local const NAME(State) *before, local const V *program,
+    const V running, const int first, const int stride) {
+    OPCODES;
+    local V *gates = step->gates, *x = step->x, *y = step->y, *opcode = gates + 3 * REGS;
+    BLOCKS(k, GATES, BLOCK) {
+        V logit[BLOCK] = {0};
+        OVER(j, CELLS) EACH(b) logit[b] += program[(k + b) * CELLS + j] * before->line[j];
+        EACH(b) gates[k + b] = logit[b];
+    }
+    SYNC;
+    ELEMENTS(g, 4) NAME(machine_softmax)(gates + g * REGS, g < 3 ? REGS : 11);
+    SYNC;
+    ELEMENTS(c, 11) opcode[c] *= running;
     ELEMENTS(v, CELLS) {
-        const int mirror = v ? CELLS - v : 0;
-        m->x_twice[v] = m->x_twice[v + CELLS] = x[v];
-        m->y_twice[v] = m->y_twice[v + CELLS] = y[v];
-        m->x_reversed[v] = m->x_reversed[v + CELLS] = x[mirror];
-        m->y_reversed[v] = m->y_reversed[v + CELLS] = y[mirror];
-        m->mixed[v] = m->mixed[v + CELLS] = opcode[ADD] * y[v] + opcode[SUB] * y[mirror];
+        V x_v = 0, y_v = 0;
+        OVER(r, REGS) {
+            x_v += gates[r] * before->registers[r * CELLS + v];
+            y_v += gates[REGS + r] * before->registers[r * CELLS + v];
+        }
+        x[v] = x[v + CELLS] = x_v;
+        y[v] = y[v + CELLS] = y_v;
     }
     SYNC;
-    VECTORS(v, WIDTH) {
-        const V x_v = AT(x + v), y_v = AT(y + v), product = x_v * y_v;
-        V value = opcode[INC] * AT(m->x_twice + v + CELLS - 1) + opcode[DEC] * AT(m->x_twice + v + 1) +
-                  opcode[MAX] * (x_v * AT(m->y_upto + v) + y_v * AT(m->x_upto + v) - product) +
-                  opcode[MIN] * (x_v * AT(m->y_from + v) + y_v * AT(m->x_from + v) - product);
-        OVER(u, CELLS) value += x[u] * (AT(m->mixed + v - u + CELLS) + opcode[READ] * AT(m->memory + u * WIDTH + v));
-        AT(m->value + v) = value;
+    if (first == 0) {
+        V x_upto = 0, y_upto = 0, x_from = 0, y_from = 0;
+        OVER(v, CELLS) {
+            const int w = CELLS - 1 - v;
+            step->x_upto[v] = x_upto += x[v];
+            step->y_upto[v] = y_upto += y[v];
+            step->x_from[w] = x_from += x[w];
+            step->y_from[w] = y_from += y[w];
+        }
+    }
+    const V jump = opcode[JEZ] * x[0];
+    ELEMENTS(v, CELLS) {
+        step->mixed[v] = step->mixed[v + CELLS] = opcode[ADD] * y[v] + opcode[SUB] * y[MIRROR(v)];
+        after->line[v] = jump * y[v] + (1 - jump) * before->line[BEFORE(v)];
     }
     SYNC;
-    if (first == 0) m->value[0] += opcode[STOP] + opcode[ZERO] + opcode[WRITE] + opcode[JEZ];
-    ELEMENTS(v, WIDTH - CELLS) m->value[CELLS + v] = 0;
-    const C jump = opcode[JEZ] * x[0];
-    ELEMENTS(v, CELLS) m->next[v] = jump * y[v] + (1 - jump) * m->line[BEFORE(v)];
+    BLOCKS(v, CELLS, BLOCK) {
+        V sum[BLOCK] = {0}, read[BLOCK] = {0};
+        OVER(u, CELLS) {
+            const V share = opcode[WRITE] * x[u];
+            EACH(b) {
+                const V cell = before->memory[u * CELLS + v + b];
+                sum[b] += x[u] * step->mixed[v + b - u + CELLS];
+                read[b] += x[u] * cell;
+                after->memory[u * CELLS + v + b] = cell + share * (y[v + b] - cell);
+            }
+        }
+        EACH(b) step->value[v + b] = sum[b] + opcode[READ] * read[b];
+    }
+    SYNC;
+    ELEMENTS(v, CELLS) {
+        const V product = x[v] * y[v];
+        V value = step->value[v] + opcode[INC] * x[v + CELLS - 1] + opcode[DEC] * x[v + 1] +
+                  opcode[MAX] * (x[v] * step->y_upto[v] + y[v] * step->x_upto[v] - product) +
+                  opcode[MIN] * (x[v] * step->y_from[v] + y[v] * step->x_from[v] - product);
+        if (v == 0) value += opcode[STOP] + opcode[ZERO] + opcode[WRITE] + opcode[JEZ];
+        step->value[v] = value;
+    }
+    SYNC;
+    OVER(r, REGS) {
+        const V share = gates[2 * REGS + r];
+        ELEMENTS(v, CELLS) {
+            const V old = before->registers[r * CELLS + v];
+            after->registers[r * CELLS + v] = old + share * (step->value[v] - old);
+        }
+    }
     SYNC;
 }
 
 #ifdef SCHEDULE_RUN
-// Sum of squared differences of memory and target over the weighted cells. Every work-item returns it.
-static WG_INLINE C NAME(machine_error)(
-    local NAME(Machine) *m, global const S3 *weight, const int first, const int stride) {
-    SYNC; // the last total has been read, and memory is written
-    VECTORS(v, WIDTH) {
+// Sum of squared differences of memory and target over the weighted cells. Every work-item returns it. `sums` is a row
+// for intermediate results.
+static WG_INLINE V NAME(machine_error)(
+    local const NAME(Goal) *goal, local const V *memory, local V *sums, const int first, const int stride) {
+    ELEMENTS(v, CELLS) {
         V total = 0;
-        OVER(u, CELLS) {
-            const V difference = AT(m->memory + u * WIDTH + v) - AT(m->onehot + u * WIDTH + v);
-            total += LOAD3(weight + u) * difference * difference;
+        OVER(i, goal->count) {
+            const V difference = NAME(machine_difference)(goal, memory, goal->rows[i], v);
+            total += goal->weight[goal->rows[i]] * difference * difference;
         }
-        AT(m->value + v) = total;
+        sums[v] = total;
     }
     SYNC;
     V total = 0;
-    for (int v = 0; v < WIDTH; v += LANES) total += AT(m->value + v);
-    return NAME(machine_total)(total);
+    OVER(v, CELLS) total += sums[v];
+    SYNC; // the sums have been read
+    return total;
 }
 
-// p0: logits, p1: cells, p2: targets, p3: weights, p4: errors, p5: stop probabilities, p6: final memory, p7: states.
+// p0: logits, p1: cells, p2: targets, p3: weights, p4: errors, p5: stop probabilities, p6: final memory, p7: states
+// (groups, segments, STATE, LANES).
 kernel void NAME(machine_run)(
-    global const S0 *p0, global const long *p1, global const long *p2, global const S3 *p3, global S4 *p4,
-    global S5 *p5, global S6 *p6,
+    global const C *p0, global const long *p1, global const long *p2, global const C *p3, global C *p4,
+    global C *p5, global C *p6,
 #ifdef KEEPS_STATES
-    global S7 *p7,
+    global C *p7,
 #endif
     const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
     OPCODES;
-    const long run = get_group_id(0);
+    const long group = get_group_id(0), runs = geo.seeds * geo.samples;
     const int first = get_local_id(0), stride = get_local_size(0);
-    local NAME(Machine) machine;
-    local NAME(Machine) *m = &machine;
-    local C *opcode = m->gates + 3 * REGS;
-    global const long *cells = WG_AT(const long, p1, dyn.offset[1]) + run * CELLS;
-    global const long *target = WG_AT(const long, p2, dyn.offset[2]) + run * CELLS;
-    global const S3 *weight = WG_AT(const S3, p3, dyn.offset[3]) + run * CELLS;
-    global S4 *errors = WG_AT(S4, p4, dyn.offset[4]) + run * (geo.steps + 1);
-    global S5 *halting = WG_AT(S5, p5, dyn.offset[5]) + run * (geo.steps + 1);
-    global const S0 *logits = WG_AT(const S0, p0, dyn.offset[0]) + run / geo.samples * (ROWS * CELLS);
-    NAME(machine_start)(m, logits, target, first, stride);
-    ELEMENTS(u, CELLS) if (cells[u] >= 0 && cells[u] < CELLS) m->memory[u * WIDTH + cells[u]] = 1;
-    C stopped = 0, running = 1, error = NAME(machine_error)(m, weight, first, stride);
-    if (first == 0) {
-        STORE4(errors, error);
-        STORE5(halting, stopped);
+    local V logits[LOGITS];
+    local const V *program = logits + (REGS + 1) * CELLS;
+    local NAME(State) states[2];
+    local NAME(State) *state = states, *other = states + 1;
+    local NAME(Step) step;
+    local NAME(Goal) goal;
+    global const long *cells = WG_AT(const long, p1, dyn.offset[1]);
+    global C *errors = WG_AT(C, p4, dyn.offset[4]);
+    global C *halting = WG_AT(C, p5, dyn.offset[5]);
+    NAME(machine_load_logits)(
+        logits, WG_AT(const C, p0, dyn.offset[0]), geo.samples, group, runs, first, stride);
+    NAME(machine_start)(state, logits, first, stride);
+    NAME(machine_load_goal)(
+        &goal, WG_AT(const long, p2, dyn.offset[2]), WG_AT(const C, p3, dyn.offset[3]), group, runs, first, stride);
+    ELEMENTS(u, CELLS) {
+        OVER(v, CELLS) state->memory[u * CELLS + v] = 0;
+        OVER(lane, LANES) {
+            const long value = cells[RUN(lane) * CELLS + u];
+            if (value >= 0 && value < CELLS) LANE(state->memory + u * CELLS + value, lane) = 1;
+        }
     }
-    long t = 1;
-    for (; t <= geo.steps && stopped <= HALTED; t++) {
+    SYNC;
+    V error = NAME(machine_error)(&goal, state->memory, step.value, first, stride);
+    V stopped = 0, remaining = 1, running = 1;
+    int is_running = 1;
+    for (long t = 0; t <= geo.steps; t++) {
+        if (t > 0 && is_running) {
 #ifdef KEEPS_STATES
-        global S7 *state = WG_AT(S7, p7, dyn.offset[7]) + (run * geo.steps + t - 1) * STATE;
-        OVER(u, CELLS) VECTORS(v, WIDTH) STATE_AT(state + u * WIDTH + v) = AT(m->memory + u * WIDTH + v);
-        OVER(r, REGS) VECTORS(v, WIDTH) STATE_AT(state + (CELLS + r) * WIDTH + v) = AT(m->registers + r * WIDTH + v);
-        VECTORS(v, WIDTH) STATE_AT(state + (CELLS + REGS) * WIDTH + v) = AT(m->line + v);
+            if ((t - 1) % SEGMENT == 0) {
+                const long segment = group * ((geo.steps + SEGMENT - 1) / SEGMENT) + (t - 1) / SEGMENT;
+                global NAME(Saved) *saved = WG_AT(NAME(Saved), p7, dyn.offset[7]) + segment * STATE;
+                ELEMENTS(i, STATE) saved[i] = ((local V *)state)[i];
+            }
 #endif
-        SYNC; // the last error has been read
-        NAME(machine_evaluate)(m, first, stride);
-        OVER(u, CELLS) {
-            const C share = opcode[WRITE] * m->x[u];
-            VECTORS(v, WIDTH) AT(m->memory + u * WIDTH + v) += share * (AT(m->y + v) - AT(m->memory + u * WIDTH + v));
+            NAME(machine_step)(other, &step, state, program, running, first, stride);
+            local NAME(State) *before = state;
+            state = other, other = before;
+            const V stop = step.gates[3 * REGS + STOP];
+            stopped += stop * remaining;
+            remaining *= 1 - stop;
+            running = stopped <= HALTED ? (V)1 : (V)0;
+            is_running = 0;
+            OVER(lane, LANES) is_running |= ((C *)&running)[lane] > 0;
+            error = NAME(machine_error)(&goal, state->memory, step.value, first, stride);
         }
-        OVER(r, REGS) {
-            const C share = m->gates[2 * REGS + r];
-            VECTORS(v, WIDTH)
-                AT(m->registers + r * WIDTH + v) += share * (AT(m->value + v) - AT(m->registers + r * WIDTH + v));
-        }
-        VECTORS(v, WIDTH) AT(m->line + v) = AT(m->next + v);
-        stopped += opcode[STOP] * running;
-        running *= 1 - opcode[STOP];
-        error = NAME(machine_error)(m, weight, first, stride);
-        if (first == 0) {
-            STORE4(errors + t, error);
-            STORE5(halting + t, stopped);
+        if (first == 0) RUNS(lane, run) {
+            errors[run * (geo.steps + 1) + t] = ((C *)&error)[lane];
+            halting[run * (geo.steps + 1) + t] = ((C *)&stopped)[lane];
         }
     }
-    for (t += first; t <= geo.steps; t += stride) {
-        STORE4(errors + t, error);
-        STORE5(halting + t, stopped);
+    RUNS(lane, run) {
+        global C *memory = WG_AT(C, p6, dyn.offset[6]) + run * (CELLS * CELLS);
+        ELEMENTS(i, CELLS * CELLS) memory[i] = LANE(state->memory + i, lane);
     }
-    global S6 *memory = WG_AT(S6, p6, dyn.offset[6]) + run * (CELLS * CELLS);
-    OVER(u, CELLS) ELEMENTS(v, CELLS) STORE6(memory + u * CELLS + v, m->memory[u * WIDTH + v]);
 }
 #endif
 
 #ifdef SCHEDULE_GRADIENT
 // Walk the steps backward. p0: gradient of the errors, p1: of the stop probabilities, p2: logits, p3: targets,
-// p4: weights, p5: stop probabilities, p6: final memory, p7: states, p8: gradient of the logits, (samples, seeds, ROWS,
-// CELLS). Names that begin with d_ hold the derivative of the loss by the value that follows.
+// p4: weights, p5: stop probabilities, p6: states (groups, segments, STATE, LANES), p7: gradient of the logits
+// (samples, seeds, ROWS, CELLS). Names that begin with d_ hold the derivative of the loss by the value that follows.
 kernel void NAME(machine_gradient)(
-    global const S0 *p0, global const S1 *p1, global const S2 *p2, global const long *p3, global const S4 *p4,
-    global const S5 *p5, global const S6 *p6, global S7 *p7, global S8 *p8, const NAME(Geometry) geo,
-    const NAME(Dynamic) dyn) {
+    global const C *p0, global const C *p1, global const C *p2, global const long *p3, global const C *p4,
+    global const C *p5, global const C *p6, global C *p7, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
     OPCODES;
-    const long run = get_group_id(0), seed = run / geo.samples, sample = run % geo.samples;
+    const long group = get_group_id(0), runs = geo.seeds * geo.samples, segments = (geo.steps + SEGMENT - 1) / SEGMENT;
     const int first = get_local_id(0), stride = get_local_size(0);
-    local NAME(Machine) machine;
-    local NAME(Machine) *m = &machine;
-    local C *gates = m->gates, *opcode = gates + 3 * REGS, *x = m->x, *y = m->y;
-    local C d_memory[CELLS * WIDTH], d_registers[REGS * WIDTH], d_line[WIDTH], d_program[CELLS * GATES_WIDTH];
-    local C d_gates[GATES_WIDTH], d_x[WIDTH], d_y[WIDTH], d_value[WIDTH], add[WIDTH], subtract[WIDTH], read[WIDTH];
-    local C write[WIDTH], d_x_before[WIDTH], d_x_after[WIDTH], d_y_before[WIDTH], d_y_after[WIDTH];
-    global const S0 *d_errors = WG_AT(const S0, p0, dyn.offset[0]) + seed * geo.by_error[0] + sample * geo.by_error[1];
-    global const S1 *d_halting =
-        WG_AT(const S1, p1, dyn.offset[1]) + seed * geo.by_halting[0] + sample * geo.by_halting[1];
-    global const long *target = WG_AT(const long, p3, dyn.offset[3]) + run * CELLS;
-    global const S4 *weight = WG_AT(const S4, p4, dyn.offset[4]) + run * CELLS;
-    global const S5 *halting = WG_AT(const S5, p5, dyn.offset[5]) + run * (geo.steps + 1);
-    global const S6 *memory = WG_AT(const S6, p6, dyn.offset[6]) + run * (CELLS * CELLS);
-    global S7 *states = WG_AT(S7, p7, dyn.offset[7]) + run * geo.steps * STATE;
-    global S8 *gradient = WG_AT(S8, p8, dyn.offset[8]) + (sample * geo.seeds + seed) * (ROWS * CELLS);
-    NAME(machine_start)(m, WG_AT(const S2, p2, dyn.offset[2]) + seed * (ROWS * CELLS), target, first, stride);
-    OVER(u, CELLS) {
-        ELEMENTS(v, CELLS) m->memory[u * WIDTH + v] = LOAD6(memory + u * CELLS + v);
-        VECTORS(v, WIDTH) AT(d_memory + u * WIDTH + v) = 0;
+    local NAME(State) states[SEGMENT + 1];
+    local NAME(Step) steps[SEGMENT];
+    local NAME(Goal) goal;
+    local V logits[LOGITS], d_logits[LOGITS]; // d_logits holds derivatives by line and registers until the end
+    local V *program = logits + (REGS + 1) * CELLS, *d_program = d_logits + (REGS + 1) * CELLS;
+    local V *d_line = d_logits, *d_registers = d_logits + CELLS;
+    local V d_memories[2 * CELLS * CELLS], d_next[CELLS], d_value[CELLS], d_all_gates[SEGMENT * GATES];
+    local V d_x[CELLS], d_y[CELLS], read[CELLS], write[CELLS], sums[CELLS];
+    local V d_x_before[CELLS], d_x_after[CELLS], d_y_before[CELLS], d_y_after[CELLS];
+    global const C *d_errors = WG_AT(const C, p0, dyn.offset[0]);
+    global const C *d_halting = WG_AT(const C, p1, dyn.offset[1]);
+    global const C *halting = WG_AT(const C, p5, dyn.offset[5]);
+    global NAME(Saved) *saved = WG_AT(NAME(Saved), p6, dyn.offset[6]) + group * segments * STATE;
+    long error_offset[LANES], halting_offset[LANES]; // of a run's first element in the incoming gradients
+    OVER(lane, LANES) {
+        const long seed = RUN(lane) / geo.samples, sample = RUN(lane) % geo.samples;
+        error_offset[lane] = seed * geo.by_error[0] + sample * geo.by_error[1];
+        halting_offset[lane] = seed * geo.by_halting[0] + sample * geo.by_halting[1];
     }
-    OVER(r, REGS) VECTORS(v, WIDTH) AT(d_registers + r * WIDTH + v) = 0;
-    VECTORS(v, WIDTH) {
-        AT(d_line + v) = AT(read + v) = AT(write + v) = 0;
-        AT(d_x_before + v) = AT(d_x_after + v) = AT(d_y_before + v) = AT(d_y_after + v) = 0;
-    }
-    OVER(j, CELLS) VECTORS(k, GATES_WIDTH) AT(d_program + j * GATES_WIDTH + k) = 0;
-    VECTORS(k, GATES_WIDTH) AT(d_gates + k) = 0;
+#define D_ERROR_AT(t) d_errors[error_offset[lane] + (t) * geo.by_error[2]]
+#define D_HALTING_AT(t) d_halting[halting_offset[lane] + (t) * geo.by_halting[2]]
+#define HALTING_AT(t) halting[RUN(lane) * (geo.steps + 1) + (t)]
+    NAME(machine_load_logits)(
+        logits, WG_AT(const C, p2, dyn.offset[2]), geo.samples, group, runs, first, stride);
+    NAME(machine_load_goal)(
+        &goal, WG_AT(const long, p3, dyn.offset[3]), WG_AT(const C, p4, dyn.offset[4]), group, runs, first, stride);
+    local V *d_memory = d_memories, *d_memory_before = d_memories + CELLS * CELLS; // after a step, and before it
+    ELEMENTS(i, CELLS * CELLS) d_memory[i] = 0;
+    ELEMENTS(i, LOGITS) d_logits[i] = 0;
     SYNC;
-    long last = 0; // number of executed steps
-    while (last < geo.steps && LOAD5(halting + last) <= HALTED) last++;
-    C d_stopped = 0, d_error = 0;
+    long last = 0; // the steps that the longest run of the group executed, later the end of the segment
+    OVER(lane, LANES) while (last < geo.steps && HALTING_AT(last) <= HALTED) last++;
+    V d_stopped = 0, d_error = 0;
     for (long t = geo.steps; t > last; t--) { // values after the end repeat those of the end
-        d_error += LOAD0(d_errors + t * geo.by_error[2]);
-        d_stopped += LOAD1(d_halting + t * geo.by_halting[2]);
+        V more_error, more_stopped;
+        GATHER(more_error, D_ERROR_AT(t));
+        GATHER(more_stopped, D_HALTING_AT(t));
+        d_error += more_error;
+        d_stopped += more_stopped;
     }
-    for (long t = last; t > 0; t--) {
-        d_error += LOAD0(d_errors + t * geo.by_error[2]);
-        d_stopped += LOAD1(d_halting + t * geo.by_halting[2]);
-        global S7 *state = states + (t - 1) * STATE;
-        OVER(u, CELLS) {
-            const C scale = 2 * d_error * LOAD4(weight + u);
-            VECTORS(v, WIDTH) {
-                AT(d_memory + u * WIDTH + v) += scale * (AT(m->memory + u * WIDTH + v) - AT(m->onehot + u * WIDTH + v));
-                AT(m->memory + u * WIDTH + v) = STATE_AT(state + u * WIDTH + v);
-            }
-        }
-        d_error = 0;
-        OVER(r, REGS) VECTORS(v, WIDTH) AT(m->registers + r * WIDTH + v) = STATE_AT(state + (CELLS + r) * WIDTH + v);
-        VECTORS(v, WIDTH) AT(m->line + v) = STATE_AT(state + (CELLS + REGS) * WIDTH + v);
+    for (long begin = (last - 1) / SEGMENT * SEGMENT; last > 0; last = begin, begin -= SEGMENT) {
+        ELEMENTS(i, STATE) ((local V *)states)[i] = saved[begin / SEGMENT * STATE + i];
         SYNC;
-        NAME(machine_evaluate)(m, first, stride);
-        const C jump = opcode[JEZ] * x[0], d_stop = d_stopped * (1 - LOAD5(halting + t - 1));
-        if (geo.exact_stop) d_stopped *= 1 - opcode[STOP];
-
-        // Output register and value.
-        VECTORS(v, WIDTH) {
-            V total = 0;
-            OVER(r, REGS) total += gates[2 * REGS + r] * AT(d_registers + r * WIDTH + v);
-            AT(d_value + v) = total;
+        for (int i = 0; i < last - begin; i++) {
+            V stopped;
+            GATHER(stopped, HALTING_AT(begin + i));
+            const V running = stopped <= HALTED ? (V)1 : (V)0;
+            NAME(machine_step)(states + i + 1, steps + i, states + i, program, running, first, stride);
         }
-        ELEMENTS(r, REGS) {
-            V total = 0;
-            for (int v = 0; v < WIDTH; v += LANES)
-                total += AT(d_registers + r * WIDTH + v) * (AT(m->value + v) - AT(m->registers + r * WIDTH + v));
-            d_gates[2 * REGS + r] = NAME(machine_total)(total);
-        }
-        SYNC;
-
-        // READ, WRITE, and the parts of ADD, SUB, MIN and MAX.
-        ELEMENTS(u, CELLS) {
-            V read_u = 0, write_u = 0;
-            for (int v = 0; v < WIDTH; v += LANES) {
-                read_u += AT(m->memory + u * WIDTH + v) * AT(d_value + v);
-                write_u += AT(d_memory + u * WIDTH + v) * (AT(y + v) - AT(m->memory + u * WIDTH + v));
+        for (int i = last - begin - 1; i >= 0; i--) {
+            local const NAME(Step) *step = steps + i;
+            local const NAME(State) *state = states + i;
+            local const V *gates = step->gates, *opcode = gates + 3 * REGS, *x = step->x, *y = step->y;
+            local V *d_gates = d_all_gates + i * GATES, *d_opcode = d_gates + 3 * REGS;
+            V stopped, more_error, more_stopped;
+            GATHER(stopped, HALTING_AT(begin + i));
+            GATHER(more_error, D_ERROR_AT(begin + i + 1));
+            GATHER(more_stopped, D_HALTING_AT(begin + i + 1));
+            d_error += more_error;
+            d_stopped += more_stopped;
+            OVER(row, goal.count) {
+                const int u = goal.rows[row];
+                ELEMENTS(v, CELLS)
+                    d_memory[u * CELLS + v] +=
+                        2 * d_error * goal.weight[u] * NAME(machine_difference)(&goal, state[1].memory, u, v);
             }
-            read[u] = NAME(machine_total)(read_u);
-            write[u] = NAME(machine_total)(write_u);
-        }
-        VECTORS(v, WIDTH) {
-            V add_v = 0, subtract_v = 0, d_y_v = 0;
-            OVER(u, CELLS) {
-                const C d = d_value[u];
-                add_v += d * AT(m->y_reversed + v - u + CELLS);
-                subtract_v += d * AT(m->y_twice + v - u + CELLS);
-                d_y_v += d * (opcode[ADD] * AT(m->x_reversed + v - u + CELLS) + opcode[SUB] * AT(m->x_twice + v + u)) +
-                         opcode[WRITE] * x[u] * AT(d_memory + u * WIDTH + v);
+            d_error = 0;
+            const V jump = opcode[JEZ] * x[0], d_stop = d_stopped * (1 - stopped);
+            if (geo.exact_stop) d_stopped *= 1 - opcode[STOP];
+
+            // Output register and value.
+            ELEMENTS(v, CELLS) {
+                V total = 0;
+                OVER(r, REGS) total += gates[2 * REGS + r] * d_registers[r * CELLS + v];
+                d_value[v] = total;
             }
-            AT(add + v) = add_v;
-            AT(subtract + v) = subtract_v;
-            AT(d_y + v) = d_y_v;
-        }
-        if (first == 0) {
-            C x_before = 0, y_before = 0, x_after = 0, y_after = 0;
+            ELEMENTS(r, REGS) {
+                V total = 0;
+                OVER(v, CELLS) total += d_registers[r * CELLS + v] * (step->value[v] - state->registers[r * CELLS + v]);
+                d_gates[2 * REGS + r] = total;
+            }
+            SYNC;
+
+            // ADD, SUB, READ and WRITE by rows and columns, and the sums of MIN and MAX.
+            BLOCKS(v, CELLS, BLOCK) {
+                V sum[BLOCK] = {0}, written[BLOCK] = {0};
+                OVER(u, CELLS) EACH(b) {
+                    sum[b] += d_value[u] * x[u - v - b + CELLS];
+                    written[b] += x[u] * d_memory[u * CELLS + v + b];
+                }
+                EACH(b) {
+                    sums[v + b] = sum[b];
+                    d_y[v + b] = opcode[WRITE] * written[b] + jump * d_line[v + b];
+                }
+            }
+            BLOCKS(u, CELLS, BLOCK) {
+                V sum[BLOCK] = {0}, reads[BLOCK] = {0}, writes[BLOCK] = {0}, rest[BLOCK], share[BLOCK];
+                EACH(b) {
+                    rest[b] = 1 - opcode[WRITE] * x[u + b];
+                    share[b] = opcode[READ] * x[u + b];
+                }
+                OVER(v, CELLS) EACH(b) {
+                    const V cell = state->memory[(u + b) * CELLS + v], d_cell = d_memory[(u + b) * CELLS + v];
+                    sum[b] += d_value[v] * step->mixed[v - u - b + CELLS];
+                    reads[b] += d_value[v] * cell;
+                    writes[b] += d_cell * (y[v] - cell);
+                    d_memory_before[(u + b) * CELLS + v] = rest[b] * d_cell + share[b] * d_value[v];
+                }
+                EACH(b) {
+                    d_x[u + b] = sum[b] + opcode[READ] * reads[b] + opcode[WRITE] * writes[b];
+                    read[u + b] = reads[b];
+                    write[u + b] = writes[b];
+                }
+            }
+            if (first == 0) {
+                V x_before = 0, y_before = 0, x_after = 0, y_after = 0;
+                OVER(v, CELLS) {
+                    const int w = CELLS - 1 - v;
+                    d_x_before[v] = y_before;
+                    d_y_before[v] = x_before;
+                    d_x_after[w] = y_after;
+                    d_y_after[w] = x_after;
+                    x_before += d_value[v] * x[v];
+                    y_before += d_value[v] * y[v];
+                    x_after += d_value[w] * x[w];
+                    y_after += d_value[w] * y[w];
+                }
+            }
+            SYNC;
+
+            // Opcodes. Every work-item computes these sums.
+            V d_inc = 0, d_dec = 0, d_add = 0, d_sub = 0, d_min = 0, d_max = 0, d_read = 0, d_write = 0, d_jump = 0;
             OVER(v, CELLS) {
-                const int w = CELLS - 1 - v;
-                d_x_before[v] = y_before;
-                d_y_before[v] = x_before;
-                d_x_after[w] = y_after;
-                d_y_after[w] = x_after;
-                x_before += d_value[v] * x[v];
-                y_before += d_value[v] * y[v];
-                x_after += d_value[w] * x[w];
-                y_after += d_value[w] * y[w];
+                const V d = d_value[v], product = x[v] * y[v];
+                d_inc += d * x[v + CELLS - 1];
+                d_dec += d * x[v + 1];
+                d_add += y[v] * sums[v];
+                d_sub += y[v] * sums[MIRROR(v)];
+                d_min += d * (x[v] * step->y_from[v] + y[v] * step->x_from[v] - product);
+                d_max += d * (x[v] * step->y_upto[v] + y[v] * step->x_upto[v] - product);
+                d_read += x[v] * read[v];
+                d_write += x[v] * write[v];
+                d_jump += d_line[v] * (y[v] - state->line[BEFORE(v)]);
             }
-        }
-        SYNC;
-
-        // Opcodes. Every work-item computes these sums.
-        V d_inc = 0, d_dec = 0, d_add = 0, d_sub = 0, d_min = 0, d_max = 0, d_read = 0, d_write = 0;
-        C d_jump = 0;
-        OVER(i, WIDTH / LANES) {
-            const int v = i * LANES;
-            const V x_v = AT(x + v), y_v = AT(y + v), d = AT(d_value + v), product = x_v * y_v;
-            d_inc += d * AT(m->x_twice + v + CELLS - 1);
-            d_dec += d * AT(m->x_twice + v + 1);
-            d_add += x_v * AT(add + v);
-            d_sub += x_v * AT(subtract + v);
-            d_min += d * (x_v * AT(m->y_from + v) + y_v * AT(m->x_from + v) - product);
-            d_max += d * (x_v * AT(m->y_upto + v) + y_v * AT(m->x_upto + v) - product);
-            d_read += x_v * AT(read + v);
-            d_write += x_v * AT(write + v);
-        }
-        OVER(v, CELLS) d_jump += d_line[v] * (y[v] - m->line[BEFORE(v)]);
-
-        // Arguments.
-        VECTORS(v, WIDTH) {
-            const V d = AT(d_value + v);
-            AT(d_x + v) = opcode[WRITE] * AT(write + v) + opcode[READ] * AT(read + v) + opcode[ADD] * AT(add + v) +
-                          opcode[SUB] * AT(subtract + v) + opcode[MAX] * (d * AT(m->y_upto + v) + AT(d_x_after + v)) +
-                          opcode[MIN] * (d * AT(m->y_from + v) + AT(d_x_before + v));
-            AT(d_y + v) += opcode[MAX] * (d * AT(m->x_upto + v) + AT(d_y_after + v)) +
-                           opcode[MIN] * (d * AT(m->x_from + v) + AT(d_y_before + v)) + jump * AT(d_line + v);
-        }
-        SYNC;
-        ELEMENTS(v, CELLS) {
-            d_x[v] += opcode[INC] * d_value[NEXT(v)] + opcode[DEC] * d_value[BEFORE(v)];
-            if (v == 0) d_x[0] += d_jump * opcode[JEZ];
-            m->next[v] = (1 - jump) * d_line[NEXT(v)];
-        }
-        ELEMENTS(v, WIDTH - CELLS) d_x[CELLS + v] = d_y[CELLS + v] = 0;
-        if (first == 0) {
-            local C *d_opcode = d_gates + 3 * REGS;
-            d_opcode[STOP] = d_value[0] + d_stop;
-            d_opcode[ZERO] = d_value[0];
-            d_opcode[INC] = NAME(machine_total)(d_inc);
-            d_opcode[ADD] = NAME(machine_total)(d_add);
-            d_opcode[SUB] = NAME(machine_total)(d_sub);
-            d_opcode[DEC] = NAME(machine_total)(d_dec);
-            d_opcode[MIN] = NAME(machine_total)(d_min);
-            d_opcode[MAX] = NAME(machine_total)(d_max);
-            d_opcode[READ] = NAME(machine_total)(d_read);
-            d_opcode[WRITE] = d_value[0] + NAME(machine_total)(d_write);
-            d_opcode[JEZ] = d_value[0] + d_jump * x[0];
-        }
-        SYNC;
-        ELEMENTS(r, REGS) {
-            V d_a = 0, d_b = 0;
-            for (int v = 0; v < WIDTH; v += LANES) {
-                d_a += AT(d_x + v) * AT(m->registers + r * WIDTH + v);
-                d_b += AT(d_y + v) * AT(m->registers + r * WIDTH + v);
+            if (first == 0) {
+                d_opcode[STOP] = d_value[0] + d_stop;
+                d_opcode[ZERO] = d_value[0];
+                d_opcode[INC] = d_inc;
+                d_opcode[ADD] = d_add;
+                d_opcode[SUB] = d_sub;
+                d_opcode[DEC] = d_dec;
+                d_opcode[MIN] = d_min;
+                d_opcode[MAX] = d_max;
+                d_opcode[READ] = d_read;
+                d_opcode[WRITE] = d_value[0] + d_write;
+                d_opcode[JEZ] = d_value[0] + d_jump * x[0];
             }
-            d_gates[r] = NAME(machine_total)(d_a);
-            d_gates[REGS + r] = NAME(machine_total)(d_b);
-        }
-        SYNC;
-        ELEMENTS(g, 4) { // softmax
-            const int begin = g * REGS, end = g < 3 ? begin + REGS : GATES;
-            C mean = 0;
-            for (int k = begin; k < end; k++) mean += gates[k] * d_gates[k];
-            for (int k = begin; k < end; k++) d_gates[k] = gates[k] * (d_gates[k] - mean);
-        }
 
-        // The state before the step.
-        OVER(u, CELLS) {
-            const C rest = 1 - opcode[WRITE] * x[u], share = opcode[READ] * x[u];
-            VECTORS(v, WIDTH)
-                AT(d_memory + u * WIDTH + v) = rest * AT(d_memory + u * WIDTH + v) + share * AT(d_value + v);
+            // Arguments.
+            ELEMENTS(v, CELLS) {
+                const V d = d_value[v];
+                d_x[v] += opcode[INC] * d_value[NEXT(v)] + opcode[DEC] * d_value[BEFORE(v)] +
+                          opcode[MAX] * (d * step->y_upto[v] + d_x_after[v]) +
+                          opcode[MIN] * (d * step->y_from[v] + d_x_before[v]);
+                if (v == 0) d_x[v] += d_jump * opcode[JEZ];
+                d_y[v] += opcode[ADD] * sums[v] + opcode[SUB] * sums[MIRROR(v)] +
+                          opcode[MAX] * (d * step->x_upto[v] + d_y_after[v]) +
+                          opcode[MIN] * (d * step->x_from[v] + d_y_before[v]);
+                d_next[v] = (1 - jump) * d_line[NEXT(v)];
+            }
+            SYNC;
+            ELEMENTS(r, REGS) {
+                V d_a = 0, d_b = 0;
+                OVER(v, CELLS) {
+                    d_a += d_x[v] * state->registers[r * CELLS + v];
+                    d_b += d_y[v] * state->registers[r * CELLS + v];
+                }
+                d_gates[r] = d_a;
+                d_gates[REGS + r] = d_b;
+            }
+            SYNC;
+            ELEMENTS(g, 4) { // softmax
+                const int begin = g * REGS, end = g < 3 ? begin + REGS : GATES;
+                V mean = 0;
+                for (int k = begin; k < end; k++) mean += gates[k] * d_gates[k];
+                for (int k = begin; k < end; k++) d_gates[k] = gates[k] * (d_gates[k] - mean);
+            }
+
+            // The state before the step.
+            OVER(r, REGS) {
+                const V rest = 1 - gates[2 * REGS + r], a = gates[r], b = gates[REGS + r];
+                ELEMENTS(v, CELLS)
+                    d_registers[r * CELLS + v] = rest * d_registers[r * CELLS + v] + a * d_x[v] + b * d_y[v];
+            }
+            SYNC;
+            BLOCKS(j, CELLS, BLOCK) {
+                V total[BLOCK] = {0};
+                OVER(k, GATES) EACH(b) total[b] += program[k * CELLS + j + b] * d_gates[k];
+                EACH(b) d_line[j + b] = d_next[j + b] + total[b];
+            }
+            local V *d_memory_after = d_memory;
+            d_memory = d_memory_before, d_memory_before = d_memory_after;
+            SYNC;
         }
-        OVER(r, REGS) {
-            const C rest = 1 - gates[2 * REGS + r], a = gates[r], b = gates[REGS + r];
-            VECTORS(v, WIDTH)
-                AT(d_registers + r * WIDTH + v) =
-                    rest * AT(d_registers + r * WIDTH + v) + a * AT(d_x + v) + b * AT(d_y + v);
-        }
-        SYNC;
-        OVER(j, CELLS) VECTORS(k, GATES_WIDTH) AT(d_program + j * GATES_WIDTH + k) += AT(d_gates + k) * m->line[j];
-        ELEMENTS(j, CELLS) {
-            V total = 0;
-            for (int k = 0; k < GATES_WIDTH; k += LANES) total += AT(m->program + j * GATES_WIDTH + k) * AT(d_gates + k);
-            d_line[j] = m->next[j] + NAME(machine_total)(total);
+        OVER(k, GATES) ELEMENTS(j, CELLS) {
+            V total = d_program[k * CELLS + j];
+            for (int i = 0; i < last - begin; i++) total += d_all_gates[i * GATES + k] * states[i].line[j];
+            d_program[k * CELLS + j] = total;
         }
         SYNC;
     }
     ELEMENTS(r, REGS + 1) { // softmax of the start
-        local const C *row = r ? m->registers + (r - 1) * WIDTH : m->line;
-        local const C *d_row = r ? d_registers + (r - 1) * WIDTH : d_line;
-        C mean = 0;
+        local V *row = r < REGS ? states->registers + r * CELLS : states->line;
+        local V *d_row = r < REGS ? d_registers + r * CELLS : d_line;
+        V mean = 0;
         OVER(v, CELLS) mean += row[v] * d_row[v];
-        OVER(v, CELLS) STORE8(gradient + r * CELLS + v, row[v] * (d_row[v] - mean));
+        OVER(v, CELLS) d_row[v] = row[v] * (d_row[v] - mean);
     }
-    OVER(j, CELLS) ELEMENTS(k, GATES) STORE8(gradient + (REGS + 1 + k) * CELLS + j, d_program[j * GATES_WIDTH + k]);
+    SYNC;
+    global C *gradient = WG_AT(C, p7, dyn.offset[7]);
+    BLOCKS(i, LOGITS, LANES) {
+        V block[LANES];
+        LANES_UNROLLED(lane) block[lane] = d_logits[i + lane];
+        TRANSPOSE(block)
+        LANES_UNROLLED(lane) {
+            const long run = group * LANES + lane;
+            const long row = run % geo.samples * geo.seeds + run / geo.samples;
+            if (run < runs) *(global NAME(Saved) *)(gradient + row * LOGITS + i) = block[lane];
+        }
+    }
 }
+#undef D_ERROR_AT
+#undef D_HALTING_AT
+#undef HALTING_AT
 #endif
 #undef GATES
-#undef GATES_WIDTH
+#undef BLOCK
+#undef BLOCKS
+#undef EACH
+#undef LOGITS
 #undef ROWS
 #undef STATE
 #undef HALTED
 #undef OPCODES
-#undef S_LOGITS
-#undef LOAD_LOGITS
-#undef VECTORS
 #undef ELEMENTS
 #undef OVER
-#undef AT
-#undef STATE_AT
+#undef RUN
+#undef RUNS
+#undef LANE
+#undef LANES_UNROLLED
+#undef TRANSPOSE
+#undef GATHER
 #undef SYNC
 #undef NEXT
 #undef BEFORE
+#undef MIRROR
