@@ -49,10 +49,10 @@ class Chromium:
         os.close(theirs_in)
         os.close(theirs_out)
         self._session: str | None = None
-        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        target = self.send_command("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.send_command("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
-            self.ask(f"{domain}.enable")
+            self.send_command(f"{domain}.enable")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -72,7 +72,7 @@ class Chromium:
         methods = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded")
         return [e["params"] for e in self.events if e["method"] in methods]
 
-    def ask(self, method: str, **params: Any) -> dict[str, Any]:
+    def send_command(self, method: str, **params: Any) -> dict[str, Any]:
         """Call a method of the protocol, and return its answer."""
         number = next(self._numbers)
         session = {"sessionId": self._session} if self._session else {}
@@ -85,21 +85,21 @@ class Chromium:
 
     def open(self, address: str) -> None:
         """Open a URL, and wait until it is loaded."""
-        self.ask("Page.navigate", url=address)
+        self.send_command("Page.navigate", url=address)
         while not any(e["method"] == "Page.loadEventFired" for e in self.events):
             self._read()
 
     def value(self, script: str) -> Any:
         """Return the value of an expression on the page."""
-        result = self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        result = self.send_command("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
     def press(self, key: str, code: int, text: str = "") -> None:
         """Press a key."""
         facts = {"key": key, "code": key if key != " " else "Space", "windowsVirtualKeyCode": code, "text": text}
-        self.ask("Input.dispatchKeyEvent", type="keyDown", **facts)
-        self.ask("Input.dispatchKeyEvent", type="keyUp", **(facts | {"text": ""}))
+        self.send_command("Input.dispatchKeyEvent", type="keyDown", **facts)
+        self.send_command("Input.dispatchKeyEvent", type="keyUp", **(facts | {"text": ""}))
 
     def click(self, element: str) -> None:
         """Click the centre of the element that an expression returns."""
@@ -108,11 +108,11 @@ class Chromium:
                                               f"({element}.getBoundingClientRect())")  # fmt: skip
         x, y = left + width / 2, top + height / 2
         for type in ("mousePressed", "mouseReleased"):
-            self.ask("Input.dispatchMouseEvent", type=type, x=x, y=y, button="left", clickCount=1)
+            self.send_command("Input.dispatchMouseEvent", type=type, x=x, y=y, button="left", clickCount=1)
 
     def picture(self, path: Path) -> None:
         """Save a screenshot as PNG."""
-        path.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot")["data"]))
+        path.write_bytes(base64.b64decode(self.send_command("Page.captureScreenshot")["data"]))
 
     def _read(self) -> dict[str, Any]:
         """Return the next message; store it if it is an event."""

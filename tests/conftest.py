@@ -37,13 +37,15 @@ QUICK = {
     "test_multi_tensor": "kernels for many tensors",
     "test_amp": "autocast",
     "test_serialization": "files",
+    "test_torch_files": "files of PyTorch",
     "test_profiler": "profiles",
     "test_digits": "the packed data",
     "test_cuda_standin": "the CUDA backend, on a stand-in for the driver",
     "test_cuda_memory": "memory of the CUDA backend",
     "test_bench_report_changes": "comparisons of reports",
 }
-"""Modules of the quick suite, and what a failure there is about. Of test_ops_generated: the values of ops on `cpu`."""
+"""Modules of the quick suite, and what a failure there is about. Of test_ops_generated: the values of ops on `cpu`,
+of most ops in one dtype."""
 
 
 def is_quick(item: pytest.Item) -> bool:
@@ -61,7 +63,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Cache the kernels of tests in pytest's cache folder, not the user's. Workers inherit the variable."""
+    """Cache the kernels of tests in pytest's cache folder, not the user's. Workers inherit the variables."""
+    if config.option.markexpr == "quick":
+        os.environ["WEFTGRAD_TEST_QUICK"] = "1"  # fewer dtypes of most ops: see test_ops_generated.QUICK
     if "WEFTGRAD_CACHE" in os.environ or "XDG_CACHE_HOME" in os.environ:
         return
     folder = config.rootpath / ".pytest_cache" / "kernels"

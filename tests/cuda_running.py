@@ -16,7 +16,7 @@ from weftgrad.runtime.autograd.engine import forget_ones
 from weftgrad.runtime.backends import cuda_api
 from weftgrad.runtime.backends.arguments import Scratch
 from weftgrad.runtime.backends.protocol import Instance, Slot, Step
-from weftgrad.runtime.context import state
+from weftgrad.runtime.context import forget_plans, state
 from weftgrad.runtime.triton import compile as compiler
 from weftgrad.runtime.triton.signature import signature
 
@@ -69,7 +69,8 @@ def use_standin(*gpus: Gpu) -> Iterator[Standin]:
     """Replace the driver library by a fake, and assert at the end that it was not misused."""
     standin = Standin(*gpus)
     thread_state = state()
-    plans, thread_state.plans = thread_state.plans, {}
+    plans = thread_state.plans
+    forget_plans()  # families, too: they hold what belongs to another fake
     devices_used = [wg.device(name) for name in NAMES]
     drivers, default = [used_device._driver for used_device in devices_used], devices._default
     for used_device in devices_used:
@@ -80,6 +81,7 @@ def use_standin(*gpus: Gpu) -> Iterator[Standin]:
         yield standin
     finally:
         forget_ones()
+        forget_plans()
         thread_state.plans = plans
         devices._default = default  # if none was set, the fake may have become the default
         for used_device, driver in zip(devices_used, drivers, strict=True):

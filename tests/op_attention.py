@@ -112,6 +112,7 @@ def delta(result: Array, grad: Array) -> Array:
 
 REFERENCES |= {
     "attention": forward, "attention_delta": delta, "attention_query": backward, "attention_key_value": backward,
+    "attention_gradients": backward,
 }  # fmt: skip
 
 # Cases
@@ -204,7 +205,9 @@ def _case(op: Op, row: AttentionRow, dtype: str, device: Device) -> Case:
     else:
         operands += [grad, tensor(logs, compute_dtype, device), tensor(delta(result, inputs[3]), compute_dtype, device)]
         slopes = backward(*inputs[:3], mask64, inputs[3], row.causal, dropout_factors)
-        expected, kinds = (slopes[:1], (dtype,)) if op.name == "attention_query" else (slopes[1:], (dtype, dtype))
+        parts = {"attention_query": slice(1), "attention_key_value": slice(1, 3), "attention_gradients": slice(3)}
+        expected = slopes[parts[op.name]]
+        kinds = (dtype,) * len(expected)
     operands += _numbers(row)
     return Case(f"{dtype}, {row}", operands, arrays, expected, kinds, (row.causal, row.p > 0), tolerance)
 

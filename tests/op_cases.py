@@ -28,17 +28,21 @@ from op_running import (
     caller,
     check_cases,
     check_gradients,
+    compare_derivatives,
+    device_of,
     differentiable,
+    has,
     numpy_of,
     reference_of,
     rounded,
     specs,
     tensor,
     with_layout,
+    without_float64,
 )
 from op_scan import scan_cases, scan_gradient_cases
 from op_sort import sort_cases, sort_gradient_cases
-from op_tables import table_cases, table_gradient_cases
+from op_tables import TABLE, table_cases, table_gradient_cases
 from op_window import window_cases, window_gradient_cases
 
 from weftgrad.codegen.model import Op
@@ -59,6 +63,8 @@ def cases(name: str, device: Device, selection: str = "full") -> list[Case]:
         return norm_cases(op, device, selection)
     if name in RECURRENT_REFERENCES:
         return recurrent_cases(op, device, selection)
+    if op.kind == "reduction" and name in TABLE:
+        return table_cases(op, device, selection)
     return _CASES[op.kind](op, device, selection) if op.kind in _CASES else []
 
 
@@ -76,10 +82,20 @@ def check(name: str, device: Device, selection: str = "full") -> None:
 
 
 def check_derivatives(name: str, device: Device, selection: str = "full") -> None:
-    """Compare first and second derivatives (of ops in `ONCE` only the first) with finite differences."""
-    for case in gradient_cases(name, device, selection):
+    """Compare first and second derivatives (of ops in `ONCE` only the first) with finite differences.
+
+    On a device without float64, compare them with those of `cpu`.
+    """
+    has_double = has(device, "float64")
+    table = gradient_cases(name, device, selection)
+    with without_float64():
+        references = table if has_double else gradient_cases(name, device_of("cpu"), selection)
+    for case, reference in zip(table, references, strict=True):
         try:
-            check_gradients(name, case.func, case.inputs, device, second=name not in ONCE, atol=case.atol)
+            if has_double:
+                check_gradients(name, case.func, case.inputs, device, second=name not in ONCE, atol=case.atol)
+            else:
+                compare_derivatives(name, case, reference, device, name not in ONCE)
         except Exception as error:
             error.add_note(f"of {name}, {case.label}")
             raise

@@ -15,7 +15,7 @@ from weftgrad.runtime.device import Device
 # Input shape and reduced dimensions: along contiguous rows, and along columns.
 _GEOMETRY = (((4, 6, 40), (0, 2)), ((12, 33), (0,)))
 
-_HALVES = ("moments", "standardize", "standardize_sums", "standardize_slope")
+_FLOAT16_OPS = ("moments", "standardize", "standardize_sums", "standardize_slope")
 NORMS = frozenset(NORM_OPS)
 
 
@@ -23,7 +23,7 @@ def norm_cases(op: Op, device: Device, selection: str) -> list[Case]:
     """Return float32 cases (reductions in both geometries), and for some ops float16 inputs with float32 statistics."""
     shapes = _GEOMETRY if op.kind == "reduction" else _GEOMETRY[:1]
     cases = [_case(op, device, shape, axes, "float32") for shape, axes in shapes]
-    if op.name in _HALVES and selection in ("full", "small") and has(device, "float16"):
+    if op.name in _FLOAT16_OPS and selection in ("full", "small") and has(device, "float16"):
         cases.append(_case(op, device, *_GEOMETRY[0], "float16"))
     return cases
 
@@ -46,10 +46,16 @@ def _case(op: Op, device: Device, shape: tuple[int, ...], axes: tuple[int, ...],
     arrays, operands = zip(*draw_operands(), strict=True)
     expected = reference(*(a.astype(np.float64) for a in arrays), axes=axes)
     statics = {"dim": axes, "keepdim": True, "dtype": None}
-    result = dtype if op.result.startswith("like:") else "float32"
-    results = (result,) * (len(expected) if isinstance(expected, tuple) else 1)
-    tolerance = (1e-5, 1e-4) if result == "float32" else (2e-3, 2e-3)
+    result_dtype = dtype if op.result.startswith("like:") else "float32"
+    result_dtypes = (result_dtype,) * (len(expected) if isinstance(expected, tuple) else 1)
+    tolerance = (1e-5, 1e-4) if result_dtype == "float32" else (2e-3, 2e-3)
     static_values = tuple(statics[p.name] for p in op.statics)
     return Case(
-        f"{dtype}, {shape}", [*operands, *numbers], list(arrays), expected, results, static_values or None, tolerance
+        f"{dtype}, {shape}",
+        [*operands, *numbers],
+        list(arrays),
+        expected,
+        result_dtypes,
+        static_values or None,
+        tolerance,
     )

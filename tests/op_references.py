@@ -17,6 +17,7 @@ from op_references_kinds import KIND_REFERENCES
 from op_references_norms import NORM_REFERENCES
 from op_references_recurrent import RECURRENT_REFERENCES
 from op_references_sort import SORT_REFERENCES
+from op_references_special import SPECIAL_REFERENCES
 from op_resample import RESAMPLE_REFERENCES
 from op_shapes import SHAPE_REFERENCES
 
@@ -189,18 +190,24 @@ def _nadam(p: Array, g: Array, m: Array, v: Array, *numbers: float) -> Any:
     return decay * p - step_size * d / denominator - next_step_size * m / denominator, m, v
 
 
-def _radam(p: Array, g: Array, m: Array, v: Array, size: float, rectified: float, *last: float) -> Any:
+def _radam(p: Array, g: Array, m: Array, v: Array, size: float, rectification: float, *last: float) -> Any:
     beta1, rest1, beta2, rest2, eps, weight_decay, decay, sign = last
     d = _prepare_gradient(p, g, weight_decay, sign)
     m, v = _running_mean(m, d, beta1, rest1), _running_mean(v, np.square(d), beta2, rest2)
-    return decay * p - size * m * (rectified / (np.sqrt(v) + eps) if rectified > 0 else 1.0), m, v
+    return decay * p - size * m * (rectification / (np.sqrt(v) + eps) if rectification > 0 else 1.0), m, v
 
 
-def _rprop(p: Array, g: Array, prev: Array, size: Array, slower: float, faster: float, *last: float) -> Any:
+def _rprop(
+    p: Array, g: Array, prev: Array, size: Array, shrink_factor: float, growth_factor: float, *last: float
+) -> Any:
     min_size, max_size, sign = last
     g = sign * g
     sign_change = g * prev
-    size = np.clip(size * (1 + (faster - 1) * (sign_change > 0) + (slower - 1) * (sign_change < 0)), min_size, max_size)
+    size = np.clip(
+        size * (1 + (growth_factor - 1) * (sign_change > 0) + (shrink_factor - 1) * (sign_change < 0)),
+        min_size,
+        max_size,
+    )
     g = np.where(sign_change < 0, 0, g)
     return p - ((g > 0) * size - (g < 0) * size), g, size
 
@@ -346,6 +353,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "index_bounds": lambda x, axis=None, keepdims=False: (x.min(), x.max()),
     "copy": lambda x: x,
     "contiguous_copy": lambda x: x,
+    "index_copy_int32": lambda x: np.where((x >= 0) & (x < 2**31), x, -1),
     "fill": lambda x, value: np.full(x.shape, value),
     "full_like_as": lambda x, value: np.full(x.shape, value),
     "sum_squares": lambda x, axis=None, keepdims=False: np.sum(x * x, axis, keepdims=keepdims),
@@ -379,6 +387,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "rms_norm": _rms_norm,
     "normalize_l2": lambda x, dim=1, eps=1e-12: x / np.maximum(np.linalg.norm(x, axis=dim, keepdims=True), eps),
     "cross_entropy_row": _cross_entropy,
+    **SPECIAL_REFERENCES,
     **INDEX_REFERENCES,
     **KIND_REFERENCES,
     **NORM_REFERENCES,
@@ -392,7 +401,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
 # For integers, where NumPy's function differs or refuses.
 INTEGER_REFERENCES: dict[str, Callable[..., Array]] = {
     "pow": _integer_power,
-    "sign": lambda x: (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype),
+    "sign": lambda x: x if x.dtype == bool else (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype),
     "abs": lambda x: np.where(x < 0, -x, x),
     "neg": lambda x: (0 - x.astype(np.int64)).astype(x.dtype),
     "isnan": lambda x: np.zeros(x.shape, bool),

@@ -14,11 +14,15 @@ from op_convolution import CONVOLUTION_REFERENCES
 
 Array = Any
 
-# Index ops
+# --- Index ops --------------------------------------------------------------------------------------------------------
 
 
-def _grid(index: Array, size: int, dim: int) -> tuple[Array, tuple[Array, ...]]:
-    """Return which elements of `index` are in range, and the coordinates of all of them, for indices along `dim`."""
+def _target_coordinates(index: Array, size: int, dim: int) -> tuple[Array, tuple[Array, ...]]:
+    """Return the coordinates that the elements of `index` name, whose own coordinate along `dim` the index replaces.
+
+    Returns:
+        A mask of the elements in the range 0 to `size`, and one coordinate array per dimension; 0 if out of range.
+    """
     inside = (index >= 0) & (index < size)
     coordinates = list(np.indices(index.shape))
     if coordinates:
@@ -27,14 +31,14 @@ def _grid(index: Array, size: int, dim: int) -> tuple[Array, tuple[Array, ...]]:
 
 
 def _gather(x: Array, index: Array, dim: int) -> Array:
-    inside, coordinates = _grid(index, x.shape[dim] if x.ndim else 1, dim)
+    inside, coordinates = _target_coordinates(index, x.shape[dim] if x.ndim else 1, dim)
     return np.where(inside, x[coordinates], x.dtype.type(0))
 
 
 def _scatter(x: Array, index: Array, source: Array, dim: int, add: bool) -> Array:
     """Write (or add) one element after the other, in the order of the indices."""
     out = np.array(x)
-    inside, coordinates = _grid(index, x.shape[dim] if x.ndim else 1, dim)
+    inside, coordinates = _target_coordinates(index, x.shape[dim] if x.ndim else 1, dim)
     for source_index in np.ndindex(index.shape):
         if inside[source_index]:
             target_index = tuple(int(p[source_index]) for p in coordinates)
@@ -43,6 +47,7 @@ def _scatter(x: Array, index: Array, source: Array, dim: int, add: bool) -> Arra
 
 
 def _merge_dims(x: Array, dim: int, count: int) -> Array:
+    """Merge `count` dimensions from `dim` on into one."""
     return x.reshape(*x.shape[:dim], math.prod(x.shape[dim : dim + count]), *x.shape[dim + count :])
 
 
@@ -67,7 +72,7 @@ def _put(x: Array, index: Array, source: Array, dim: int, count: int, add: bool)
     return out
 
 
-# Views
+# --- Views ------------------------------------------------------------------------------------------------------------
 
 
 def _strided(x: Array, size: Any, stride: Any, offset: int) -> Array:
@@ -95,15 +100,16 @@ def _expand(x: Array, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(x, [n if size == -1 else size for n, size in zip(padded_shape, shape, strict=True)])
 
 
-def _along(x: Array, dim: int, cut: Any) -> Array:
-    return x[(slice(None),) * (dim % x.ndim) + (cut,)]
+def _index_along(x: Array, dim: int, item: Any) -> Array:
+    """Return `x[..., item, ...]` with the int or slice `item` at dimension `dim`."""
+    return x[(slice(None),) * (dim % x.ndim) + (item,)]
 
 
-def _items(x: Array, items: tuple[Any, ...]) -> Array:
+def _index(x: Array, items: tuple[Any, ...]) -> Array:
     return x[tuple(slice(*i) if isinstance(i, tuple) else i for i in items)]
 
 
-# Random numbers
+# --- Random numbers ---------------------------------------------------------------------------------------------------
 
 
 def philox(counter: Array, offset: int, seed: int) -> list[Array]:
@@ -127,32 +133,35 @@ def philox(counter: Array, offset: int, seed: int) -> list[Array]:
     return [left[0], right[0], left[1], right[1]]
 
 
-def _words(shape: tuple[int, ...], seed: int, offset: int) -> list[Array]:
+def _random_words(shape: tuple[int, ...], seed: int, offset: int) -> list[Array]:
+    """Return four arrays of random words: each element draws by its position in row-major order."""
     count = np.arange(int(np.prod(shape)), dtype=np.uint64).reshape(shape)
     return philox(count, offset, seed)
 
 
-def _bits53(low: Array, high: Array) -> Array:
+def _upper_53_bits(low: Array, high: Array) -> Array:
+    """Return the upper 53 of 64 bits: as many as a float64 has."""
     return (high << np.uint64(32) | low) >> np.uint64(11)
 
 
 def uniform_numbers(shape: tuple[int, ...], seed: int, offset: int, dtype: str) -> Array:
-    words = _words(shape, seed, offset)
+    """Return multiples of 2^-53 (float64) or 2^-24 (others) in [0, 1), as float64."""
+    words = _random_words(shape, seed, offset)
     if dtype == "float64":
-        return np.ldexp(_bits53(words[0], words[1]).astype(np.float64), -53)
+        return np.ldexp(_upper_53_bits(words[0], words[1]).astype(np.float64), -53)
     return np.ldexp((words[0] >> np.uint64(8)).astype(np.float64), -24)
 
 
 def _normal(shape: tuple[int, ...], seed: int, offset: int, dtype: str) -> Array:
-    """Box and Muller 1958."""
-    words = _words(shape, seed, offset)
+    """Return normally distributed numbers by the transform of Box and Muller (1958), from two uniform ones."""
+    words = _random_words(shape, seed, offset)
     if dtype == "float64":
-        radius = np.ldexp(_bits53(words[0], words[1]).astype(np.float64) + 1, -53)
-        angle = np.ldexp(_bits53(words[2], words[3]).astype(np.float64), -53)
+        above_0 = np.ldexp(_upper_53_bits(words[0], words[1]).astype(np.float64) + 1, -53)
+        cycles = np.ldexp(_upper_53_bits(words[2], words[3]).astype(np.float64), -53)
     else:
-        radius = np.ldexp(words[0].astype(np.float64) + 1, -32)
-        angle = np.ldexp((words[1] >> np.uint64(8)).astype(np.float64), -24)
-    return np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * angle)
+        above_0 = np.ldexp(words[0].astype(np.float64) + 1, -32)
+        cycles = np.ldexp((words[1] >> np.uint64(8)).astype(np.float64), -24)
+    return np.sqrt(-2 * np.log(above_0)) * np.cos(2 * np.pi * cycles)
 
 
 def _positions(x: Array) -> Array:
@@ -160,27 +169,52 @@ def _positions(x: Array) -> Array:
 
 
 def _uniform_fill(x: Array, low: float, high: float, levels: float, seed: int, offset: int, dtype: str) -> Array:
-    """Round the draw down to as many bits as the dtype has."""
+    """Round the draw down to a multiple of 1 / levels, the spacing that the dtype can hold everywhere in [0, 1)."""
     uniform = uniform_numbers(x.shape, seed, offset, dtype)
     return low + (high - low) * (uniform - np.mod(uniform, 1 / levels))
 
 
 def _random_integers(x: Array, low: int, span: int, seed: int, offset: int, dtype: str) -> Array:
-    first, second = (_words(x.shape, seed, offset + k)[0] for k in (0, 1))
+    first, second = (_random_words(x.shape, seed, offset + k)[0] for k in (0, 1))
     words = (first << np.uint64(31)) | (second >> np.uint64(1))
     return (words % np.uint64(span)).astype(np.int64) + low
 
 
 def _scaled_integers(x: Array, low: int, span: int, seed: int, offset: int, dtype: str) -> Array:
     """Return the integer part of span times a fraction of 64 bits, in Python's integers, which do not overflow."""
-    first, second = (_words(x.shape, seed, offset + k)[0].ravel().tolist() for k in (0, 1))
+    first, second = (_random_words(x.shape, seed, offset + k)[0].ravel().tolist() for k in (0, 1))
     scaled = [low + (span * (a << 32 | b) >> 64) for a, b in zip(first, second, strict=True)]
     return np.array(scaled, np.int64).reshape(x.shape)
 
 
-def _wide_keys(x: Array, seed: int, offset: int, dtype: str) -> Array:
-    first, second = (_words(x.shape, seed, offset + k)[0] for k in (0, 1))
-    return (first * np.uint64(1 << 31) + second // np.uint64(2)).astype(np.int64)
+def _partners(x: Array, seed: int, offset: int, dtype: str) -> Array:
+    """Return for each position the integer part of position + 1 times a fraction of 32 bits."""
+    words = _random_words(x.shape, seed, offset)[0].ravel().tolist()
+    return np.array([(i + 1) * word >> 32 for i, word in enumerate(words)], np.int64).reshape(x.shape)
+
+
+def _wide_partners(x: Array, seed: int, offset: int, dtype: str) -> Array:
+    """Return for each position the integer part of position + 1 times a fraction of 64 bits."""
+    first, second = (_random_words(x.shape, seed, offset + k)[0].ravel().tolist() for k in (0, 1))
+    fractions = enumerate((a << 32 | b for a, b in zip(first, second, strict=True)), 1)
+    return np.array([span * fraction >> 64 for span, fraction in fractions], np.int64).reshape(x.shape)
+
+
+def _normalize_groups(x: Array, weight: Array, bias: Array, groups: int, eps: float) -> tuple[Array, Array, Array]:
+    """Return x with each group of channels of a sample standardised, the means and 1 / sqrt(variance + eps)."""
+    rows = x.reshape(x.shape[0], groups, int(np.prod(x.shape[1:])) // groups)
+    mean, rstd = rows.mean(2), 1 / np.sqrt(rows.var(2) + eps)
+    standardised = ((rows - mean[..., None]) * rstd[..., None]).reshape(x.shape)
+    channel = (-1, *(1 for _ in x.shape[2:]))
+    return standardised * weight.reshape(channel) + bias.reshape(channel), mean, rstd
+
+
+def _shuffle(partners: Array) -> Array:
+    """Return 0 to n - 1 after exchanging each element i with element partners[i]."""
+    order = np.arange(partners.size)
+    for i, partner in enumerate(partners.tolist()):
+        order[[i, partner]] = order[[partner, i]]
+    return order
 
 
 def _dropout(x: Array, p: float, scale: float, seed: int, offset: int, dtype: str) -> Array:
@@ -210,15 +244,15 @@ KIND_REFERENCES: dict[str, Callable[..., Array]] = {
     "expand": _expand,
     "squeeze": _squeeze,
     "unsqueeze": lambda x, dim: np.expand_dims(x, dim),
-    "select": lambda x, dim, index: _along(x, dim, index),
-    "slice": lambda x, dim, start, end, step: _along(x, dim, slice(start, end, step)),
+    "select": lambda x, dim, index: _index_along(x, dim, index),
+    "slice": lambda x, dim, start, end, step: _index_along(x, dim, slice(start, end, step)),
     "narrow": lambda x, dim, start, length: np.take(x, np.arange(start, start + length), dim),
     "as_strided": _strided,
     "flip_view": lambda x, dims: np.flip(x, dims),
     "diagonal": lambda x, offset, dim1, dim2: np.diagonal(x, offset, dim1, dim2),
     "unfold": _unfold,
     "alias": lambda x: x,
-    "index_view": _items,
+    "index_view": _index,
     **CONVOLUTION_REFERENCES,
     "uniform_fill": _uniform_fill,
     "arange_fill": lambda x, start, step, dtype: _positions(x) * step + start,
@@ -230,8 +264,10 @@ KIND_REFERENCES: dict[str, Callable[..., Array]] = {
     ),
     "integer_fill": _random_integers,
     "narrow_integer_fill": _scaled_integers,
-    "key_fill": lambda x, seed, offset, dtype: _words(x.shape, seed, offset)[0].astype(np.int64) - (1 << 31),
-    "wide_key_fill": _wide_keys,
+    "partner_fill": _partners,
+    "wide_partner_fill": _wide_partners,
+    "shuffle_order": _shuffle,
+    "normalize_groups": _normalize_groups,
     "weighted_key": lambda weights, seed, offset, dtype: (
         weights / np.maximum(-np.log1p(-uniform_numbers(weights.shape, seed, offset, dtype)), 1e-30)
     ),

@@ -41,6 +41,7 @@ NORM_OPS: dict[str, tuple[str, tuple[float, ...], Callable[..., Any]]] = {
         "upstream input mean rstd", (), lambda g, x, m, r, axes: _sums(axes, g * (x - m) * r, g),
     ),
     "weighted_sums": ("input upstream weight", (), lambda a, b, w, axes: _sums(axes, a * w, b * w)),
+    "parameter_sums": ("input upstream", (), lambda a, b, axes: _sums(axes, a, b)),
     "standardize_slope": (
         "upstream input mean rstd weight slopes shifts", (PART,),
         lambda g, x, m, r, w, p, q, axes: r * w * g - r * w * (q + (x - m) * r * p) * PART,

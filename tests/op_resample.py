@@ -14,6 +14,7 @@ Array = Any
 
 def resample_rows(Row: Any, arg: Callable[..., Any], idx: Callable[..., Any]) -> list[Any]:
     """Return the rows: along an inner dimension with many weights, and along the last one with few."""
+
     def options(mode: str, padding: str, align: bool, **more: Any) -> dict[str, Any]:
         return {"mode": mode, "padding": padding, "align": align, **more}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -37,32 +38,36 @@ BATCH = 32  # kernels per program
 # The device under test. WEFTGRAD_TEST_DEVICE=opencl:0, for example, runs the whole suite there and nothing elsewhere.
 MAIN = os.environ.get("WEFTGRAD_TEST_DEVICE", "cpu")
 # Schedules depend on capabilities, so other vendors' schedules run here on the CPU's OpenCL device. Kernels of the main
-# device are optimised as for users. These are not, since compiling takes most of the suite's time.
+# device, except variants (`_is_variant`), are optimised as for users. These are not, since compiling takes most of the
+# suite's time.
 _SYNTHETIC = {
-    "opencl-cpu-schedules": "lanes=8,registers=16,optimize=0",  # with AVX2
-    "opencl-gpu-schedules": "style=gpu,lanes=4,max_group=256,optimize=0",
-    "poor-vendor": "style=gpu,lanes=4,fp64=0,fp16=0,max_group=64,local_memory=16384,optimize=0",
+    "opencl-cpu-schedules": "lanes=8,registers=16,optimize=0",  # as on a CPU with AVX2
+    "opencl-gpu-schedules": "style=gpu,lanes=4,max_group=256,builtins=1,optimize=0",
+    "poor-vendor": "style=gpu,lanes=4,fp64=0,fp16=0,max_group=64,local_memory=16384,builtins=1,optimize=0",
 }
-# The part of the table that a device runs. `full`: everything; `sizes`: without other dtypes of the same kernel;
-# `schedules`: one dtype of each class; `small`: for slow devices.
+# The part of the table that a device runs. `full`: everything; `sizes`: all sizes (scans: a few), in one dtype and
+# without mixed layouts; `schedules`: one dtype of each class; `small`: for slow devices.
 SELECTIONS = ("full", "sizes", "schedules", "small")
-KINDS = {MAIN: "full"}
+SELECTION_BY_DEVICE = {MAIN: "full"}
 if MAIN == "cpu":
-    KINDS |= {"opencl-cpu-schedules": "sizes", "opencl-gpu-schedules": "schedules", "poor-vendor": "schedules"}
+    SELECTION_BY_DEVICE |= {
+        "opencl-cpu-schedules": "sizes", "opencl-gpu-schedules": "schedules", "poor-vendor": "schedules",
+    }  # fmt: skip
 
 
 @functools.cache
-def device_of(kind: str) -> Device:
-    """Return the opened device of a kind of `KINDS`, or of a name."""
-    if kind in _SYNTHETIC:
-        return testing.synthetic_device(900 + list(KINDS).index(kind), _SYNTHETIC[kind])
-    opened = device(kind)
+def device_of(device_label: str) -> Device:
+    """Return the opened device of a label of `SELECTION_BY_DEVICE`, or of a device's name."""
+    if device_label in _SYNTHETIC:
+        index = list(SELECTION_BY_DEVICE).index(device_label)
+        return testing.synthetic_device(900 + index, _SYNTHETIC[device_label])
+    opened = device(device_label)
     if opened.type == "cpu":
         opened.driver.require()
     return opened
 
 
-# .ci/run sets this: more of the table on the devices beside the main one, and every kernel optimised.
+# .ci/run sets this: more of the table on the devices beside the main one, and on `cpu` variants are optimised, too.
 THOROUGH = bool(os.environ.get("WEFTGRAD_TEST_THOROUGH"))
 
 # Building in batches
@@ -98,7 +103,7 @@ def collecting(device: Device) -> Iterator[list[Any]]:
 
 
 def build(device: Device, steps: Sequence[Any]) -> int:
-    """Build the kernels of `steps` in batches, and return their number. Does nothing inside `collecting`."""
+    """Build the kernels of `steps` in batches; return how many were missing. Does nothing inside `collecting`."""
     driver: Any = device.driver
     if "launcher" in vars(driver):
         return 0
@@ -123,13 +128,15 @@ def _build(compiler: Any, instances: Sequence[Any]) -> int:
 
 
 def _is_variant(instance: Any) -> bool:
-    """Return True if a kernel is a variant that is built without optimisation, to save time.
+    """Return True if a kernel is a variant, built with less optimisation to save time.
 
-    Variants are kernels of dtypes other than float32, int32 and bool, and strided ones of two thirds of the ops.
+    Variants are kernels of dtypes other than float32, int32 and bool, and the schedules `…_rows` of two thirds of the
+    ops: strided pointwise kernels, and those of reductions, scans and sorts that take whole rows. `cpu` builds them
+    with -O1, OpenCL without optimisation.
     """
     dtypes = {slot.dtype for slot in instance.slots if slot.type == "value"}
-    strided = instance.entry.endswith("_rows") and zlib.crc32(instance.name.encode()) % 3
-    return bool(strided) or not dtypes <= {"float32", "int32", "bool"}
+    takes_rows = instance.entry.endswith("_rows") and zlib.crc32(instance.name.encode()) % 3
+    return bool(takes_rows) or not dtypes <= {"float32", "int32", "bool"}
 
 
 def _build_for_cpu(driver: Any, instances: Sequence[Any]) -> int:
@@ -215,7 +222,24 @@ def has(device: Device, dtype: str) -> bool:
     return dtype != "float64" or device.driver.capabilities.fp64
 
 
+_is_without_float64 = False
+
+
+@contextlib.contextmanager
+def without_float64() -> Iterator[None]:
+    """Inside, `tensor` makes float32 of float64 on every device."""
+    global _is_without_float64
+    _is_without_float64 = True
+    try:
+        yield
+    finally:
+        _is_without_float64 = False
+
+
 def tensor(values: Array, dtype: str, device: Device, grad: bool = False) -> Any:
+    """Return a tensor; on a device without float64, and inside `without_float64`, one of float32 in its place."""
+    if dtype == "float64" and (_is_without_float64 or not has(device, dtype)):
+        dtype = "float32"
     return wg.tensor(values, dtype=getattr(wg, dtype), device=device, requires_grad=grad)
 
 
@@ -261,7 +285,7 @@ class Case:
     Attributes:
         label: A description.
         operands: The arguments of the call.
-        values: The values of the operands.
+        values: The values of the operands, for messages.
         expected: The expected result; a tuple for several results.
         dtype: The expected dtype; a tuple for several results.
         statics: The static arguments.
@@ -350,33 +374,45 @@ def _caller(record: OpRecord) -> Call:
 
 
 @functools.cache
-def derived(name: str) -> OpRecord:
+def saving_variant(name: str) -> OpRecord:
     """Return the variant of the op that runs if a gradient is needed: it also returns what gradients need."""
     record = registry[name]
     return replace(record, bare="", outputs=tuple(replace(o, saved=False) for o in record.outputs))
 
 
-def check_cases(op: Op, cases: Sequence[Case], device: Device, kind: str, call: Call | None = None) -> None:
+def check_cases(op: Op, cases: Sequence[Case], device: Device, device_label: str, call: Call | None = None) -> None:
     """Build the kernels of all cases in batches, run them, and compare dtypes and values."""
     if call is None and any(o.saved for o in registry[op.name].outputs):
-        _check_cases(op, cases, device, f"{kind}, derived from", _caller(derived(op.name)))
+        _check_cases(op, cases, device, f"{device_label}, with saved results", _caller(saving_variant(op.name)))
         output_count = sum(not o.saved for o in registry[op.name].outputs)
         cases = [replace(c, expected=c.expected[:output_count], dtype=c.dtype[:output_count]) for c in cases]
-    _check_cases(op, cases, device, kind, call or caller(op))
+    _check_cases(op, cases, device, device_label, call or caller(op))
 
 
-def _check_cases(op: Op, cases: Sequence[Case], device: Device, kind: str, call: Call) -> None:
+def build_cases(tables: Sequence[tuple[Op, Sequence[Case]]], device: Device) -> None:
+    """Build the kernels that `check_cases` needs for several ops: in fewer programs than op by op."""
+    with collecting(device) as steps:
+        for op, cases in tables:
+            calls = [caller(op)]
+            if any(o.saved for o in registry[op.name].outputs):
+                calls.append(_caller(saving_variant(op.name)))
+            for call, case in itertools.product(calls, cases):
+                _run_case(call, case)
+    build(device, steps)
 
-    def run(case: Case) -> Any:
-        return call(*case.operands) if case.statics is None else call(*case.operands, statics=case.statics)
 
+def _run_case(call: Call, case: Case) -> Any:
+    return call(*case.operands) if case.statics is None else call(*case.operands, statics=case.statics)
+
+
+def _check_cases(op: Op, cases: Sequence[Case], device: Device, device_label: str, call: Call) -> None:
     with collecting(device) as steps:
         for case in cases:
-            run(case)
+            _run_case(call, case)
     build(device, steps)
     for case in cases:
-        label = f"{op.name} on {kind}: {describe_case(case)}"
-        result = run(case)
+        label = f"{op.name} on {device_label}: {describe_case(case)}"
+        result = _run_case(call, case)
         results = result if isinstance(result, tuple) else (result,)
         expected = case.expected if isinstance(case.expected, tuple) else (case.expected,)
         dtypes = case.dtype if isinstance(case.dtype, tuple) else (case.dtype,) * len(expected)
@@ -399,17 +435,25 @@ def describe_case(case: Case) -> str:
 # Gradients
 
 
+# The gradient is missing, and 0; the public function refuses operands that need it.
+WITHOUT_SLOPE = {("hurwitz_zeta", "input")}
+
+
 def differentiable(op: Op) -> list[str]:
     """Return the names of the operands that have a gradient."""
     record = registry[op.name]
     rules = registry.gradients(record)
     if op.grad == "none" or not any(o.differentiable for o in record.outputs):
         return []
-    return [p.name for p in op.operands if p.is_tensor and p.type == "value" and p.name in rules]
+    names = [p.name for p in op.operands if p.is_tensor and p.type == "value" and p.name in rules]
+    return [name for name in names if (op.name, name) not in WITHOUT_SLOPE]
 
 
 def exercise(func: Call, inputs: Sequence[Any]) -> None:
-    """Call once everything that checks of first and second derivatives call."""
+    """Run `func` and its first and second derivatives once.
+
+    Inside `collecting`, this collects every kernel that `check_gradients` needs.
+    """
     result = func(*inputs)
     outputs = [t for t in (result if isinstance(result, tuple) else (result,)) if t.requires_grad]
     leaves = [x for x in inputs if hasattr(x, "requires_grad") and x.requires_grad]
@@ -436,3 +480,47 @@ def check_gradients(
     wg.autograd.gradcheck(func, inputs, atol=atol, rtol=1e-5)
     if second:
         wg.autograd.gradgradcheck(func, inputs, atol=atol, rtol=1e-5)
+
+
+_SINGLE_RTOL = 3e-4  # of derivatives in float32, relative to the largest of an operand
+
+
+def compare_derivatives(name: str, case: GradientCase, reference: GradientCase, device: Device, second: bool) -> None:
+    """Compare first and second derivatives in float32 with those of the same case on another device.
+
+    Differences in float32 have no digits to compare, so a device without float64 needs a reference: `cpu`, whose
+    derivatives are compared with differences, in float64. (Here it computes in float32, too: ops that draw random
+    numbers draw others in float64.)
+    """
+    with collecting(device) as steps, contextlib.suppress(Exception):
+        exercise(case.func, case.inputs)
+    build(device, steps)
+    for order, (actual, expected) in enumerate(zip(_derivatives(case), _derivatives(reference), strict=True), 1):
+        if order == 2 and not second:
+            return
+        for operand, (value, exact) in enumerate(zip(actual, expected, strict=True)):
+            assert (value is None) == (exact is None), f"{name}, order {order}, operand {operand}"
+            if exact is None:
+                continue
+            values, exact_values = value.detach().cpu().numpy().astype(np.float64), exact.detach().numpy()
+            assert values.shape == exact_values.shape
+            atol = _SINGLE_RTOL * max(1.0, np.abs(exact_values).max(initial=0))
+            np.testing.assert_allclose(values, exact_values, rtol=0, atol=atol, err_msg=f"{name}, order {order}")
+
+
+def _derivatives(case: GradientCase) -> tuple[list[Any], list[Any]]:
+    """Return products of the first and of the second derivatives with random numbers, an array for each leaf."""
+    rng = np.random.default_rng(17)
+
+    def weights_of(tensors: Sequence[Any]) -> list[Any]:
+        return [wg.tensor(rng.uniform(-1, 1, t.shape), dtype=t.dtype, device=t.device) for t in tensors]
+
+    result = case.func(*case.inputs)
+    outputs = [t for t in (result if isinstance(result, tuple) else (result,)) if t.requires_grad]
+    leaves = [x for x in case.inputs if hasattr(x, "requires_grad") and x.requires_grad]
+    first = wg.autograd.grad(outputs, leaves, weights_of(outputs), create_graph=True, allow_unused=True)
+    differentiable_again = [g for g in first if g is not None and g.requires_grad]
+    if not differentiable_again:
+        return list(first), [None] * len(leaves)
+    weights = weights_of(differentiable_again)
+    return list(first), list(wg.autograd.grad(differentiable_again, leaves, weights, allow_unused=True))

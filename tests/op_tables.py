@@ -42,7 +42,8 @@ class OperandSpec:
     Attributes:
         shape: The shape.
         layout: The memory layout, see `op_running.with_layout`.
-        holds: `value`; `index`: integers in [low, high); `ordered`: the same, sorted; `mask`; `chance`: in [0, 1).
+        holds: `value`; `index`: integers in [low, high); `ordered`: the same, sorted; `mask`; `chance`: in [0, 1);
+            `partner`: element i is an integer in [0, i].
         low: The smallest index.
         high: The end of the range of indices.
         dtype: The dtype; None: that of the case.
@@ -289,8 +290,8 @@ RANDOM = [
     *_random("integer_fill", low=-20, span=53),
     *_random("narrow_integer_fill", low=-20, span=53),
     *_random("narrow_integer_fill", low=-(1 << 30), span=1 << 31)[:1],
-    *_random("key_fill"),
-    *_random("wide_key_fill"),
+    *_random("partner_fill"),
+    *_random("wide_partner_fill"),
     *_chances(_random("weighted_key")),
     *_random("bernoulli_fill", p=0.3),
     *_chances(_random("bernoulli_draw")),
@@ -300,11 +301,20 @@ RANDOM = [
     *_places("linspace_fill", start=-1.0, end=2.5, step=3.5 / 7, last=7.0),
 ]  # fmt: skip
 
+GROUP_NORMS = [
+    Row("normalize_groups", (arg(*shape), arg(shape[1]), arg(shape[1])), {"groups": groups, "eps": 1e-5}, False)
+    for shape, groups in (
+        ((3, 8, 5, 7), 2), ((2, 6, 16), 6), ((4, 4, 3, 11), 1), ((5, 12), 3), ((2, 4, 3), 2), ((1, 2, 33), 1),
+        ((0, 2, 3), 1),
+    )
+]  # fmt: skip
+SHUFFLES = [Row("shuffle_order", (arg(n, holds="partner"),), {}) for n in (1, 2, 33, 1000, 5000)]
+
 TABLE: dict[str, list[Row]] = {}
 _MORE_ROWS = [
     *convolution_rows(Row, arg), *shape_rows(Row, arg), *resample_rows(Row, arg, idx), *loss_rows(Row, arg, idx),
 ]  # fmt: skip
-for _row in (*ROWS, *CONTRACTIONS, *INDEX, *VIEWS, *RANDOM, *_MORE_ROWS):
+for _row in (*ROWS, *CONTRACTIONS, *INDEX, *VIEWS, *RANDOM, *GROUP_NORMS, *SHUFFLES, *_MORE_ROWS):
     TABLE.setdefault(_row.op, []).append(_row)
 
 # Dtypes
@@ -315,21 +325,24 @@ _BY_KIND = {"rowwise": _FLOATS[:2] + _FLOATS[3:], "contraction": _FLOATS[:2] + _
 _BY_OP = {
     "integer_fill": ("int64", "int32", "int16", "int8", "float32"),
     "narrow_integer_fill": ("int64", "int32"),
-    "key_fill": ("int64",),
-    "wide_key_fill": ("int64",),
+    "partner_fill": ("int64",),
+    "wide_partner_fill": ("int64",),
+    "shuffle_order": ("int64", "int32"),
+    "normalize_groups": ("float32", "float16", "bfloat16"),
+    "class_loss_sums": _FLOATS[:2],
     "bernoulli_fill": (*_FLOATS, "int64", "uint8", "bool"),
     "arange_fill": (*_FLOATS, "int64", "int32", "int16", "int8", "uint8"),
     **INDEX_DTYPES,
 }
-_LEVELS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}  # bits of precision
+_SIGNIFICAND_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
 def dtypes_of(op: Op, device: Device, selection: str) -> list[str]:
     """Return the dtypes of an op's first row. All other rows have the first of these dtypes."""
     restricted = _ALL_DTYPES if op.name in EVERY_DTYPE else _BY_OP.get(op.name) or _BY_KIND.get(op.kind)
-    dtypes = restricted or (_FLOATS if op.kind == "random" else _ALL_DTYPES)
+    dtypes = [d for d in restricted or (_FLOATS if op.kind == "random" else _ALL_DTYPES) if has(device, d)]
     if selection == "full":
-        return [d for d in dtypes if has(device, d)]
+        return dtypes
     halves = ("float16", "bool") if op.kind in ("index", "custom", "view") else ()
     return [d for d in dtypes if d == dtypes[0] or d in halves or (selection == "small" and d in ("float64", "int32"))]
 
@@ -345,6 +358,8 @@ def _draw(op: Op, operand: OperandSpec, shape: tuple[int, ...], dtype: str, rng:
         return rng.integers(operand.low, operand.high, shape).astype(dtype)
     if operand.holds == "ordered":
         return np.sort(rng.integers(operand.low, operand.high, shape)).astype(dtype)
+    if operand.holds == "partner":
+        return rng.integers(0, np.arange(1, shape[0] + 1)).astype(dtype)
     if operand.holds == "chance":
         return rounded(rng.random(shape), dtype)
     if op.kind == "view":  # distinct values, as far as the dtype allows
@@ -390,7 +405,7 @@ def _numbers(row: Row, dtype: str, arrays: list[Any]) -> dict[str, Any]:
         arrays[1] = np.array([0, total])
         named["total"] = total
     if "levels" in named:
-        named["levels"] = 2.0 ** _LEVELS[dtype]
+        named["levels"] = 2.0 ** _SIGNIFICAND_BITS[dtype]
     return named
 
 
@@ -433,14 +448,18 @@ def _case(op: Op, row: Row, dtype: str, device: Device) -> Case:
     operands, statics = _arguments(row, named, tensors)
     reference = reference_of(op)
     assert reference is not None, f"{op.name} has no reference"
-    exact = op.kind in ("index", "view", "custom") and op.name not in (*INEXACT, *SAMPLED)
+    exact = op.kind in ("index", "view", "custom") and op.name not in (*INEXACT, *SAMPLED, "normalize_groups")
     inputs = arrays if exact else [a if a is None or a.dtype.kind in "biu" else a.astype(np.float64) for a in arrays]
     if op.kind == "random":
         named["dtype"] = dtype
     with np.errstate(all="ignore"):
-        expected = np.asarray(reference(*inputs, **named))
+        expected = reference(*inputs, **named)
     layouts = [g.layout if g else None for g in row.operands]
-    result = "int64" if op.name.startswith("mask_") or op.name == "bag_of" else dtype
+    result: Any = "int64" if op.name.startswith("mask_") or op.name in ("bag_of", "shuffle_order") else dtype
+    if op.name == "normalize_groups":  # its statistics are float32
+        result = (dtype, "float32", "float32")
+    if op.name == "class_loss_sums":
+        result = (dtype, dtype, "int64", "int64", "int64")
     case = Case(f"{dtype}, {layouts}, {row.named}", operands, arrays, expected, result, statics)
     if exact:
         case.tolerance, case.view = (0.0, 0.0), op.kind == "view"

@@ -19,6 +19,13 @@ def test_kernels_on_cpu_equal_the_tensor_code(dtype, case, exact_stop):
     check_case(wg.device("cpu"), getattr(wg, dtype), case, exact_stop)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_runs_of_several_vectors_and_segments(dtype):
+    """25 runs fill no whole number of vectors, and 20 steps several segments, in some of which only some runs go on."""
+    case = (5, 5, 9, 3, 20, 3.0)
+    check_case(wg.device("cpu"), getattr(wg, dtype), case, exact_stop=False)
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_kernels_for_gpus_equal_the_tensor_code(case):
     check_case(testing.synthetic_device(950, GPU), wg.float32, case, exact_stop=False)

@@ -12,42 +12,43 @@ import bare_special
 import numpy as np
 import pytest
 
-SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 3e38, -3e38, 1e-30, -1e-30, 1e4, -1e4])
+EXTREMES = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 3e38, -3e38, 1e-30, -1e-30, 1e4, -1e4])
 WIDE = np.concatenate([np.linspace(-9, 9, 733), np.logspace(-8, 4, 200), -np.logspace(-8, 2, 200)])
 
 
 @pytest.mark.parametrize("name", ["erf", "erfc", "expit", "gammaln", "log_expit", "ndtr", "psi"])
 def test_functions_of_one_argument(name: str) -> None:
-    scipy = pytest.importorskip("scipy.special")
-    if not hasattr(scipy, "__file__"):
+    scipy_special = pytest.importorskip("scipy.special")
+    if not hasattr(scipy_special, "__file__"):
         pytest.skip("SciPy is not installed: it is the replacement itself")
-    x = np.concatenate([WIDE, SPECIAL])
+    x = np.concatenate([WIDE, EXTREMES])
     with np.errstate(all="ignore"):
-        expected = getattr(scipy, name)(x)
+        expected = getattr(scipy_special, name)(x)
     np.testing.assert_allclose(getattr(bare_special, name)(x), expected, rtol=2e-13, atol=1e-15)
 
 
 def test_other_functions() -> None:
-    scipy = pytest.importorskip("scipy.special")
+    scipy_special = pytest.importorskip("scipy.special")
     y = np.concatenate([np.linspace(-1, 1, 501), 1 - np.logspace(-15, -1, 50), np.logspace(-12, -1, 50), [np.nan, 2.0]])
-    np.testing.assert_allclose(bare_special.erfinv(y), scipy.erfinv(y), rtol=2e-13, atol=1e-18)
+    np.testing.assert_allclose(bare_special.erfinv(y), scipy_special.erfinv(y), rtol=2e-13, atol=1e-18)
     x = np.logspace(-3, 3, 200)
     for n in range(5):
-        np.testing.assert_allclose(bare_special.polygamma(n, x), scipy.polygamma(n, x), rtol=2e-13, atol=1e-15)
+        np.testing.assert_allclose(bare_special.polygamma(n, x), scipy_special.polygamma(n, x), rtol=2e-13, atol=1e-15)
     a = np.random.default_rng(0).standard_normal((4, 5, 6)) * 30
     for axis in (0, -1):
         for name in ("softmax", "log_softmax", "logsumexp"):
             np.testing.assert_allclose(
-                getattr(bare_special, name)(a, axis=axis), getattr(scipy, name)(a, axis=axis), rtol=1e-12, atol=1e-300
-            )
+                getattr(bare_special, name)(a, axis=axis), getattr(scipy_special, name)(a, axis=axis),
+                rtol=1e-12, atol=1e-300,
+            )  # fmt: skip
     operands = np.array([0.0, 0.0, 0.0, 2.0, np.nan]), np.array([0.0, np.nan, np.inf, 3.0, 1.0])
-    np.testing.assert_allclose(bare_special.xlogy(*operands), scipy.xlogy(*operands))
-    assert set(bare_special.__all__) <= set(dir(scipy))
+    np.testing.assert_allclose(bare_special.xlogy(*operands), scipy_special.xlogy(*operands))
+    assert set(bare_special.__all__) <= set(dir(scipy_special))
 
 
 @pytest.mark.thorough
 def test_a_linked_package(tmp_path: Path) -> None:
-    """The package works from a copy of the tree, without an installation."""
+    """A package of links to the source folders works without an installation."""
     if not (bare.ROOT / "codegen").is_dir():
         pytest.skip("needs the checkout")
     folder = bare.link(tmp_path / "package")

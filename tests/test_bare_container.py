@@ -108,7 +108,10 @@ def test_another_user_without_rights(expected: str) -> None:
             "os.execv(sys.argv[1], [sys.argv[1], '-c', sys.argv[2]])"
         )
         variables = environment(
-            room, HOME="/nonexistent", TMPDIR=f"{room}/scratch", PYTHONPATH=f"{room}/packages",
+            room,
+            HOME="/nonexistent",
+            TMPDIR=f"{room}/scratch",
+            PYTHONPATH=f"{room}/packages",
             PYTHONHOME=f"{room}/python",
         )
         process = run(become, variables, prefix, arguments=(str(interpreter), PROGRAM))

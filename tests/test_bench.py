@@ -17,7 +17,7 @@ import pytest
 
 from weftgrad.bench import command, core, gpu, library, references, running
 from weftgrad.bench.cases import Case, Work, error_of, pieces, rotated
-from weftgrad.bench.clocks import DeviceClock
+from weftgrad.bench.clocks import DeviceClock, WallClock
 from weftgrad.bench.contenders import all_sites
 from weftgrad.bench.measure import compare
 from weftgrad.bench.peers.numpy import NumpySite
@@ -218,7 +218,7 @@ def test_a_device_clock_keeps_the_device_busy(monkeypatch: pytest.MonkeyPatch) -
 
 def test_slow_contenders_are_measured_once() -> None:
     class Clock:
-        pause, max_calls, host = 0.0, 7, 0.0
+        pause, max_calls, host, sample_seconds, max_samples = 0.0, 7, 0.0, 0.01, 3
 
         def __init__(self, seconds: float):
             self.seconds = seconds
@@ -234,6 +234,31 @@ def test_slow_contenders_are_measured_once() -> None:
     assert (timings["slow"].least, timings["slow"].samples) == (5.0, 1)
     assert timings["fast"].samples == timings["fast"].late == 6
     assert timings["fast"].least == pytest.approx(1e-4)
+
+
+def test_short_calls_have_many_short_samples_on_a_busy_host() -> None:
+    """A sample of 2 ms fits between two interruptions by the scheduler; twelve of them are a round."""
+
+    class Clock:
+        pause, host, max_calls = 0.0, 0.0, WallClock.max_calls
+        sample_seconds, max_samples = WallClock.sample_seconds, WallClock.max_samples
+
+        def __init__(self, seconds: float):
+            self.seconds, self.counts = seconds, list[int]()
+
+        def time(self, call: Any, n: int) -> tuple[float, bool]:
+            self.counts.append(n)
+            return self.seconds * n, False
+
+    clocks = {"short": Clock(1e-4), "long": Clock(0.02)}
+    timings = compare({name: (lambda: None, clock) for name, clock in clocks.items()}, rounds=3)
+    assert clocks["short"].counts[-1] == 20
+    assert clocks["long"].counts[-1] == 1
+    assert (timings["short"].samples, timings["long"].samples) == (36, 9)
+    assert [len(timing.rounds) for timing in timings.values()] == [3, 3]
+    single = compare({"short": (lambda: None, clocks["short"])}, rounds=2, single_calls=20)["short"]
+    assert clocks["short"].counts[-1] == 1
+    assert (single.samples, len(single.rounds)) == (40, 2)
 
 
 def test_operands_take_turns() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -12,7 +13,20 @@ from typing import Any
 
 import pytest
 
-from weftgrad.bench import command, limits, machine_load, markdown, page, running, selection, summary, tables, terminal
+from weftgrad.bench import (
+    command,
+    doubts,
+    limits,
+    machine_load,
+    markdown,
+    overview,
+    page,
+    running,
+    selection,
+    summary,
+    tables,
+    terminal,
+)
 from weftgrad.bench.alternation import Turn
 from weftgrad.bench.cases import Case, Work, error_of
 from weftgrad.bench.colours import plain
@@ -27,7 +41,7 @@ MEMORY_COPY, CACHE_COPY = "copy fp32 16M", "copy fp32 32K in a cache"
 
 
 def timing(least: float, rounds: tuple[float, ...] = ()) -> dict[str, Any]:
-    """Return times in seconds. rounds: each round's minimum by the least one."""
+    """Return times in seconds. rounds: each round's minimum, as a multiple of `least`."""
     return {"least": least, "median": least * 1.02, "p20": least, "p80": least * 1.05, "samples": 15, "late": 0,
             "rounds": [least * factor for factor in rounds]}  # fmt: skip
 
@@ -55,7 +69,10 @@ def run(*arguments: str) -> int:
 
 
 def test_load_is_what_others_used() -> None:
-    """Of 2 s, all cores were busy for 3 s, of which 1 s was ours. Between intervals nothing counts."""
+    """In the first 2 s the cores together were busy for 3 s, 1 s of it ours; in the next 2 s only we ran.
+
+    So the load is 1.0 in the first interval and 0.5 over both. Between intervals nothing counts.
+    """
     counters = iter([(10.0, 1.0, 0.0), (13.0, 2.0, 2.0), (99.0, 2.0, 50.0), (100.0, 3.0, 52.0)])
     meter = LoadMeter(lambda: next(counters))
     assert meter.load is None
@@ -142,6 +159,67 @@ def test_uncertain_rows_are_marked_in_every_format() -> None:
         assert "at most 150" in text
 
 
+def test_three_samples_in_a_row_are_judged_by_their_median() -> None:
+    """Of three samples in one round the minimum is also p20. A burst of load in the others must be visible."""
+    burst = timing(1e-6) | {"median": 969e-6, "p80": 969e-6, "samples": 3, "rounds": [1e-6]}
+    assert doubts.sample_doubts(burst) == ("samples disagree: usually 96800% slower",)
+    assert not doubts.sample_doubts(burst | {"median": 1.1e-6})
+    assert doubts.sample_doubts(timing(1e-3, (1.0, 1.3, 1.4)), "torch") == (
+        "torch's samples disagree: usually 30% slower",
+    )
+
+
+def test_a_ratio_whose_peer_is_uncertain_is_marked() -> None:
+    row = kernel("gelu 64K", times={"cpu": timing(1e-3, (1.0, 1.0, 1.0)), "torch": timing(2e-3, (1.0, 9.0, 9.0))},
+                 ratios={"torch": [2.0, 2.0]})  # fmt: skip
+    (entry,) = all_entries = entries([report(row)])
+    assert not entry.doubts
+    assert entry.ratio_range("torch") == (2.0, 18.0)
+    (section,) = sections(all_entries)
+    for text in ("\n".join(terminal.lines(section, None, plain)), kernel_line(row),
+                 markdown.as_markdown([], all_entries), page.html([report(row)], all_entries, None)):  # fmt: skip
+        assert "~2.00" in text
+    assert "torch's samples disagree: usually 800% slower" in kernel_line(row)
+    assert "2.00 to 18.0" in page.html([report(row)], all_entries, None)
+    assert summary.legend(all_entries) == ["~: uncertain; of 1 rows 0 were measured under load, of 1 the samples "
+                                           "disagree"]  # fmt: skip
+
+
+def test_a_range_without_rounds_is_of_the_samples() -> None:
+    times = [timing(1e-3, ()) | {"p80": 2e-3}, timing(3e-3, ()) | {"p80": 9e-3}]
+    assert doubts.ratio_range(*times) == (1.5, 9.0)
+
+
+def _paired(name: str, ratio: float, **facts: Any) -> dict[str, Any]:
+    """Return a row whose rounds' ratios to torch are 0.9, 1.0 and 1.1 times `ratio`."""
+    torch = timing(ratio * 1e-3, (1.0, 1.0, 1.0)) | {"rounds": [f * ratio * 1e-3 for f in (1.0, 0.9, 1.1)]}
+    times = {"cpu": timing(1e-3, (1.0, 1.0, 1.0)), "torch": torch}
+    return kernel(name, times=times, ratios={"torch": [ratio, ratio]}, **facts)
+
+
+def test_means_leave_marked_rows_out_and_say_how_many() -> None:
+    certain = [_paired("a", 2.0), _paired("b", 2.0), _paired("c", 2.0)]
+    jumping = kernel("gelu 64K", rounds=(1.0, 9.0, 9.0)) | {"ratios": {"torch": [969, 969]}}
+    jumping["times"]["torch"] = timing(0.969, (1.0, 1.0, 1.0))
+    text = "\n".join(summary.lines(entries([report(*certain, jumping, _paired("d", 8.0, load=1.0))])))
+    assert "over 3 rows that passed checks, of least times (2 marked ~ left out)" in text
+    assert "torch 2.00 (1.80 to 2.20)" in text
+
+
+def test_means_on_a_busy_machine_are_of_rows_whose_samples_agree() -> None:
+    """Where nearly all rows were measured under load, the few others would be an arbitrary choice."""
+    loaded = [_paired(name, 2.0, load=1.5) for name in "abcd"]
+    jumping = kernel("gelu 64K", rounds=(1.0, 9.0, 9.0)) | {"ratios": {"torch": [969, 969]}}
+    jumping["times"]["torch"] = timing(0.969, (1.0, 1.0, 1.0))
+    text = "\n".join(summary.lines(entries([report(*loaded, jumping, _paired("quiet", 9.0))])))
+    assert "over 5 rows" in text
+    assert "1 whose samples disagree left out; most rows were measured under load, so the means are uncertain" in text
+    others = [jumping | {"name": f"gelu {n}K"} for n in range(8)]
+    text = "\n".join(summary.lines(entries([report(*loaded, *others)])))
+    assert "over 12 rows" in text
+    assert "uncertain: 8 are marked ~ because samples disagree, too many to leave out" in text
+
+
 def test_host_costs_under_load_are_marked() -> None:
     row = {"name": "add", "target_us": [8, 12], "met": True, "peers": {}, "load": 200.0} | timing(1e-6)
     assert "~1.00" in host_line(row)
@@ -172,7 +250,11 @@ def test_comparisons_mark_uncertain_rows(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_rows_that_fit_a_cache_are_compared_with_its_bandwidth() -> None:
-    """Memory has 100 GB/s, the first cache 400, the last 250. No share exceeds 1, and those of a cache say so."""
+    """Memory has 100 GB/s, the first cache 400, the last 250. No share exceeds 1.
+
+    Mark `c`: the operands fit a cache, and the share is of its bandwidth. Mark `>`: they do not, but the row was
+    faster than memory, with a cache's help.
+    """
     mb = 10**6
     rows = [
         kernel(MEMORY_COPY, "roofline", bytes=100 * mb, least=1e-3),
@@ -224,7 +306,7 @@ def test_rows_in_a_cache_say_nothing_about_memory() -> None:
 
 def test_limits_have_rows_in_a_cache() -> None:
     site = OurSite("cpu", scale=1)
-    cases = [case for case in limits.roofs(False) if case.group == "cache"]
+    cases = [case for case in limits.roofs(gpu=False) if case.group == "cache"]
     assert len(cases) == 6
     for case in cases:
         work = case.on(site)
@@ -247,11 +329,71 @@ def test_devices_of_several_machines_are_told_apart() -> None:
 
 
 def test_devices_of_one_machine_have_short_names() -> None:
-    first, second = report(kernel("a"), kernel("b")), report(kernel("a", device="opencl:0"),
-                                                             kernel("b", device="opencl:0"), device="opencl:0")
+    first, second = (
+        report(kernel("a"), kernel("b")),
+        report(kernel("a", device="opencl:0"), kernel("b", device="opencl:0"), device="opencl:0"),
+    )
     assert "  opencl:0 takes 1.00 of the time of cpu" in "\n".join(summary.lines(entries([first, second])))
     second["machine"]["system"] = "another Linux"
-    assert "  Cores (opencl:0) takes 1.00 of" in "\n".join(summary.lines(entries([first, second])))
+    means = "\n".join(summary.lines(entries([first, second])))
+    assert "  Cores, machine 2 (opencl:0) takes 1.00 of the time of Cores, machine 1 (cpu)" in means
+
+
+def test_machines_whose_processors_have_one_name_get_numbers() -> None:
+    """A report must not replace the rows of another machine whose processor has the same name."""
+    first = report(kernel("a"), kernel("b"), processor="family 23")
+    second = report(kernel("a", least=2e-3), kernel("b", least=2e-3), processor="family 25")
+    all_entries = entries([first, second])
+    assert len(all_entries) == 4
+    means = "\n".join(summary.lines(all_entries))
+    assert "Cores, machine 2 (cpu) takes 2.00 of the time of Cores, machine 1 (cpu)" in means
+    html = page.html([first, second], all_entries, None)
+    assert html.count('<details class="machine">') == 2
+    assert "<td>family 25</td>" in html
+    assert len(entries([first, report(kernel("a"), kernel("b"), processor="family 23")])) == 2
+
+
+def test_facts_of_a_machine_are_shown_once() -> None:
+    reports = [report(kernel("a"), load_before=0.5), report(kernel("b"), load_before=1.5) | {"suite": "ops"}]
+    html = page.html(reports, entries(reports), None)
+    assert html.count('<details class="machine">') == 1
+    assert html.count("<td>Linux</td>") == 1
+    assert "load before: 0.500 cores used by other programs" in html
+    assert "load before: 1.50 cores used by other programs" in html
+    in_markdown = markdown.as_markdown(reports, entries(reports))
+    assert in_markdown.count("- system: Linux") == 1
+
+
+def test_the_merged_table_has_a_row_for_each_op_and_the_picture_a_bar_for_each_device() -> None:
+    torch = {"torch": timing(2e-3, (1.0, 1.0, 1.0))}
+    reports = [report(kernel("copy fp32 16M", "roofline", bytes=100, least=least / 2),
+                      kernel("add", bytes=100, times={"cpu": timing(least, (1.0, 1.0, 1.0))} | torch),
+                      kernel("sum", "reduction", bytes=50, times={"cpu": timing(least, (1.0, 1.0, 1.0))}, load=load),
+                      name=name, load_before=0.0)
+               for name, least, load in (("Xeon", 1e-3, 0.0), ("EPYC", 4e-3, 1.0))]  # fmt: skip
+    all_entries = entries(reports)
+    table = overview.table(all_entries)
+    assert table is not None
+    assert [row["group"] for row in table["rows"]] == ["elementwise", "reduction"]
+    assert [column["name"] for column in table["columns"]] == [
+        "row", "class", "min µs, Xeon (cpu)", "ratio, Xeon (cpu)", "of roofline, Xeon (cpu)", "min µs, EPYC (cpu)",
+        "ratio, EPYC (cpu)", "of roofline, EPYC (cpu)",
+    ]  # fmt: skip
+    assert [cell["text"] for cell in table["rows"][0]["cells"]] == [
+        "add", "elementwise", "1000", "2.00 (2 to 2)", "50%", "4000", "0.50 (0.5 to 0.5)", "50%"
+    ]  # fmt: skip
+    assert table["rows"][1]["cells"][5]["text"] == "~4000"
+    ratios, shares = overview.panels(all_entries)
+    assert [bar["text"] for bar in ratios["bars"]] == ["add, Xeon (cpu): torch / ours 2.00",
+                                                       "add, EPYC (cpu): torch / ours 0.50"]  # fmt: skip
+    assert [bar["doubtful"] for bar in shares["bars"]] == [False, False, False, True]
+    assert ratios["bands"] == shares["bands"]  # the classes of both panels stand beside each other
+    assert ratios["bars"][0]["x"] == ratios["origin"]
+    assert ratios["bars"][1]["x"] + ratios["bars"][1]["width"] == pytest.approx(ratios["origin"], abs=0.11)
+    html = page.html(reports, all_entries, None)
+    assert html.index("All devices") < html.index('id="table-2"')
+    assert html.index('class="panels"') < html.index('<details class="machine">')
+    assert overview.table(entries(reports[:1])) is None
 
 
 # Nothing to measure, and options
@@ -275,7 +417,8 @@ def test_processes_without_rows_are_an_error(capfd: pytest.CaptureFixture[str]) 
     assert "no device has a row of the suite device with 'cpy'" in capfd.readouterr().err
 
 
-def test_a_first_result_is_a_row() -> None:
+def test_selecting_only_the_first_result_is_no_error() -> None:
+    """The first result is a row of host costs and no case, so the selection of cases is empty."""
     args = command.options(argparse.ArgumentParser()).parse_args(["--suite", "core", "--only", "first result"])
     assert selection.select_cases(args, [OurSite("cpu")]) == []
 
@@ -321,4 +464,16 @@ def test_the_load_before_the_run_is_recorded(
     captured = capsys.readouterr()
     assert "other programs use 99.5 cores" in captured.err
     assert "under load: others used 99.5 cores" in captured.out
-    assert Turn().is_alone
+
+
+# Turns
+
+
+def test_a_process_without_pipes_works_alone() -> None:
+    reads, writes = os.pipe()
+    assert not Turn(f"{reads},{writes}").is_alone
+    os.close(reads)
+    os.close(writes)
+    turn = Turn()
+    assert turn.is_alone
+    turn.wait_at(0, 1)  # returns at once

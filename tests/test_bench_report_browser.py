@@ -169,7 +169,7 @@ def test_a_users_browser(tmp_path: Path) -> None:
     pictures = Path(os.environ.get("WEFTGRAD_PICTURES") or tmp_path)
     with chromium.Chromium(tmp_path) as browser:
         wide_screen = {"width": 1400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        browser.ask("Emulation.setDeviceMetricsOverride", **wide_screen)
+        browser.send_command("Emulation.setDeviceMetricsOverride", **wide_screen)
         browser.open(file.as_uri())
         assert [a for a in browser.requested_urls if not a.startswith("data:")] == [file.as_uri()]
         images = browser.value("Promise.all([...document.images].map((i) => i.decode().then(() => i.naturalWidth)))")
@@ -209,19 +209,20 @@ def test_a_users_browser(tmp_path: Path) -> None:
         browser.value("document.querySelector('.filter').reset(); filter()")
 
         # Every control has a name, and the page fits a telephone: only tables scroll sideways.
-        tree = browser.ask("Accessibility.getFullAXTree")["nodes"]
+        tree = browser.send_command("Accessibility.getFullAXTree")["nodes"]
         roles = ("button", "searchbox", "combobox", "checkbox", "link")
         controls = [n for n in tree if n.get("role", {}).get("value") in roles]
         assert len(controls) > 20
         assert all(n["name"].get("value") for n in controls)
-        browser.ask(
+        browser.send_command(
             "Emulation.setDeviceMetricsOverride", **(wide_screen | {"width": 360, "height": 740, "mobile": True})
         )
         assert browser.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
         browser.picture(pictures / "narrow.png")
-        browser.ask("Emulation.setDeviceMetricsOverride", **wide_screen)
+        browser.send_command("Emulation.setDeviceMetricsOverride", **wide_screen)
         for scheme in ("light", "dark"):
-            browser.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            feature = {"name": "prefers-color-scheme", "value": scheme}
+            browser.send_command("Emulation.setEmulatedMedia", features=[feature])
             for selector in ("h1", ".missed", ".rows td", "nav a"):
                 assert browser.value(f"({CONTRAST})({json.dumps(selector)})") >= 4.5, (scheme, selector)
             browser.picture(pictures / f"{scheme}.png")

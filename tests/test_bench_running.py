@@ -30,6 +30,7 @@ from weftgrad.bench import (
     facts,
     limits,
     merging,
+    op_checks,
     peers,
     running,
     selection,
@@ -38,6 +39,7 @@ from weftgrad.bench import (
     time_budget,
 )
 from weftgrad.bench.cases import Case, Work, error_of
+from weftgrad.bench.measure import Timing
 from weftgrad.bench.peers.tables import Names
 from weftgrad.bench.report import title
 from weftgrad.bench.rows import entries
@@ -118,12 +120,64 @@ def test_rows_without_time_are_reported(capsys: pytest.CaptureFixture[str]) -> N
     assert "4 of 5 rows are not measured" in capsys.readouterr().err
 
 
+@pytest.fixture
+def host_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds of a fake clock, by which a row of host costs takes 3 s plus 0.1 s per round, so 6 s with 30 rounds."""
+    clock = [0.0]
+
+    def cost(run: Any, settle: Any, *, calls: int, rounds: int) -> Timing:
+        clock[0] += 3 + rounds / 10
+        return Timing(1e-6, 1e-6, 1e-6, 1e-6, rounds)
+
+    monkeypatch.setattr(running, "host_cost", cost)
+    return clock
+
+
+@pytest.mark.parametrize(
+    ("time", "later_rows", "min_rounds", "max_rounds"),
+    [
+        ((), 90, 30, 30),
+        (("--time", "1h"), 90, 30, 30),
+        (("--time", "500s"), 90, 1, 29),
+        (("--time", "500s"), 0, 30, 30),
+    ],
+)
+def test_rows_of_host_costs_and_of_kernels_share_the_time(
+    monkeypatch: pytest.MonkeyPatch, host_clock: list[float], time: tuple[str, ...], later_rows: int, min_rounds: int,
+    max_rounds: int,
+) -> None:  # fmt: skip
+    limits_of_first_result: list[float | None] = []
+    monkeypatch.setattr(core, "first_result", lambda device, seconds: limits_of_first_result.append(seconds) or 0.5)
+    arguments = [options("--suite", "core", *time), [OurSite("cpu")], alternation.Turn(), (), later_rows]
+    *rows, last = running.host_rows(*arguments, lambda: host_clock[0])  # type: ignore[arg-type]
+    assert [entry["name"] for entry in rows] == [case.name for case in core.host_cases(False)]
+    assert last["name"] == "first result, warm process"
+    rounds = [entry["samples"] for entry in rows]
+    assert rounds[0] == 30
+    assert all(min_rounds <= count <= max_rounds for count in rounds[1:]), rounds
+    seconds_left = (500 if "500s" in time else 3600) - host_clock[0]
+    assert limits_of_first_result == [pytest.approx(seconds_left / (1 + later_rows)) if time else None]
+
+
+def test_rows_of_host_costs_without_time_are_reported(
+    host_clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = options("--suite", "core", "--time", "10s")
+    rows = list(running.host_rows(args, [OurSite("cpu")], alternation.Turn(), ("exp",), 90, lambda: host_clock[0]))
+    assert [entry["name"] for entry in rows] == ["add", "add number", "add row"]  # 6 s, and then twice 3.1 s
+    left = len(list(core.host_cases(False))) - 4 + 1  # all but `exp` and the measured ones, and the first result
+    assert f"time is up: {left} rows of host costs are not measured" in capsys.readouterr().err
+
+
 def test_groups_take_turns_where_time_is_short() -> None:
     args = options("--suite", "core", "--time", "1m", "--only", "64K")
     assert {case.group for case in selection.select_cases(args, [OurSite("cpu")])[:2]} == {"elementwise"}
     args = options("--suite", "core", "--time", "1m", "--only", "1")
     groups = [case.group for case in selection.select_cases(args, [OurSite("cpu")])[:4]]
     assert len(set(groups)) == 4
+    args = options("--suite", "core", "--time", "1m", "--cases", "cpu")
+    groups = [case.group for case in selection.select_cases(args, [OurSite("cpu")])[:8]]
+    assert len(set(groups)) == 8  # rows of the roofline, which all shares need, and rows of ops
 
 
 def test_progress_is_for_terminals() -> None:
@@ -151,8 +205,7 @@ def test_options_that_do_not_go_together() -> None:
         (("--suite", "core", "--ops", "exp"), "--ops is for the suite specs"),
         (("--shapes", "4x"), "--shapes takes shapes"), (("--dtypes", "fp8"), "no 'fp8'"),
         (("--peers", "pandas"), "no 'pandas'"), (("--ops", "no_such_op"), "no op 'no_such_op'"),
-        (("--ops", "gather"), "of kind index"), (("nowhere.yaml",), "no spec file"), (("--rounds", "0"), "1 or more"),
-        (("--ops", "mm", "--shapes", "2x3"), "none for mm"),
+        (("nowhere.yaml",), "no spec file"), (("--rounds", "0"), "1 or more"), (("--dtypes", ","), "no dtype"),
     ):  # fmt: skip
         with pytest.raises(ArgumentError, match=words):
             run("--device", "cpu", *arguments)
@@ -236,8 +289,20 @@ def three_rows(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(core, "cases", lambda: [recording_case(name) for name in "abc"])
     monkeypatch.setattr(limits, "roofs", lambda *_: [])
     monkeypatch.setattr(core, "host_cases", lambda gpu: [])
-    monkeypatch.setattr(core, "first_result", lambda device: 0.5)
+    monkeypatch.setattr(core, "first_result", lambda device, seconds: 0.5)
     return calls
+
+
+def test_a_first_result_takes_no_more_processes_than_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a fake clock, a process takes 2 s."""
+    starts: list[float] = []
+    clock = iter(range(0, 1000, 2))
+    monkeypatch.setattr(core.subprocess, "run", lambda *words, **settings: starts.append(0))
+    monkeypatch.setattr(core.time, "perf_counter", lambda: next(clock))
+    for seconds, count in ((None, 4), (100.0, 4), (5.0, 2), (0.1, 1)):
+        starts.clear()
+        assert core.first_result("cpu", seconds) == 2
+        assert len(starts) == count
 
 
 def test_an_interrupted_run_goes_on(three_rows: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -253,8 +318,11 @@ def test_an_interrupted_run_goes_on(three_rows: list[str], tmp_path: Path, capsy
     assert resumed["kernels"][0]["times"] == first["kernels"][0]["times"]
     assert three_rows == ["a", "b", "b", "c"]
     assert [entry["name"] for entry in resumed["host"]] == ["first result, warm process"]
-    for change, words in (({"cores": 96}, "cores: 96 then"), ({"devices": []}, "devices:"),
-                          ({"versions": first["machine"]["versions"] | {"weftgrad": "0"}}, "weftgrad: 0 then")):
+    for change, words in (
+        ({"cores": 96}, "cores: 96 then"),
+        ({"devices": []}, "devices:"),
+        ({"versions": first["machine"]["versions"] | {"weftgrad": "0"}}, "weftgrad: 0 then"),
+    ):
         path.write_text(json.dumps(first | {"machine": first["machine"] | change}))
         if "devices" not in change:
             with pytest.raises(ArgumentError, match=words):
@@ -319,8 +387,9 @@ def test_missing_gpu_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_suites_in_one_command(tmp_path: Path, capsys: Any) -> None:
-    """Each suite gets its share of the time. A second run resumes, and a failing suite does not affect the others."""
+    """Each step gets its share of the time. A second run resumes, and a failing suite does not affect the others."""
     command_lines: list[list[str]] = []
+    checks: list[float] = []
 
     def run(words: Sequence[str]) -> int:
         command_lines.append(list(words))
@@ -328,14 +397,21 @@ def test_all_suites_in_one_command(tmp_path: Path, capsys: Any) -> None:
             Path(words[words.index("--output") + 1]).write_text("{}")
         return 2 if "ops" in words else 0
 
-    arguments = ["--output", str(tmp_path / "out"), "--time", "100s", "--", "--peers", "none"]
-    assert everything.main(arguments, run) == 2
-    core, ops, train, page = command_lines
-    assert core[:6] == ["--suite", "core", "--device", "gpus", "--time", "45"]
+    def check(folder: Path, seconds: float) -> int:
+        assert folder.is_dir()
+        checks.append(seconds)
+        return 1
+
+    arguments = ["--output", str(tmp_path / "out"), "--time", "200s", "--", "--peers", "none"]
+    assert everything.main(arguments, run, check) == 2
+    assert "audit: this version has no command `weftgrad audit`" in capsys.readouterr().out
+    core, ops, train, models, page = command_lines
+    assert checks == [pytest.approx(60, abs=1)]  # 6 of 18 parts of 180 s
+    assert core[:6] == ["--suite", "core", "--device", "gpus", "--time", "75"]
     assert core[-2:] == ["--peers", "none"]
-    assert [words[words.index("--time") + 1] for words in (ops, train)] == ["54", "90"]  # no time was used
-    paths = [str(tmp_path / "out" / f"{suite}.json") for suite in ("core", "train")]
-    assert page[:3] == ["--report", *paths]
+    assert [words[words.index("--time") + 1] for words in (ops, train, models)] == ["77", "90", "180"]  # none was used
+    paths = [str(tmp_path / "out" / f"{suite}.json") for suite in ("core", "train", "models")]
+    assert page[:4] == ["--report", *paths]
     command_lines.clear()
     assert (
         everything.main(
@@ -351,12 +427,102 @@ def test_all_suites_in_one_command(tmp_path: Path, capsys: Any) -> None:
         everything.main(["--output", str(tmp_path), "--suites", "cores"])
 
 
+class SlowProcess:
+    """A process that does not end before it is interrupted, or, if `stubborn`, before it is killed."""
+
+    stubborn = False
+    actions: list[object]
+
+    def __init__(self, words: Sequence[str], **options: Any):
+        SlowProcess.actions = [words[2]]
+
+    def wait(self, seconds: float | None = None) -> int:
+        self.actions.append(seconds)
+        if "kill" in self.actions or (signal.SIGINT in self.actions and not self.stubborn):
+            return -2
+        raise subprocess.TimeoutExpired("process", seconds or 0.0)
+
+    def send_signal(self, number: int) -> None:
+        self.actions.append(number)
+
+    def kill(self) -> None:
+        self.actions.append("kill")
+
+
+def test_a_suite_that_exceeds_its_share_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A row of a model may take longer than the share. What was measured before is kept, and the next suite begins."""
+    monkeypatch.setattr(subprocess, "Popen", SlowProcess)
+    assert everything._run(["--suite", "models", "--time", "50"]) == 0
+    assert SlowProcess.actions == ["weftgrad.bench", 60.0, signal.SIGINT, 90.0]
+    assert "time is up in the middle of a row" in capsys.readouterr().err
+    monkeypatch.setattr(SlowProcess, "stubborn", True)
+    assert everything._run(["--suite", "models", "--time", "50"]) == 0
+    assert SlowProcess.actions[-3:] == [90.0, "kill", None]
+
+
+LOG = """
+tests/test_gpu.py::test_values[add] PASSED                               [  0%]
+../t/tests/test_gpu.py::test_values[sub two] FAILED                      [  1%]
+tests/test_gpu.py::test_derivatives[add] SKIPPED (no second GPU)         [  2%]
+tests/test_gpu.py::test_values[mul]
+"""
+
+
+def test_checks_of_every_op_go_on_where_they_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A check that failed, or was cut off, runs again; one that passed does not."""
+    command_lines: list[list[str]] = []
+
+    def run(words: Sequence[str], log: Path, seconds: float) -> int:
+        command_lines.append(list(words))
+        with log.open("a") as file:
+            file.write(LOG if len(command_lines) == 1 else LOG.replace("FAILED", "PASSED").replace("[add]", "[mul]"))
+        return 1
+
+    if op_checks.tests_folder() is None:
+        pytest.skip("installed without the tree")
+    assert op_checks.check_ops(tmp_path, 60.0, run) == 1
+    assert "1 checks passed, values of 1 ops among them, 1 failed, 1 skipped" in capsys.readouterr().out
+    assert json.loads((tmp_path / "correctness.json").read_text())["failed"] == ["test_values[sub two]"]
+    assert op_checks.check_ops(tmp_path, 60.0, run) == 0
+    first, second = command_lines
+    assert "--deselect" not in first
+    assert second[second.index("--deselect") + 1] == "tests/test_gpu.py::test_values[add]"
+    assert second.count("--deselect") == 1
+    assert json.loads((tmp_path / "correctness.json").read_text())["passed"] == [
+        "test_values[add]", "test_values[sub two]", "test_values[mul]"
+    ]  # fmt: skip
+
+
+def test_checks_of_every_op_end_at_the_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The process is interrupted, not killed, so that its log has a summary."""
+    monkeypatch.setattr(subprocess, "Popen", SlowProcess)
+    assert op_checks._run_limited([sys.executable, "-m", "pytest"], tmp_path / "log", 3.0) == 0
+    assert SlowProcess.actions == ["pytest", 3.0, signal.SIGINT, 20.0]
+
+
 def make_report(device: str, least: float, *names: str) -> dict[str, Any]:
     """Return the report of one process: rows of one device and of numpy."""
     times = {n: {"least": t, "median": t, "p20": t, "p80": t, "samples": 3, "late": 0, "host": t}
              for n, t in ((device, least), ("numpy", 4e-3))}  # fmt: skip
-    rows = [{"group": "sum", "name": n, "bytes": 8, "flops": 0, "target": None, "errors": {}, "notes": [], "missed": [],
-             "clock": "wall", "least": least, "times": times, "ratios": {"numpy": [4e-3 / least] * 2}} for n in names]
+    rows = [
+        {
+            "group": "sum",
+            "name": n,
+            "bytes": 8,
+            "flops": 0,
+            "target": None,
+            "errors": {},
+            "notes": [],
+            "missed": [],
+            "clock": "wall",
+            "least": least,
+            "times": times,
+            "ratios": {"numpy": [4e-3 / least] * 2},
+        }
+        for n in names
+    ]
     machine = {"date": "2026-01-02T03:04:05", "devices": [{"device": device, "name": "Cores", "kind": "CPU"}],
                "torch": None, "places": {"numpy": "cpu"}, "cores": 2, "system": "L", "python": "3.12", "driver": None,
                "versions": {"weftgrad": "0.1.0", "numpy": "2.4", "torch": None}}  # fmt: skip
@@ -490,7 +656,7 @@ def test_devices_that_took_turns_are_compared_by_rounds() -> None:
         for entry in report["kernels"]:
             entry["times"][report["machine"]["devices"][0]["device"]]["rounds"] = rounds
     words = "\n".join(summary.lines(entries([merging.merge_reports(reports)])))
-    assert "cpu@x takes 2.00 of the time of cpu (1.50 by medians of rounds, which took turns)" in words
+    assert "cpu@x takes 2.00 of the time of cpu (1.00 to 3.00; 1.50 by medians of rounds, which took turns)" in words
     reports[1]["kernels"][0]["times"]["cpu@x"]["rounds"] = [3e-3]  # a call that takes so long that it is timed once
     assert "rounds" not in "\n".join(summary.lines(entries([merging.merge_reports(reports)])))
 
@@ -564,6 +730,46 @@ def test_rows_of_a_spec_file(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert entries["bench_swish bfloat16 24"]["facts"]["cpu"]["accuracy"]["ulp"] <= 1
     assert 0 < entries["bench_swish float32 24"]["facts"]["cpu"]["accuracy"]["ulp"] < 8
     assert "bench_swish bfloat16 24, gradient" in capsys.readouterr().out
+
+
+def test_ops_that_cannot_be_measured_are_listed_beside_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ops without rules for their operands, or without a shape or dtype of the options, have a row with the reason."""
+    path, output = tmp_path / "mine.yaml", tmp_path / "report.json"
+    path.write_text(SPEC + """
+- op: "bench_blur(input, SIZES)"
+  kind: window
+  dtypes: float
+  doc: Mean of each window.
+  grad: none
+  window: {over: windows, identity: 0, map: input, combine: a + b, finish: acc / n}
+""".replace("SIZES", "size: tuple[int, ...], kernel: tuple[int, ...] | None, stride: tuple[int, ...], padding: "
+                     "tuple[int, ...], counted: bool, divisor: int"))  # fmt: skip
+    words = (str(path), "--device", "cpu", "--shapes", "24x24", "--only", "bench_", "--rounds", "1", "--peers", "none")
+    assert run(*words, "--output", str(output)) == 0
+    rows = {row["name"]: row for row in json.loads(output.read_text())["kernels"]}
+    assert "problem" not in rows["bench_swish float32 24x24"]
+    assert rows["bench_blur"]["problem"].startswith("not measured: it is of kind window")
+    assert "not measured: --shapes has none for bench_gram" in capsys.readouterr().out
+    assert run(*words, "--ops", "bench_blur,bench_gram") == 1
+    assert "no op can be measured: bench_blur: it is of kind window" in capsys.readouterr().err
+    assert run("--ops", "gather", "--device", "cpu", "--peers", "none") == 1
+    assert "gather: it is of kind index" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dtype", sweep.DTYPES)
+def test_every_dtype_has_rows(dtype: str) -> None:
+    dtypes = [value for name, value in vars(wg).items() if isinstance(value, type(wg.float32)) and name[0] != "_"]
+    assert set(sweep.DTYPES) == {str(value).rpartition(".")[2] for value in dtypes}
+    site = OurSite("cpu")
+    cases = [case for case in sweep.cases(options("--ops", "add,eq", "--dtypes", "all", "--shapes", "9"))
+             if case.element == dtype and "gradient" not in case.name]  # fmt: skip
+    assert cases
+    for case in cases:
+        work = case.on(site)
+        assert work is not None
+        assert error_of(work.pairs()) <= case.tolerance
 
 
 def test_a_wrong_formula_is_found_where_a_spec_names_its_reference(tmp_path: Path) -> None:

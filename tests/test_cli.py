@@ -14,6 +14,7 @@ import pytest
 
 import weftgrad as wg
 from weftgrad import cli
+from weftgrad._generated import ops as generated
 from weftgrad.cli.check import check_op
 from weftgrad.cli.terminal import Style, table
 from weftgrad.codegen.loader import load_text
@@ -71,6 +72,69 @@ def test_without_a_command_it_explains_itself(run):
         assert name in out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "modules", "packages"),
+    [
+        (["--version"], [], []),
+        (["--help"], [], ["bench"]),  # the help of other packages' commands is in their modules
+        (["cache", "--help"], ["cache"], []),
+        (["show", "add"], ["compile", "prebuild", "show"], []),  # `show --kernel` uses functions of the other two
+        (["demo", "--help"], [], []),
+    ],
+)
+def test_a_command_imports_no_other_command(tmp_path, arguments, modules, packages):
+    program = """
+import sys
+import weftgrad
+start = set(sys.modules)
+from weftgrad import cli
+try:
+    cli.main(sys.argv[1:])
+except SystemExit:
+    pass
+added = {name for name in sys.modules if name.startswith("weftgrad.")} - start
+commands = sorted(name for name in cli._COMMANDS if f"weftgrad.cli.{name}" in sys.modules)
+print("", len(added), commands, "weftgrad.bench" in sys.modules, "yaml" in sys.modules, sep=chr(10))
+"""
+    environment = {**os.environ, "WEFTGRAD_CACHE": str(tmp_path)}
+    process = subprocess.run(
+        [sys.executable, "-c", program, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr
+    count, commands, has_bench, has_yaml = process.stdout.splitlines()[-4:]
+    assert commands == str(modules)
+    assert has_bench == str("bench" in packages)
+    assert has_yaml == str("show" in modules)
+    if "show" not in modules:
+        assert int(count) <= (20 if packages else 5), count
+
+
+def test_every_command_has_its_own_help(run):
+    for name in cli._COMMANDS:
+        with pytest.raises(SystemExit) as end:
+            run(name, "--help")
+        assert end.value.code == 0
+
+
+def test_the_help_of_a_command_says_what_it_does(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["cache", "--help"])
+    text = capsys.readouterr().out
+    assert text.startswith("usage: weftgrad cache [-h] [--clear] [--json]")
+    assert "Shows the folder of compiled kernels" in text
+
+
+def test_a_command_that_cannot_be_imported_says_why(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "weftgrad.cli.devices", None)
+    with pytest.raises(SystemExit) as end:
+        cli.main(["devices"])
+    assert end.value.code == 2
+    assert "weftgrad devices: error: not available: " in capsys.readouterr().err
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--help"])
+    assert end.value.code == 0
+
+
 def test_an_error_is_one_message(run):
     status, out, err = run("show", "sigmoud")
     assert (status, out) == (2, "")
@@ -120,8 +184,11 @@ def test_generate_and_check(run, tmp_path):
 def test_docs_and_schema(run, tmp_path):
     status, _, _ = run("generate", "--docs", str(tmp_path / "docs"), "--schema", str(tmp_path / "schema.json"))
     assert status == 0
-    assert (tmp_path / "docs" / "language.md").read_text().startswith("# The spec language")
-    assert (tmp_path / "docs" / "ops" / "mul.md").is_file()
+    assert "\n# The spec language\n" in (tmp_path / "docs" / "language.md").read_text()
+    pages = {path.stem: path.read_text() for path in (tmp_path / "docs" / "ops").iterdir()}
+    public = {name for name, (_, namespace, _) in generated.FUNCTIONS.items() if namespace != "hidden"}
+    assert set(pages) == public & {record.name for record in registry}
+    assert "grad * out * (1 - out)" in pages["sigmoid"]
     assert json.loads((tmp_path / "schema.json").read_text())["type"] == "array"
 
 

@@ -15,6 +15,7 @@ X = RNG.normal(size=(3, 6))
 
 
 def tensor(values: Any = X) -> Any:
+    """Return a float64 tensor on `cpu`; of the random matrix X by default."""
     return wg.tensor(values, dtype=wg.float64, device="cpu")
 
 
@@ -35,13 +36,15 @@ def test_covariances_and_correlations():
 
 
 def test_the_gradient_of_a_standard_deviation_is_0_where_all_elements_are_equal():
-    x = wg.tensor([[3.0, 3.0, 3.0], [1.0, 2.0, 4.0]], dtype=wg.float64, requires_grad=True)
-    for function in (lambda: x.std(1), lambda: wg.std_mean(x, 1)[0], lambda: x.std(1, correction=0) * 1.5**0.5):
+    """The gradient of a standard deviation s of n elements is (x - mean) / ((n - 1) s), or 0 where s is 0."""
+    row = np.array([1.0, 2.0, 4.0])
+    x = wg.tensor([[3.0, 3.0, 3.0], row], dtype=wg.float64, requires_grad=True)
+    biased_factor = (3 / 2) ** 0.5  # the deviation without correction, times this, is the one with correction
+    for function in (lambda: x.std(1), lambda: wg.std_mean(x, 1)[0], lambda: x.std(1, correction=0) * biased_factor):
         x.grad = None
         function().sum().backward()
-        rows = x.grad.numpy()
-        assert_close(wg.tensor(rows[0]), np.zeros(3))
-        assert_close(wg.tensor(rows[1]), (np.array([1.0, 2.0, 4.0]) - 7 / 3) / (2 * np.std([1.0, 2.0, 4.0], ddof=1)))
+        assert_close(x.grad[0], np.zeros(3))
+        assert_close(x.grad[1], (row - row.mean()) / (2 * np.std(row, ddof=1)))
     empty_deviations = wg.ones(3).std(correction=3), wg.ones(1).std(), wg.ones(0).std()
     assert all(d.isnan() for d in empty_deviations)
 
@@ -62,7 +65,7 @@ def test_the_gradient_of_atan2_is_0_at_the_origin():
     assert_close(y.grad, np.array([0.0, -0.2]))
 
 
-def test_functions_of_elements():
+def test_elementwise_functions_and_distances():
     probabilities = np.array([[0.25, 0.5, 0.999]])
     assert_close(wg.logit(tensor(probabilities)), np.log(probabilities / (1 - probabilities)))
     assert_close(tensor([0.0, 1.0]).logit(0.25), np.log([1 / 3, 3]))

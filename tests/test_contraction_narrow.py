@@ -41,7 +41,7 @@ def among_nan(rng: np.random.Generator, *shape: int, transposed: bool, is_compac
     return matrix.swapaxes(-1, -2) if transposed else matrix
 
 
-NARROW = [
+NARROW = [  # m, n, k
     (1, 3, 40),
     (2, 16, 33),
     (3, 8, 200),
@@ -55,18 +55,17 @@ NARROW = [
 
 
 def test_memory_beside_operands_is_ignored() -> None:
+    """NaN beside the operands does not reach the result: matrices, batches of five, and rows that share memory."""
     rng = np.random.default_rng(40)
     cases = []
-    for (m, n, k), (ta, tb), is_compact in itertools.product(
-        NARROW, ((False, False), (False, True), (True, False)), (True, False)
-    ):
-        a, b = ((m, k), ta), ((k, n), tb)
-        cases.append((MATMUL, *(among_nan(rng, *s, transposed=t, is_compact=is_compact) for s, t in (a, b))))
-    for (m, n, k), tb in itertools.product(((3, 8, 20), (3, 20, 8), (4, 4, 5)), (False, True)):
-        a, b = (
-            among_nan(rng, 5, m, k, transposed=False, is_compact=True),
-            among_nan(rng, 5, k, n, transposed=tb, is_compact=True),
-        )
+    transpositions = ((False, False), (False, True), (True, False))
+    for (m, n, k), (transpose_a, transpose_b), is_compact in itertools.product(NARROW, transpositions, (True, False)):
+        a = among_nan(rng, m, k, transposed=transpose_a, is_compact=is_compact)
+        b = among_nan(rng, k, n, transposed=transpose_b, is_compact=is_compact)
+        cases.append((MATMUL, a, b))
+    for (m, n, k), transpose_b in itertools.product(((3, 8, 20), (3, 20, 8), (4, 4, 5)), (False, True)):
+        a = among_nan(rng, 5, m, k, transposed=False, is_compact=True)
+        b = among_nan(rng, 5, k, n, transposed=transpose_b, is_compact=True)
         cases.append((MATMUL, a, b))
     row = among_nan(rng, 5, 1, 8, transposed=False, is_compact=True)
     cases.append((MATMUL, draw(rng, (5, 3, 20), np.float32), np.broadcast_to(row, (5, 20, 8))))  # all rows share memory
@@ -91,7 +90,9 @@ def test_products_of_many_short_rows(dtype: Any) -> None:
     compare(*cases)
 
 
-def test_which_products_use_the_points_schedule() -> None:
+def test_products_that_use_the_points_schedule() -> None:
+    """At least 256 rows, and a matrix of at most 8 x 8."""
+
     def schedule_name(m: int, n: int, k: int) -> str | None:
         schedule = contraction_plan.points_schedule(contraction_plan.Product(m, n, k, 1, True, False), CPU, FALLBACK)
         return schedule and schedule.name
@@ -126,11 +127,12 @@ def test_infinities_of_the_last_elements_of_rows_stay_in_their_row() -> None:
 
 @pytest.mark.parametrize(("m", "n", "k"), [(30, 4, 20), (3, 21, 9), (5, 7, 300)])
 def test_nothing_is_stored_beside_the_result(m: int, n: int, k: int) -> None:
+    """The result lies in a plane of sevens with one more row above and below, and `gap` more columns."""
     rng = np.random.default_rng(41)
     a, b = draw(rng, (m, k), np.float32), draw(rng, (k, n), np.float32)
     for gap in (0, 3):
         plane = np.full((m + 2) * (n + gap), 7.0, np.float32)
-        out = tensor(plane[n + gap :][: m * (n + gap)].reshape(m, n + gap)[:, :n])
+        out = tensor(plane.reshape(m + 2, n + gap)[1:-1, :n])
         dispatch.call_into(record_for(MATMUL), (tensor(a), tensor(b)), (), (out,), in_place=False)
         surroundings = Tensor(
             out.storage, meta(dtypes.float32, plane.shape, None, out.device), out.start - 4 * (n + gap)
@@ -141,7 +143,8 @@ def test_nothing_is_stored_beside_the_result(m: int, n: int, k: int) -> None:
         assert (actual == 7.0).all()
 
 
-def test_the_register_tile_fits_the_result() -> None:
+def test_register_tiles_of_narrow_results() -> None:
+    """The tile of `mr` rows by `nv` vectors is no larger than the result needs."""
     for (m, n, k), tile in {
         (2, 16, 4096): (4, 1),
         (4, 30, 500): (4, 2),
@@ -162,7 +165,8 @@ def test_short_rows_of_a_transposed_operand_are_packed() -> None:
         assert contraction_plan.choose(contraction_plan.Product(m, n, k, 1, True, True), CPU, 16).name == name
 
 
-def test_operands_of_few_columns_are_repacked_where_that_pays() -> None:
+def test_repacking_of_operands_with_few_columns() -> None:
+    """B is repacked, or the result transposed, only if enough rows of A share the cost."""
     product = contraction_plan.Product
     assert contraction_plan.should_repack_b(product(4096, 4, 64, 1, True, False), 16)
     assert not contraction_plan.should_repack_b(product(64, 4, 64, 1, True, False), 16)

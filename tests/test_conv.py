@@ -1,11 +1,12 @@
-"""Check convolutions as users call them: argument forms, input without a batch, transposed ones, layers and errors.
+"""Check convolutions and transposed convolutions as users call them: argument forms, layers, errors.
 
-`op_convolution` checks values and derivatives of the ops themselves; its reference functions are used here too.
+`op_convolution` checks values and derivatives of the ops themselves; its reference functions are used here too. NumPy
+arrays are called x (input), w (weight) and b (bias); tensors have whole words: images, weight, bias.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -20,12 +21,19 @@ from weftgrad.runtime.kinds import Request, convolution_cpu
 from weftgrad.runtime.planners import planner
 from weftgrad.runtime.records import registry
 
+Ints = tuple[int, ...]
 F = nn.functional
 RNG = np.random.default_rng(4)
 
 
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    """Give each test the same numbers, whichever tests ran before it."""
+    RNG.bit_generator.state = np.random.default_rng(4).bit_generator.state
+
+
 def eighths(*shape: int) -> Any:
-    """Return random multiples of 1/8: their products and sums are exact in floating point."""
+    """Return an array of random multiples of 1/8: their products and sums are exact in floating point."""
     return RNG.integers(-16, 17, shape) / 8
 
 
@@ -33,11 +41,18 @@ def assert_equal(actual: Any, expected: Any) -> None:
     np.testing.assert_array_equal(actual.detach().numpy(), expected)
 
 
+def channels_last(x: Any, dtype: Any = wg.float32) -> wg.Tensor:
+    """Return a tensor with the values and shape of x whose channels are contiguous in memory."""
+    return wg.tensor(np.ascontiguousarray(np.moveaxis(x, 1, -1)), dtype=dtype).movedim(-1, 1)
+
+
 def forward_api(dims: int) -> tuple[Any, Any]:
+    """Return `conv{dims}d` and its layer."""
     return getattr(F, f"conv{dims}d"), getattr(nn, f"Conv{dims}d")
 
 
 def transposed_api(dims: int) -> tuple[Any, Any]:
+    """Return `conv_transpose{dims}d` and its layer."""
     return getattr(F, f"conv_transpose{dims}d"), getattr(nn, f"ConvTranspose{dims}d")
 
 
@@ -50,8 +65,8 @@ def test_integers(device: str, dtype: str) -> None:
     max_value = np.iinfo(dtype).max
     for kernel, stride, groups in (((3, 3), 1, 1), ((2, 3), 2, 2), ((1, 1), 1, 1)):
         x, w, b = (
-            RNG.integers(-max_value, max_value, n).astype(dtype)
-            for n in ((2, 4, 5, 7), (6, 4 // groups, *kernel), (6,))
+            RNG.integers(-max_value, max_value, shape).astype(dtype)
+            for shape in ((2, 4, 5, 7), (6, 4 // groups, *kernel), (6,))
         )
         tensors = [wg.tensor(a, device=device) for a in (x, w, b)]
         geometry = (stride, stride), (1, 1), (1, 1), groups
@@ -81,14 +96,14 @@ def test_argument_forms(dims: int) -> None:
     )
     assert_equal(wg.convolution(*tensors, stride, padding, dilation, False, (0,) * dims, 2), expected)
     assert call(tensors[0][:0], tensors[1], groups=2).shape[0] == 0
-    # without channels the result is the bias alone
+    # An input without channels: the result is the bias alone.
     empty = call(wg.zeros(1, 0, *sizes), wg.zeros(6, 0, *kernel), tensors[2])
     assert_equal(empty, np.broadcast_to(b.reshape(-1, *(1,) * dims), empty.shape))
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_same_and_valid(dims: int) -> None:
-    """`same` keeps the size; an odd number of padding rows puts one more behind than in front."""
+    """`same` keeps the size; of an odd number of padding rows, the end of the image gets one more than its start."""
     call, layer = forward_api(dims)
     sizes, kernel, dilation = (7, 6, 5)[:dims], (4, 3, 2)[:dims], (1, 2, 3)[:dims]
     x, w = eighths(2, 3, *sizes), eighths(4, 3, *kernel)
@@ -102,7 +117,8 @@ def test_same_and_valid(dims: int) -> None:
     assert_equal(output, expected)
     output.sum().backward()
     assert_equal(images.grad, convolution_input(np.ones(expected.shape), w, sizes, (1,) * dims, padding, dilation, 1))
-    assert_equal(call(images, weight, padding="valid"), convolution(x, w, None, *([(n,) * dims for n in (1, 0, 1)]), 1))
+    ones, zeros = (1,) * dims, (0,) * dims
+    assert_equal(call(images, weight, padding="valid"), convolution(x, w, None, ones, zeros, ones, 1))
     assert layer(3, 4, kernel, padding="same", dilation=dilation)(images).shape == (2, 4, *sizes)
 
 
@@ -113,7 +129,7 @@ def test_transposed(dims: int) -> None:
     sizes, kernel = (4, 3, 2)[:dims], (3, 2, 3)[:dims]
     stride, padding, dilation, output_padding = (2, 3, 1)[:dims], (1, 0, 1)[:dims], (1, 2, 2)[:dims], (1, 2, 1)[:dims]
     x, w, b = eighths(2, 6, *sizes), eighths(6, 2, *kernel), eighths(4)
-    output_size = tuple(
+    output_size = tuple(  # PyTorch's formula; q is output_padding
         (n - 1) * s - 2 * p + d * (k - 1) + q + 1
         for n, s, p, d, k, q in zip(sizes, stride, padding, dilation, kernel, output_padding, strict=True)
     )
@@ -132,6 +148,7 @@ def test_transposed(dims: int) -> None:
     assert_equal(grad_bias, grad.sum((0, *range(2, dims + 2))))
     conv = layer(6, 4, kernel, stride, padding, groups=2, dilation=dilation)
     assert conv.weight.shape == (6, 2, *kernel)
+    # A layer selects output_padding itself, but never more than stride - 1.
     output_size = tuple(n - q + min(q, s - 1) for n, q, s in zip(output_size, output_padding, stride, strict=True))
     assert conv(tensors[0], output_size=output_size).shape == (2, 4, *output_size)
     assert conv(tensors[0], (2, 4, *output_size)).shape == (2, 4, *output_size)
@@ -139,16 +156,22 @@ def test_transposed(dims: int) -> None:
         conv(tensors[0], tuple(n + 3 for n in output_size))
 
 
-def test_any_strides_and_half() -> None:
+@pytest.mark.parametrize("dtype", [wg.float32, wg.float16, wg.bfloat16])
+def test_permuted_operands(dtype: Any) -> None:
+    """Operands need not be contiguous in any dtype; results of the half types are rounded once."""
     x, w = eighths(2, 6, 7, 3), eighths(3, 3, 4, 3)
     expected = convolution(x.transpose(0, 3, 1, 2), w.transpose(2, 1, 3, 0), None, (1, 1), (0, 0), (1, 1), 1)
-    for dtype in (wg.float32, wg.float16, wg.bfloat16):
-        a, b = (wg.tensor(v, dtype=dtype) for v in (x, w))
-        output = F.conv2d(a.permute(0, 3, 1, 2), b.permute(2, 1, 3, 0))
-        assert output.dtype is dtype
-        np.testing.assert_allclose(output.float().numpy(), expected, rtol=4e-3 if dtype is wg.bfloat16 else 5e-4)
-    window_sums = F.conv2d(wg.ones(1, 1, 3, 3, requires_grad=True), wg.ones(1, 1, 2, 2))
-    window_sums.sum().backward()  # the incoming gradient is expanded: stride 0
+    images, weight = (wg.tensor(a, dtype=dtype) for a in (x, w))
+    output = F.conv2d(images.permute(0, 3, 1, 2), weight.permute(2, 1, 3, 0))
+    assert output.dtype is dtype
+    np.testing.assert_allclose(output.float().numpy(), expected, rtol=4e-3 if dtype is wg.bfloat16 else 5e-4)
+
+
+def test_expanded_gradients() -> None:
+    """The gradient of a sum has stride 0; each pixel's gradient is the number of windows that contain it."""
+    images = wg.ones(1, 1, 3, 3, requires_grad=True)
+    F.conv2d(images, wg.ones(1, 1, 2, 2)).sum().backward()
+    assert_equal(images.grad[0, 0], [[1, 2, 1], [2, 4, 2], [1, 2, 1]])
 
 
 @pytest.mark.parametrize(
@@ -173,21 +196,32 @@ def test_patches_are_read_without_a_copy() -> None:
     images, w = eighths(3, 16, 20, 28), eighths(32, 16, 2, 2)
     x = images[1:]
     row_major = wg.tensor(images, dtype=wg.float32)
-    channels_last = wg.tensor(np.ascontiguousarray(images.transpose(0, 2, 3, 1)), dtype=wg.float32).permute(0, 3, 1, 2)
     weight = wg.tensor(w, dtype=wg.float32, requires_grad=True)
-    for batch in (row_major, channels_last):
+    for batch in (row_major, channels_last(images)):
         output = F.conv2d(batch[1:], weight, stride=2)
         assert_equal(output, convolution(x, w, None, (2, 2), (0, 0), (1, 1), 1))
         (grad_weight,) = wg.autograd.grad(output, weight, wg.tensor(grad := eighths(*output.shape), dtype=wg.float32))
         assert_equal(grad_weight, convolution_weight(x, grad, (2, 2), (2, 2), (0, 0), (1, 1), 1))
 
 
-# Input channels, output channels, image size, kernel, strides, padding, dilations, groups.
-_MANY_CHANNELS = [
+class Layer(NamedTuple):
+    """The geometry of a layer."""
+
+    in_channels: int
+    out_channels: int
+    size: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+
+LAYERS = [
     (16, 48, (12, 12), (3, 5), (1, 1), (0, 0), (1, 1), 1),  # with channels last, the taps of a row are not adjacent
     (16, 32, (7, 14), (3, 3), (2, 1), (1, 1), (2, 1), 1),  # every other row of the input gradient gets no tap
     (32, 33, (9, 16), (3, 3), (2, 1), (1, 0), (1, 1), 1),  # the rows of one parity are fewer, and get more taps
-    (32, 66, (14, 14), (3, 1), (1, 2), (4, 2), (1, 1), 2),  # more padding than taps: the gradient begins outside
+    (32, 66, (14, 14), (3, 1), (1, 2), (4, 2), (1, 1), 2),  # more padding than taps: first gradients outside
     (64, 32, (3, 4, 14), (3, 3, 2), (1, 2, 1), (0, 0, 4), (1, 1, 1), 4),
     (32, 32, (8, 13, 14), (3, 3, 3), (1, 2, 1), (1, 1, 1), (1, 1, 1), 1),  # slices of one parity have fewer rows
     (16, 64, (14, 14), (3, 3), (1, 1), (1, 1), (1, 1), 1),  # a run of pixels is one row with padding at both ends
@@ -200,37 +234,41 @@ _MANY_CHANNELS = [
 ]
 
 
-@pytest.mark.parametrize(("dtype", "channels_last"), [(wg.float32, False), (wg.float32, True), (wg.float64, False)])
-@pytest.mark.parametrize("case", _MANY_CHANNELS)
-def test_layers_with_many_channels(case: Any, dtype: Any, channels_last: bool) -> None:
+@pytest.mark.parametrize(("dtype", "is_channels_last"), [(wg.float32, False), (wg.float32, True), (wg.float64, False)])
+@pytest.mark.parametrize("layer", [Layer(*layer) for layer in LAYERS])
+def test_layers_with_many_channels(layer: Layer, dtype: Any, is_channels_last: bool) -> None:
     """Check forward and both gradients of common layers, whose schedules use runs of pixels or vectors of channels."""
-    in_channels, out_channels, size, kernel, *geometry, groups = case
-    x, w = eighths(2, in_channels, *size), eighths(out_channels, in_channels // groups, *kernel)
-    expected = convolution(x, w, None, *geometry, groups)
-    images = wg.tensor(np.ascontiguousarray(np.moveaxis(x, 1, -1)) if channels_last else x, dtype=dtype)
-    images = (images.movedim(-1, 1) if channels_last else images).requires_grad_(True)
+    geometry = layer.stride, layer.padding, layer.dilation, layer.groups
+    x = eighths(2, layer.in_channels, *layer.size)
+    w = eighths(layer.out_channels, layer.in_channels // layer.groups, *layer.kernel)
+    expected = convolution(x, w, None, *geometry)
+    images = channels_last(x, dtype) if is_channels_last else wg.tensor(x, dtype=dtype)
+    images.requires_grad_(True)
     weight = wg.tensor(w, dtype=dtype, requires_grad=True)
-    output = forward_api(len(size))[0](images, weight, None, *geometry, groups)
+    output = forward_api(len(layer.size))[0](images, weight, None, *geometry)
     assert_equal(output, expected)
     grad = eighths(*expected.shape)
     grad_input, grad_weight = wg.autograd.grad(output, (images, weight), wg.tensor(grad, dtype=dtype))
-    assert_equal(grad_input, convolution_input(grad, w, size, *geometry, groups))
-    assert_equal(grad_weight, convolution_weight(x, grad, kernel, *geometry, groups))
+    assert_equal(grad_input, convolution_input(grad, w, layer.size, *geometry))
+    assert_equal(grad_weight, convolution_weight(x, grad, layer.kernel, *geometry))
 
 
 @pytest.mark.parametrize("size", [(32, 16), (16, 6, 16), (30, 21)])
 def test_rows_are_padded_a_few_at_a_time(size: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pad in chunks of rows, in 2-D and 3-D, with row lengths that a run of pixels divides or not, and backward."""
+    """Check forward and the input gradient where padded rows are copied in chunks.
+
+    Sizes are 2-D and 3-D, with row lengths that are multiples of a run of pixels, or not.
+    """
     dims = len(size)
-    # Room for eight rows or four slices.
-    monkeypatch.setattr(convolution_cpu, "_WINDOW_BYTES", 4 * 16 * (size[-1] + 2) * 8)
-    call, ones = forward_api(dims)[0], (1,) * dims
+    float32_bytes, channels, rows = 4, 16, 8  # room for eight padded rows of 2-D images
+    monkeypatch.setattr(convolution_cpu, "_WINDOW_BYTES", float32_bytes * channels * (size[-1] + 2) * rows)
+    call, _ = forward_api(dims)
+    ones = (1,) * dims
     x, w, b = eighths(2, 16, *size), eighths(32, 16, *(3,) * dims), eighths(32)
     images, weight, bias = (wg.tensor(a, dtype=wg.float32) for a in (x, w, b))
     expected = convolution(x, w, b, ones, ones, ones, 1)
     # Also with channels last and every other row of an image, where columns are not adjacent in memory.
-    channels_last = wg.tensor(np.repeat(np.moveaxis(x, 1, -1), 2, axis=1), dtype=wg.float32)
-    strided = channels_last[:, ::2].permute(0, dims + 1, *range(1, dims + 1))
+    strided = channels_last(np.repeat(x, 2, axis=2))[:, :, ::2]
     for batch in (images, strided):
         assert_equal(call(batch, weight, bias, 1, 1), expected)
     second_weight = eighths(16, 32, *(3,) * dims)
@@ -241,20 +279,67 @@ def test_rows_are_padded_a_few_at_a_time(size: tuple[int, ...], monkeypatch: pyt
     assert_equal(grad_input, convolution_input(x, second_weight, size, ones, ones, ones, 1))
 
 
-def test_several_outputs_of_single_channels() -> None:
-    """Rows of at least one vector: the last vector of a row and the last group of outputs overlap the ones before."""
+def test_groups_of_one_input_channel() -> None:
+    """Rows have at least one vector. A row's last vector and the last group of outputs overlap the ones before."""
     x, w, b = eighths(3, 2, 9, 37), eighths(26, 1, 3, 3), eighths(26)
     images, weight, bias = (wg.tensor(a, dtype=wg.float32) for a in (x, w, b))
     for stride in (1, 2):
         expected = convolution(x, w, b, (stride, stride), (1, 1), (1, 1), 2)
         assert_equal(F.conv2d(images, weight, bias, stride, 1, groups=2), expected)
-    w = eighths(3, 1, 2, 1)
-    expected = convolution(x[:, :1, :, ::-1], w, None, (1, 1), (0, 0), (2, 1), 1)
-    assert_equal(F.conv2d(images[:, :1].flip(3), wg.tensor(w, dtype=wg.float32), dilation=(2, 1)), expected)
+
+
+def test_flipped_columns() -> None:
+    """Columns of the input have a negative stride."""
+    x, w = eighths(3, 1, 9, 37), eighths(3, 1, 2, 1)
+    expected = convolution(x[..., ::-1], w, None, (1, 1), (0, 0), (2, 1), 1)
+    images, weight = (wg.tensor(a, dtype=wg.float32) for a in (x, w))
+    assert_equal(F.conv2d(images.flip(3), weight, dilation=(2, 1)), expected)
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "padding", "dilation"),
+    [
+        ((14, 14), (3, 3), (1, 1), (1, 1), (1, 1)),
+        ((14, 14), (3, 3), (2, 2), (1, 1), (1, 1)),
+        ((7, 5), (5, 5), (2, 2), (2, 2), (1, 1)),
+        ((1, 3), (2, 3), (1, 2), (1, 1), (1, 1)),  # an image of fewer elements than a vector has
+        ((6, 15), (3, 3), (3, 1), (2, 3), (2, 1)),
+        # The zeros that neighbouring rows of the gradient share are wider than a vector.
+        ((5, 17), (1, 7), (1, 1), (0, 1), (1, 3)),
+        ((9, 31), (1, 7), (1, 2), (0, 0), (1, 3)),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_short_rows_of_single_channels(
+    dtype: str, size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints
+) -> None:
+    """Check depthwise convolutions whose rows are shorter than a vector, and both gradients."""
+    geometry = (stride, padding, dilation, 3)
+    x, w = (RNG.integers(-3, 4, n).astype(dtype) for n in ((2, 3, *size), (3, 1, *kernel)))
+    images, weight = (wg.tensor(a, requires_grad=True) for a in (x, w))
+    output = F.conv2d(images, weight, None, *geometry)
+    expected = convolution(x, w, None, *geometry)
+    assert_equal(output, expected)
+    grad = RNG.integers(-3, 4, expected.shape).astype(dtype)
+    output.backward(wg.tensor(grad))
+    assert_equal(images.grad, convolution_input(grad, w, size, *geometry))
+    assert_equal(weight.grad, convolution_weight(x, grad, kernel, *geometry))
+
+
+@pytest.mark.parametrize("width", [5, 14, 20])
+def test_infinity_reaches_the_weights_that_see_it(width: int) -> None:
+    """A weight of a depthwise convolution has no gradient from elements beside the row that it multiplies."""
+    x = wg.zeros(1, 1, 6, width)
+    x[0, 0, 3, 0] = float("inf")
+    weight = wg.ones(1, 1, 3, 3, requires_grad=True)
+    F.conv2d(x, weight, padding=1).backward(wg.ones(1, 1, 6, width))
+    expected = np.zeros((1, 1, 3, 3))
+    expected[..., :2] = np.inf  # the first column is left of every output that the third one multiplies
+    assert_equal(weight.grad, expected)
 
 
 def test_inputs_that_no_window_sees() -> None:
-    """Their gradient is zero. Here all windows see only the padding on both sides of the single column."""
+    """The gradient of such an input is zero. Here all windows see only the padding beside the single column."""
     x = wg.ones(1, 3, 4, 1, requires_grad=True)
     y = F.conv2d(x, wg.ones(20, 3, 1, 1), stride=2, padding=1)
     assert y.shape == (1, 20, 3, 2)
@@ -264,6 +349,7 @@ def test_inputs_that_no_window_sees() -> None:
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
 def test_layers_pad_by_mode(mode: str) -> None:
+    """A layer with a padding mode is a layer without padding on the input that `numpy.pad` pads."""
     numpy_modes = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     x = eighths(2, 3, 5, 6)
     for padding, sides in (((1, 2), ((1, 1), (2, 2))), ("same", ((0, 1), (1, 1)))):
@@ -278,7 +364,7 @@ def test_grids_of_triton_are_flat() -> None:
     """Grids are one-dimensional: CUDA limits the second and third axis to 65535, and groups or tiles may be more."""
     pytest.importorskip("triton")
     target_device = planning_device("sm_90")
-    for channels, groups in ((70000, 70000), (70000 * 64, 1)):
+    for channels, groups in ((70000, 70000), (70000 * 64, 1)):  # more than 65535 groups; as many tiles of channels
         weight = meta(dtypes.float32, (channels, 1, 1, 1), None, target_device)
         image, result = (meta(dtypes.float32, (1, n, 1, 1), None, target_device) for n in (groups, channels))
         geometry = ((1, 1), (0, 0), (1, 1), groups)
@@ -292,6 +378,15 @@ def test_grids_of_triton_are_flat() -> None:
                 assert step.global_size[0] < 2**31
 
 
+def test_weight_gradient_of_1x1_kernels_in_bfloat16() -> None:
+    """The weight gradient is one matrix product per image, summed over images; here every partial sum is exact."""
+    x, grad = (RNG.integers(-3, 4, (2, channels, 3, 5)).astype(np.float32) for channels in (4, 8))
+    images = wg.tensor(x, dtype=wg.bfloat16)
+    weight = wg.zeros(8, 4, 1, 1, dtype=wg.bfloat16, requires_grad=True)
+    F.conv2d(images, weight).backward(wg.tensor(grad, dtype=wg.bfloat16))
+    assert_equal(weight.grad[:, :, 0, 0].float(), np.einsum("noyx,niyx->oi", grad, x))
+
+
 def test_layer_reprs() -> None:
     assert repr(nn.Conv3d(2, 4, (1, 2, 3), padding=1, groups=2, bias=False)) == (
         "Conv3d(2, 4, kernel_size=(1, 2, 3), stride=(1, 1, 1), padding=(1, 1, 1), groups=2, bias=False)"
@@ -303,16 +398,14 @@ def test_layer_reprs() -> None:
     assert nn.ConvTranspose3d(4, 2, 1).weight.shape == (4, 2, 1, 1, 1)
 
 
-ONE, IMAGE, KERNEL, TRANSPOSED_KERNEL = (
-    wg.ones(1, 1, 2, 2),
-    wg.ones(1, 3, 4, 4),
-    wg.ones(2, 3, 3, 3),
-    wg.ones(3, 2, 3, 3),
-)
+SMALL_IMAGE = wg.ones(1, 1, 2, 2)
+IMAGE = wg.ones(1, 3, 4, 4)
+KERNEL = wg.ones(2, 3, 3, 3)
+TRANSPOSED_KERNEL = wg.ones(3, 2, 3, 3)
 # Wrong calls and a pattern of the message, by the builtin exception that PyTorch raises.
 FAULTS: dict[type, dict[str, tuple[Any, str]]] = {
     RuntimeError: {
-        "a small input": (lambda: F.conv2d(ONE, wg.ones(1, 1, 3, 3)), r"padded input has \[2, 2\]"),
+        "a small input": (lambda: F.conv2d(SMALL_IMAGE, wg.ones(1, 1, 3, 3)), r"padded input has \[2, 2\]"),
         "channels": (lambda: F.conv2d(IMAGE, wg.ones(2, 2, 3, 3)), "takes 2 channels; the input"),
         "groups": (lambda: F.conv2d(IMAGE, wg.ones(2, 1, 3, 3), groups=3), "into 3 groups"),
         "no groups": (lambda: F.conv2d(IMAGE, KERNEL, groups=0), "at least 1"),
@@ -322,8 +415,8 @@ FAULTS: dict[type, dict[str, tuple[Any, str]]] = {
         "stride": (lambda: F.conv2d(IMAGE, KERNEL, stride=0), "stride must be at least 1"),
         "strides": (lambda: F.conv2d(IMAGE, KERNEL, stride=(1, 1, 1)), "2 of them"),
         "padding": (lambda: F.conv2d(IMAGE, KERNEL, padding=-1), "padding must be at least 0"),
-        "a word": (lambda: F.conv2d(IMAGE, KERNEL, padding="full"), "'same' or 'valid'"),
-        "same": (lambda: F.conv2d(IMAGE, KERNEL, padding="same", stride=2), "stride of 1"),
+        "padding word": (lambda: F.conv2d(IMAGE, KERNEL, padding="full"), "'same' or 'valid'"),
+        "same with strides": (lambda: F.conv2d(IMAGE, KERNEL, padding="same", stride=2), "stride of 1"),
         "dtypes": (lambda: F.conv2d(IMAGE, KERNEL.double()), "one dtype"),
         "no pixels": (lambda: F.conv2d(wg.ones(1, 3, 0, 4), KERNEL, padding=2), "only the batch"),
         "no taps": (lambda: F.conv2d(IMAGE, wg.ones(2, 3, 0, 3)), "must not have size 0"),
@@ -337,7 +430,7 @@ FAULTS: dict[type, dict[str, tuple[Any, str]]] = {
     TypeError: {
         "a fraction": (lambda: F.conv2d(IMAGE, KERNEL, stride=1.5), "stride must be an int"),
         "no tensor": (lambda: F.conv2d(1, KERNEL), "input must be a tensor"),
-        "a word, transposed": (
+        "padding word, transposed": (
             lambda: F.conv_transpose2d(IMAGE, TRANSPOSED_KERNEL, padding="same"),
             "padding must be an int",
         ),
@@ -360,13 +453,3 @@ def test_errors(builtin: type[Exception], fault: str) -> None:
     with pytest.raises(errors.WeftgradError, match=message) as caught:
         call()
     assert isinstance(caught.value, builtin)
-
-
-def test_weights_of_one_pixel_in_half_types():
-    """The weight gradient is one matrix product per image, summed over images; here every partial sum is exact."""
-    dtype, rng = wg.bfloat16, np.random.default_rng(0)
-    x, g = (rng.integers(-3, 4, (2, c, 3, 5)).astype(np.float32) for c in (4, 8))
-    images = wg.tensor(x, dtype=dtype, device="cpu")
-    weight = wg.zeros(8, 4, 1, 1, dtype=dtype, device="cpu", requires_grad=True)
-    F.conv2d(images, weight).backward(wg.tensor(g, dtype=dtype, device="cpu"))
-    np.testing.assert_array_equal(weight.grad[:, :, 0, 0].float().numpy(), np.einsum("noyx,niyx->oi", g, x))

@@ -68,9 +68,7 @@ def test_every_instance_has_a_name_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])
-def test_instruction_set_follows_lanes_and_the_processor(
-    lanes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_instruction_set_follows_lanes_and_the_processor(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     levels = {"sse": set(), "avx2": processor._AVX2, "avx512": processor._AVX2 | processor._AVX512}
     for best, features in levels.items():
         monkeypatch.setattr(processor, "best_instruction_set", lambda best=best: best)
@@ -196,9 +194,7 @@ def test_wrong_texts_are_named_and_cost_no_other_kernel(store: objects.ObjectSto
         kernels.build([bad_instance])
 
 
-def test_a_compiler_that_is_ended_is_started_again(
-    store: objects.ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiler_that_is_ended_is_started_again(store: objects.ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     kernels, tries = ClangKernels(store), []
     compile_objects = store.compile
 
@@ -260,17 +256,17 @@ def test_many_kernels_are_compiled_together(store: objects.ObjectStore) -> None:
 def empty_executor(store: objects.ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Give `cpu` an executor without any compiled kernel."""
     from weftgrad.runtime.backends.cpu.launching import ClangExecutor
-    from weftgrad.runtime.context import _local
+    from weftgrad.runtime.context import forget_plans
 
     cpu: Any = wg.device("cpu").driver  # type: ignore[attr-defined]
     cpu.require()
     cpu.synchronize()
     executor = ClangExecutor(store, cpu.counter)
     monkeypatch.setattr(cpu, "executor", executor)
-    _local.state.plans.clear()
+    forget_plans()
     yield executor
     cpu.synchronize()
-    _local.state.plans.clear()
+    forget_plans()
 
 
 def test_launches_wait_for_their_kernels_in_order(empty_executor: Any) -> None:

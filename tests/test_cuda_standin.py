@@ -27,6 +27,10 @@ from weftgrad.runtime.device import known_devices
 from weftgrad.runtime.triton import compile as compiler
 from weftgrad.runtime.triton.signature import signature
 
+# The parameters of the kernel `scale_flat`, as codes of `struct`: two buffers, three sizes, three numbers, and two
+# addresses that Triton adds (scratch, profile).
+PARAMETERS = "QQiiiffqQQ"
+
 # Launches
 
 
@@ -36,7 +40,7 @@ def test_parameters_arrive_in_the_kernels_order(cuda: Standin, compiled: Compile
     run = driver.launcher([make_step()], ())
     run([x, y], [1.5, -2.0, 7], driver.default_stream)
     (launch,) = cuda.launches
-    values = launch.values("QQiiiffqQQ")
+    values = launch.values(PARAMETERS)
     assert values == [address(x), address(y), 300, 5, 60, 1.5, -2.0, 7, 0, 0]
     assert (launch.function, launch.grid, launch.threads, launch.shared) == ("scale_flat", (3, 1, 1), 128, 0)
     assert launch.stream is driver.default_stream.handle
@@ -66,7 +70,7 @@ def test_numbers_that_do_not_fit(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
     operands = buffers(driver)
     driver.launcher([make_step()], ())(operands, [1e39, -1e39, 0], driver.default_stream)
-    assert cuda.launches[-1].values("QQiiiffqQQ")[5:7] == [float("inf"), float("-inf")]
+    assert cuda.launches[-1].values(PARAMETERS)[5:7] == [float("inf"), float("-inf")]
     for element, dtype, number in (("char", "int8", 128), ("int", "int32", 1 << 31), ("long", "int64", 1 << 63)):
         with pytest.raises(errors.ArgumentError, match=rf"scale: the number {number} does not fit"):
             driver.launcher([make_step(element, dtype)], ())(operands, [0, number, 0], driver.default_stream)
@@ -79,7 +83,7 @@ def test_each_call_writes_its_own_arguments(cuda: Standin, compiled: Compiler) -
     pairs = [buffers(driver) for _ in range(3)]
     for i, pair in enumerate(pairs):
         run(pair, [i, -i, i], driver.default_stream)
-    parameters = [launch.values("QQiiiffqQQ") for launch in cuda.launches]
+    parameters = [launch.values(PARAMETERS) for launch in cuda.launches]
     assert [v[:2] for v in parameters] == [[address(x), address(y)] for x, y in pairs]
     assert [v[5:8] for v in parameters] == [[i, -i, i] for i in range(3)]
 
@@ -91,7 +95,7 @@ def test_unaligned_buffers_have_a_kernel_of_their_own(cuda: Standin, compiled: C
     (x, y), (u, _) = buffers(driver), buffers(driver, at=4)
     for pair in ([x, y], [u, y], [x, y], [x, u]):
         run(pair, [1, 1, 1], driver.default_stream)
-        assert cuda.launches[-1].values("QQiiiffqQQ")[:2] == [address(b) for b in pair]
+        assert cuda.launches[-1].values(PARAMETERS)[:2] == [address(b) for b in pair]
     assert compiled.requests == [("scale_flat", True), ("scale_flat", False)]
     images = [launch.image for launch in cuda.launches]
     assert images[0] == images[2] != images[1] == images[3]
@@ -130,7 +134,7 @@ def test_global_scratch(cuda: Standin, compiled: Compiler) -> None:
     requested_before = driver.budget.stats().requested
     run = driver.launcher([make_step(grid=(7, 2))], ())
     run(operands, [1, 1, 1], driver.default_stream)
-    scratch_address, profile = cuda.launches[-1].values("QQiiiffqQQ")[-2:]
+    scratch_address, profile = cuda.launches[-1].values(PARAMETERS)[-2:]
     assert scratch_address % 128 == 0
     assert profile == 0
     scratch = cuda._find_allocation(scratch_address, 384 * 14)
@@ -144,7 +148,7 @@ def test_scratch_between_steps(cuda: Standin, compiled: Compiler) -> None:
     (x, y) = buffers(driver)
     steps = [replace(make_step(), buffers=(0, 2)), replace(make_step(), buffers=(2, 1))]
     driver.launcher(steps, (5000,))([x, y], [1, 1, 1], driver.default_stream)
-    first, second = [launch.values("QQiiiffqQQ")[:2] for launch in cuda.launches]
+    first, second = [launch.values(PARAMETERS)[:2] for launch in cuda.launches]
     assert first[0] == address(x)
     assert second[1] == address(y)
     assert first[1] == second[0]
@@ -172,7 +176,7 @@ def test_another_librarys_context_is_no_obstacle(cuda: Standin, compiled: Compil
     run(operands, [1, 1, 1], driver.default_stream)
     cuda.cuCtxSetCurrent(cuda.contexts[1])  # as another library would do
     run(operands, [2, 2, 2], driver.default_stream)
-    assert [launch.values("QQiiiffqQQ")[5] for launch in cuda.launches] == [1, 2]
+    assert [launch.values(PARAMETERS)[5] for launch in cuda.launches] == [1, 2]
 
 
 def test_a_kernel_that_goes_wrong_later(cuda: Standin, compiled: Compiler) -> None:
@@ -235,7 +239,7 @@ def test_threads_have_blocks_of_their_own(cuda: Standin, compiled: Compiler) -> 
     for thread in threads:
         thread.join()
     assert not failures
-    parameters = [launch.values("QQiiiffqQQ") for launch in cuda.launches]
+    parameters = [launch.values(PARAMETERS) for launch in cuda.launches]
     assert sorted((v[5], v[6]) for v in parameters) == sorted((n, i) for n in range(4) for i in range(200))
     assert all(v[5] == v[7] for v in parameters)
     assert len({(v[0], v[1], v[5]) for v in parameters}) == 4
@@ -306,9 +310,16 @@ def test_best_device(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_loaded_where_no_gpu_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda_api.use(None)
     monkeypatch.setattr(cuda_api, "_load", lambda: pytest.fail("the library was loaded"))
-    monkeypatch.setattr(os.path, "exists", lambda path: False)
+    # For the nodes alone: `available` may import pyopencl, which looks for files of its own.
+    nodes = {"present": False}
+    exists = os.path.exists
+
+    def pretend(path: str) -> bool:
+        return nodes["present"] if path.startswith("/dev/") else exists(path)
+
+    monkeypatch.setattr(os.path, "exists", pretend)
     assert not [d for d in available() if d.type == "cuda"]
-    monkeypatch.setattr(os.path, "exists", lambda path: True)
+    nodes["present"] = True
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert not [d for d in available() if d.type == "cuda"]
 
@@ -414,6 +425,25 @@ def test_a_captured_step_of_training(cuda: Standin, computing: Interpreting) -> 
     step()
     with pytest.raises(errors.IndexOutOfRange, match="target 5"):
         wg.synchronize("cuda")
+
+
+def test_reading_kernels_note_wrong_indices(cuda: Standin, computing: Interpreting) -> None:
+    """The word that they write is host memory; a graph's launches write it, too."""
+    x, index = wg.ones(5, 3, device="cuda"), wg.tensor([1, 4], device="cuda")
+    driver = x.device.driver
+    launches = driver.launches
+    wg.nn.functional.embedding(wg.tensor([1, 7], device="cuda"), x)
+    assert driver.launches == launches + 1
+    with pytest.raises(errors.IndexOutOfRange, match="embedding: index 7 is out of range for a dimension of size 5"):
+        wg.synchronize("cuda")
+    graph, rows = capture(driver, lambda: x.index_select(0, index))
+    graph.replay()
+    assert rows.tolist() == [[1.0] * 3] * 2
+    index.copy_(wg.tensor([-3, 0], device="cuda"))
+    graph.replay()
+    with pytest.raises(errors.IndexOutOfRange, match="index_select: index -3"):
+        rows.tolist()
+    wg.synchronize("cuda")
 
 
 @pytest.mark.parametrize("name", cases.names())

@@ -137,7 +137,7 @@ def test_samplers_refuse():
         (lambda: data.BatchSampler([1], 1.0, False), ValueError, "positive"),
         (lambda: data.BatchSampler([1], 1, 0), ValueError, "drop_last"),
         (lambda: data.DistributedSampler(range(3), 2, 2), ValueError, "rank"),
-        (lambda: data.DistributedSampler(range(3)), NotImplementedError, "num_replicas"),
+        (lambda: data.DistributedSampler(range(3)), ValueError, "num_replicas"),
     ]
     for call, builtin, word in cases:
         with pytest.raises(errors.WeftgradError, match=word) as caught:
@@ -507,6 +507,7 @@ def test_objects_that_cannot_be_pickled_are_named(main):
     with pytest.raises(errors.NotPicklable, match="interactive session"):
         next(iter(DataLoader(Typed(4), num_workers=1)))
 
+
 def test_workers_that_are_starting_do_not_heed_ctrl_c(main, tmp_path):
     """A starting worker ignores SIGINT: the parent decides what an interrupt means."""
     script, started_file = tmp_path / "slow.py", tmp_path / "begun"
@@ -658,7 +659,7 @@ def test_a_last_message_arrives_after_the_sender_closed():
 
 
 def test_slots_are_reused_grow_and_are_dropped():
-    arena = Arena(keep=2)
+    arena = Arena(max_free_slots=2)
     slots = []
     for nbytes in (1000, 1000, 100_000):
         arena.begin()

@@ -60,6 +60,14 @@ def test_examples_of_in_place_forms_print_what_they_say(name):
     assert not runner.failures
 
 
+@pytest.mark.parametrize("name", [name for name in wg.nn.__all__ if name.startswith("Lazy")])
+def test_lazy_layers_describe_their_parameters(name):
+    """Their rows are copied from the layer that they become, which is described in full."""
+    layer = getattr(wg.nn, name)
+    assert sorted(described_names(layer)) == sorted(parameters_of(layer))
+    assert list(Docstring(inspect.getdoc(layer)).sections) == ["Args", "Example"]
+
+
 def test_rows_and_sections_are_added():
     @describe(OPTIONS, returns="Nothing.", raises="ShapeError: First.")
     def create(*size, out=None, strict, dtype=None, **named):

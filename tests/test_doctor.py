@@ -122,7 +122,7 @@ def test_cold_then_warm(tmp_path, monkeypatch):
     assert cache["files"] > 0
     monkeypatch.delenv("WEFTGRAD_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    warm = probes.ask("kernel")
+    warm = probes.run_probe("kernel")
     assert (warm.get("is_right"), warm.get("compiled")) == (True, 0)
 
 
@@ -132,8 +132,8 @@ def test_cold_then_warm(tmp_path, monkeypatch):
 )
 def test_exit_status(run, monkeypatch, verdicts, is_right, status):
     lines = [Finding("topic", "name", verdict, "text", "remedy") for verdict in verdicts]
-    answer = probes.Answer([probes.Fact(executor="clang", is_right=is_right)], "", 1.0)
-    monkeypatch.setattr("weftgrad.cli.doctor.examine", lambda: (lines, answer))
+    result = probes.ProbeResult([probes.Fact(executor="clang", is_right=is_right)], "", 1.0)
+    monkeypatch.setattr("weftgrad.cli.doctor.examine", lambda: (lines, result))
     assert run("doctor")[0] == status
     actual, out = run("doctor", "--json")
     assert (actual, json.loads(out)["is_healthy"]) == (status, status == 0)
@@ -236,18 +236,24 @@ def test_instructions(monkeypatch, reported, verdict):
     assert finding.facts["lanes"] == 4
 
 
-def test_without_the_c_path(monkeypatch, run):
+def test_without_the_c_path(monkeypatch):
     from weftgrad.runtime import native
 
-    monkeypatch.setattr(native, "present", False)
+    monkeypatch.setattr(native, "present", False)  # open no device meanwhile: its driver would be half in C afterwards
     finding = single_finding(doctor_packages.check_native)
     assert (finding.verdict, finding.facts["is_present"]) == (NOTE, False)
     assert "pip install --force-reinstall" in finding.remedy
     monkeypatch.setenv("WEFTGRAD_NATIVE", "0")
     assert single_finding(doctor_packages.check_native).remedy == "unset WEFTGRAD_NATIVE"
-    assert (
-        "ops are called through Python, not C (WEFTGRAD_NATIVE=0); remedy: unset WEFTGRAD_NATIVE" in run("devices")[1]
-    )
+
+
+def test_devices_without_the_c_path():
+    process = subprocess.run(
+        [sys.executable, "-m", "weftgrad.cli", "devices"],
+        env={**os.environ, "WEFTGRAD_NATIVE": "0", "NO_COLOR": "1"}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    line = "ops are called through Python, not C (WEFTGRAD_NATIVE=0); remedy: unset WEFTGRAD_NATIVE"
+    assert (process.returncode, line in process.stdout) == (0, True), process
 
 
 def test_devices_say_how_cpu_runs(run):
@@ -295,16 +301,17 @@ def test_a_compiler_that_fails_its_probe(monkeypatch, tmp_path, run):
 )
 def test_the_road_of_cpu(fact, problem, expected):
     base_fact = {"device": "cpu", "first_seconds": 0.2, "second_seconds": 1e-5, "compiled": 0, "is_right": True}
-    answer = probes.Answer([] if fact is None else [probes.Fact(base_fact | fact)], problem, 1.0)
-    by_name = {finding.name: finding for finding in doctor_kernels.check_cpu(answer)}
+    result = probes.ProbeResult([] if fact is None else [probes.Fact(base_fact | fact)], problem, 1.0)
+    by_name = {finding.name: finding for finding in doctor_kernels.check_cpu(result)}
     assert {name: finding.verdict for name, finding in by_name.items()} == expected
     assert all(finding.remedy for finding in by_name.values() if finding.verdict != OK)
-    assert doctor_kernels.cpu_runs(answer) is (PROBLEM not in expected.values())
+    assert doctor_kernels.cpu_runs(result) is (PROBLEM not in expected.values())
 
 
 def test_opencl_devices_that_crash(monkeypatch):
     """A crash is reported for the device that was being tried, and the other devices are still tried."""
-    platform = {"platform": "Portable Computing Language", "version": "OpenCL 3.0 PoCL 3.0"}
+    platform = {"platform": "Portable Computing Language", "version": "OpenCL 3.0 PoCL 3.0  Linux"}
+    platform["library"] = "/lib/libpocl.so"
     unknown = {"handle": "cpu", "platform": "Portable Computing Language", "is_unknown_processor": True}
     base_fact = {"platform": "P", "cores": 2, "memory": 1 << 30}
     names = ("gpu", "old", "good")
@@ -312,7 +319,7 @@ def test_opencl_devices_that_crash(monkeypatch):
     head = [platform, {**unknown, "is_corrected": True}, {**unknown, "is_corrected": False}, *listed]
     calls = []
 
-    def ask(*words: str) -> probes.Answer:
+    def run_probe(*words: str) -> probes.ProbeResult:
         calls.append(words)
         facts = list(head)
         for name in ("opencl:0", "opencl:1", "opencl:2", "fallback"):
@@ -320,17 +327,37 @@ def test_opencl_devices_that_crash(monkeypatch):
                 continue
             facts.append({"begin": name})
             if name != "opencl:2":
-                return probes.Answer(list(map(probes.Fact, facts)), "the process was ended by SIGSEGV", 1.0)
+                return probes.ProbeResult(list(map(probes.Fact, facts)), "the process was ended by SIGSEGV", 1.0)
             facts.append({"device": name, "is_right": True, "first_seconds": 0.1, "compiled": 1})
-        return probes.Answer(list(map(probes.Fact, facts)), "", 1.0)
+        return probes.ProbeResult(list(map(probes.Fact, facts)), "", 1.0)
 
-    monkeypatch.setattr(doctor_drivers, "ask", ask)
-    verdicts = [(finding.name, finding.verdict) for finding in doctor_drivers.check_opencl()]
+    monkeypatch.setattr(doctor_drivers, "run_probe", run_probe)
+    all_findings = list(doctor_drivers.check_opencl())
+    assert all_findings[0].text == "Portable Computing Language, OpenCL 3.0 PoCL 3.0, /lib/libpocl.so"
+    verdicts = [(finding.name, finding.verdict) for finding in all_findings]
     assert verdicts == [
         ("driver", OK), ("processor", OK), ("processor", NOTE),
         ("opencl:0", PROBLEM), ("opencl:1", NOTE), ("opencl:2", OK), ("fallback of cpu", NOTE),
     ]  # fmt: skip
     assert len(calls) == 4
+
+
+def test_devices_that_are_not_tried(monkeypatch):
+    """After four crashes no further child is started, and nothing is said against the devices that are left."""
+    base_fact = {"name": "gpu", "platform": "P", "is_gpu": True, "cores": 2, "memory": 1 << 30}
+    listed = [{"listed": f"opencl:{i}", **base_fact} for i in range(6)]
+
+    def run_probe(topic: str, *skip: str) -> probes.ProbeResult:
+        begin = next(fact["listed"] for fact in listed if fact["listed"] not in skip)
+        facts = [probes.Fact(fact) for fact in (*listed, {"begin": begin})]
+        return probes.ProbeResult(facts, "the process was ended by SIGSEGV", 1.0)
+
+    monkeypatch.setattr(doctor_drivers, "run_probe", run_probe)
+    findings = {f.name: f for f in doctor_drivers.check_opencl()}
+    assert [findings[f"opencl:{i}"].verdict for i in range(6)] == [PROBLEM] * 4 + [NOTE] * 2
+    assert "a kernel fails: the process was ended by SIGSEGV" in findings["opencl:3"].text
+    assert findings["opencl:4"].text.endswith("not tried, because other devices crashed")
+    assert not findings["opencl:4"].remedy
 
 
 @pytest.mark.parametrize(
@@ -343,8 +370,8 @@ def test_opencl_devices_that_crash(monkeypatch):
     ],
 )
 def test_opencl_without_devices(monkeypatch, facts, problem, verdict, remedy):
-    answer = probes.Answer(list(map(probes.Fact, facts)), problem, 1.0)
-    monkeypatch.setattr(doctor_drivers, "ask", lambda *words: answer)
+    result = probes.ProbeResult(list(map(probes.Fact, facts)), problem, 1.0)
+    monkeypatch.setattr(doctor_drivers, "run_probe", lambda *words: result)
     finding = single_finding(doctor_drivers.check_opencl)
     assert (finding.verdict, finding.remedy) == (verdict, remedy)
 
@@ -367,10 +394,24 @@ def test_gpus(monkeypatch, facts, verdicts):
         if "listed" in fact:
             fact.update(name="H100", memory=80 << 30)
     monkeypatch.setattr("weftgrad.runtime.backends.cuda_api.may_exist", lambda: True)
-    monkeypatch.setattr(doctor_drivers, "ask", lambda *words: probes.Answer(list(map(probes.Fact, facts)), "", 1.0))
+    result = probes.ProbeResult(list(map(probes.Fact, facts)), "", 1.0)
+    monkeypatch.setattr(doctor_drivers, "run_probe", lambda *words: result)
     lines = list(doctor_drivers.check_gpu())
     assert [finding.verdict for finding in lines] == verdicts
     assert all(finding.remedy for finding in lines if finding.verdict != OK)
+
+
+def test_gpus_behind_one_that_crashes(monkeypatch):
+    listed = [{"listed": f"cuda:{i}", "name": "H100", "memory": 80 << 30, "sm": 90, "can_run": True} for i in range(3)]
+    run = {"device": "cuda:0", "is_right": True, "first_seconds": 1.0}
+    facts = [{"cuda": "13.1"}, *listed, {"begin": "cuda:0"}, run, {"begin": "cuda:1"}]
+    result = probes.ProbeResult(list(map(probes.Fact, facts)), "the process was ended by SIGSEGV", 1.0)
+    monkeypatch.setattr("weftgrad.runtime.backends.cuda_api.may_exist", lambda: True)
+    monkeypatch.setattr(doctor_drivers, "run_probe", lambda *words: result)
+    findings = list(doctor_drivers.check_gpu())
+    assert [finding.verdict for finding in findings] == [OK, OK, PROBLEM, NOTE]
+    assert findings[2].text.endswith("a kernel fails: the process was ended by SIGSEGV")
+    assert findings[3].text.endswith("not tried, because cuda:1 crashed")
 
 
 @pytest.mark.parametrize(
@@ -386,16 +427,16 @@ def test_the_default_device(monkeypatch, name, verdict):
 def test_a_child_that_crashes_hangs_or_does_not_start(tmp_path, monkeypatch):
     fake = tmp_path / "python"
     monkeypatch.setattr(sys, "executable", str(fake))
-    assert "no process can be started" in probes.ask("kernel").problem
+    assert "no process can be started" in probes.run_probe("kernel").problem
     fake.write_text("#!/bin/sh\necho 'weftgrad-probe {\"begin\": 1}'\necho noise\nkill -SEGV $$\n")
     fake.chmod(0o755)
-    answer = probes.ask("kernel")
-    assert answer.facts == [{"begin": 1}]
-    assert answer.problem == "the process was ended by SIGSEGV"
+    result = probes.run_probe("kernel")
+    assert result.facts == [{"begin": 1}]
+    assert result.problem == "the process was ended by SIGSEGV"
     fake.write_text("#!/bin/sh\necho 'weftgrad-probe {\"begin\": 1}'\nexec sleep 30\n")
-    answer = probes.ask("kernel", timeout=0.5)
-    assert answer.facts == [{"begin": 1}]
-    assert "no answer" in answer.problem
+    result = probes.run_probe("kernel", timeout=0.5)
+    assert result.facts == [{"begin": 1}]
+    assert "no answer" in result.problem
 
 
 # The cache
@@ -494,7 +535,7 @@ def test_files_that_cannot_be_deleted(cache, monkeypatch):
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "unlink", refuse)
-    content = cache_files.survey(cache, ["kernels"])
+    content = cache_files.delete_files(cache, ["kernels"])
     assert (content.files, content.failures) == (0, [f"ab/{HASH}.bin: Operation not permitted"])
 
 

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from distributed_ranks import find_launcher
 
 import weftgrad as wg
 from weftgrad.cli.samples import capture_steps
@@ -145,6 +146,17 @@ def test_digits_cnn(tmp_path):
     assert accuracies[-1] > 80
 
 
+def test_ddp(tmp_path):
+    """Two ranks learn, and a run that continues from a checkpoint ends with the same bits."""
+    command = [find_launcher(), "-n", "2", sys.executable, str(EXAMPLES / "ddp.py"), "--epochs", "3"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    output = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=True
+    ).stdout
+    assert numbers(r"test accuracy ([\d.]+)", output)[0] > 80
+    assert "resumed run has the same bits" in output
+
+
 @pytest.mark.thorough
 def test_char_gpt(tmp_path):
     output = output_of("char_gpt", tmp_path, "--steps", 30, "--context", 24, "--length", 20, "--prompt", "The ")
@@ -247,6 +259,14 @@ def test_two_devices(tmp_path):
     assert "nothing:7 is left out" in output
     assert numbers(r"([\d.]+) us", output)[0] > 0
     assert "1.00 x the fastest" in output
+
+
+def test_simulated_gpt(tmp_path):
+    output = output_of("simulated_gpt", tmp_path, "--width", 48, "--layers", 2, "--vocabulary", 500)
+    efficiencies = numbers(r"efficiency ([\d.]+)%", output)
+    assert len(efficiencies) == 12
+    assert all(0 < efficiency < 200 for efficiency in efficiencies)
+    assert "ddp, tensor 8 on 8192 devices" in output
 
 
 def test_every_example_is_tested_and_short():

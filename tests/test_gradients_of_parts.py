@@ -51,7 +51,11 @@ def test_each_pass_has_memory_of_its_own():
 
 
 def test_zeros_are_written_once(monkeypatch):
-    """Three slices and an overlapping fourth share one tensor of zeros."""
+    """Three slices and an overlapping fourth share one tensor of zeros.
+
+    `test_backward_engine` checks that C takes as many launches.
+    """
+    monkeypatch.setattr(engine, "_advance", None)
     leaf = _leaf()
     x = leaf * 1.0
     total = sum((x[i] * float(i + 1)).sum() for i in range(3)) + x[1:].sum()

@@ -1,9 +1,9 @@
 """Check the import graph of the package: no cycles, and a reason for every import inside a function.
 
 Sources are parsed, not imported. An import inside a function is an edge like any other. So is a call of
-`import_module(f".x.{name}")`, which may import each module of `x`, except where the `__getattr__` of a package imports
-its submodules at their first use. Imports for type checkers only (`if TYPE_CHECKING:`) are no edges, and that
-`import a.b.c` runs `a/__init__.py` first is none either. Generated modules are not part of the graph.
+`import_module(f".x.{name}")` or of `import_lazily`, which may import each module of `x`, except where the `__getattr__`
+of a package imports its submodules at their first use. Imports for type checkers only (`if TYPE_CHECKING:`) are no
+edges, and that `import a.b.c` runs `a/__init__.py` first is none either. Generated modules are not part of the graph.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import PurePosixPath
 
 import pytest
-from test_structure import Module, modules
+from test_structure import Module, called_name, is_for_type_checkers, modules
 
 EXTENSIONS = ("weftgrad.runtime._native",)  # written in C
 OPTIONAL = ("pyopencl", "triton", "cuda", "matplotlib", "tqdm", "rich", "torch", "cupy", "jax", "tinygrad", "scipy")
@@ -84,12 +84,12 @@ def parse_imports(module: Module, source: str) -> Iterator[ImportStatement]:
             yield from visit(node, is_lazy)
 
     def visit(node: ast.AST, is_lazy: bool) -> Iterator[ImportStatement]:
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        if isinstance(node, ast.If) and is_for_type_checkers(node):
             yield from visit_all(node.orelse, is_lazy)
             return
         if isinstance(node, ast.FunctionDef) and node.name == "__getattr__" and module.path.endswith("/__init__.py"):
             return
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2].lstrip("_") == "import_module":
+        if isinstance(node, ast.Call) and called_name(node).lstrip("_") in ("import_module", "import_lazily"):
             pattern = imported_pattern(node.args[0])
             level = len(pattern) - len(pattern.lstrip("."))
             # Its second argument, `__package__` or the `__name__` of an `__init__.py`, is the package.
@@ -252,6 +252,7 @@ def test_lazy_imports_have_reasons():
         ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n import b", [("typing.TYPE_CHECKING", False, False)]),
         ("f = lambda: import_module(f'.kinds.{name}', __package__)", [("weftgrad.runtime.kinds.*", True, True)]),
         ("import_module(name)", [("*", False, True)]),
+        ("import_lazily(f'.kinds.{name}', __package__)", [("weftgrad.runtime.kinds.*", False, True)]),
     ],
 )
 def test_imports_are_parsed(text, expected):

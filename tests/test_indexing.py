@@ -30,9 +30,10 @@ from weftgrad.runtime.errors import (
     VersionError,
 )
 
-NESTED = "WEFTGRAD_TEST_INDEXING_NESTED"
-ONLY_ONCE = pytest.mark.skipif(NESTED in os.environ, reason="other tests cover these kernels")
-CASES = 40 if NESTED in os.environ else 100
+NESTED_VARIABLE = "WEFTGRAD_TEST_INDEXING_NESTED"  # set in the process that the last test starts
+IS_NESTED = NESTED_VARIABLE in os.environ
+ONLY_ONCE = pytest.mark.skipif(IS_NESTED, reason="other tests cover these kernels")
+RANDOM_CASES = 40 if IS_NESTED else 100
 
 
 def host(tensor: Any) -> np.ndarray[Any, Any]:
@@ -40,10 +41,12 @@ def host(tensor: Any) -> np.ndarray[Any, Any]:
 
 
 def numbers(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray[Any, Any]:
+    """Return 1, 2, 3, ... in a shape."""
     return np.arange(1, 1 + int(np.prod(shape)), dtype=dtype).reshape(shape)
 
 
-def leaf(shape: tuple[int, ...], seed: int = 0) -> Any:
+def random_leaf(shape: tuple[int, ...], seed: int = 0) -> Any:
+    """Return a float64 tensor that requires a gradient."""
     values = np.random.default_rng(seed).standard_normal(shape)
     return wg.tensor(values, requires_grad=True)
 
@@ -60,13 +63,21 @@ def synchronized(tensor: Any) -> Any:
     return tensor
 
 
-# Random index tuples ------------------------------------------------------------------------------------------------
+# --- Random index tuples ----------------------------------------------------------------------------------------------
 
 
 class Case:
-    """A random shape and a random index tuple, with the equivalent two NumPy index tuples.
+    """A random shape and a random index tuple.
 
-    PyTorch applies ints before index tensors, so the expected value is `x[basic][advanced]`.
+    PyTorch applies ints before index tensors, unlike NumPy. So the expected value is `x[basic][advanced]`, with two
+    index tuples of NumPy.
+
+    Attributes:
+        shape: 1 to 4 dimensions of 1 to 5 elements.
+        items: The index tuple.
+        basic: Its ints, slices and None; `slice(None)` in place of index arrays.
+        advanced: Index arrays and masks for the dimensions that `basic` leaves; `slice(None)` for the others.
+        index_shape: The shape of its index arrays, which thus broadcast.
     """
 
     def __init__(self, seed: int):
@@ -75,7 +86,7 @@ class Case:
         self.items: list[Any] = []
         self.basic: list[Any] = []
         self.advanced: list[Any] = []
-        self.common = [(), (3,), (2, 3), (1,), (0,)][self.rng.integers(0, 5)]
+        self.index_shape = [(), (3,), (2, 3), (1,), (0,)][self.rng.integers(0, 5)]
         has_mask = False
         has_ellipsis = False
         dim = 0
@@ -83,11 +94,11 @@ class Case:
             kind = self.rng.choice(["int", "slice", "index", "index", "list", "none", "dots", "mask", "stop"])
             size = self.shape[dim]
             if kind == "int":
-                self._add(int(self.rng.integers(-size, size)), True, ())
+                self._add(int(self.rng.integers(-size, size)))
             elif kind == "slice":
-                self._add(self._slice(size), False, (slice(None),))
+                self._add(self._slice(size))
             elif kind in ("index", "list"):
-                shape = self.common if not has_mask else ()
+                shape = self.index_shape if not has_mask else ()
                 index = self.rng.integers(-size, size, shape)
                 if kind == "list" and index.ndim:
                     self.items.append(index.tolist() if index.size else [])
@@ -96,13 +107,13 @@ class Case:
                     dtype = self.rng.choice(["int64", "int32"])
                     self.items.append(wg.tensor(index.astype(dtype)))
                 else:
-                    self._add(int(index), True, ())
+                    self._add(int(index))
                     dim += 1
                     continue
                 self.basic.append(slice(None))
                 self.advanced.append(index)
             elif kind == "none":
-                self._add(None, False, (slice(None),))
+                self._add(None)
                 continue
             elif kind == "dots" and not has_ellipsis:
                 has_ellipsis = True
@@ -111,9 +122,9 @@ class Case:
                 self.basic += [slice(None)] * ellipsis_dims
                 self.advanced += [slice(None)] * ellipsis_dims
                 dim += ellipsis_dims
-                self._fill(dim)
+                self._add_basic_items(dim)
                 return
-            elif kind == "mask" and not has_mask and self.common == (3,):
+            elif kind == "mask" and not has_mask and self.index_shape == (3,):
                 has_mask = True
                 span = int(self.rng.integers(1, len(self.shape) - dim + 1))
                 mask = np.zeros(self.shape[dim : dim + span], bool)
@@ -136,55 +147,57 @@ class Case:
         bounds = [None if self.rng.integers(3) == 0 else int(self.rng.integers(-size - 1, size + 2)) for _ in range(2)]
         return slice(bounds[0], bounds[1], [None, 1, 2, 3][self.rng.integers(4)])
 
-    def _add(self, item: Any, drops: bool, advanced: tuple[Any, ...]) -> None:
+    def _add(self, item: int | slice | None) -> None:
+        """Add a basic item; an int removes its dimension."""
         self.items.append(item)
         self.basic.append(item)
-        if not drops:
-            self.advanced += advanced
+        if not isinstance(item, int):
+            self.advanced.append(slice(None))
 
-    def _fill(self, first_dim: int) -> None:
+    def _add_basic_items(self, first_dim: int) -> None:
         """Add one item for each dimension from `first_dim` on, behind `...`."""
         for size in self.shape[first_dim:]:
             if self.rng.integers(2):
-                self._add(self._slice(size), False, (slice(None),))
+                self._add(self._slice(size))
             else:
-                self._add(int(self.rng.integers(-size, size)), True, ())
+                self._add(int(self.rng.integers(-size, size)))
 
-    @property
-    def index(self) -> Any:
+    def draw_index(self) -> Any:
+        """Return the index tuple; if it has one item, half of the time that item alone."""
         is_single = len(self.items) == 1 and self.rng.integers(2)
         if is_single and isinstance(self.items[0], list) and any(isinstance(x, list) for x in self.items[0]):
             is_single = False  # a list of lists alone would be read as a tuple
         return self.items[0] if is_single else tuple(self.items)
 
     def apply(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the expected value."""
         basic_result = array[tuple(self.basic)]
         return basic_result[tuple(self.advanced)]
 
 
 def test_random_reads_equal_numpy() -> None:
-    for seed in range(CASES):
+    for seed in range(RANDOM_CASES):
         case = Case(seed)
         values = numbers(case.shape)
         try:
-            assert_equal(wg.tensor(values)[case.index], case.apply(values))
+            assert_equal(wg.tensor(values)[case.draw_index()], case.apply(values))
         except Exception as error:
             raise AssertionError(f"seed {seed}: shape {case.shape}, index {case.items}: {error}") from error
 
 
 @ONLY_ONCE
 def test_random_reads_of_permuted_tensors() -> None:
-    for seed in range(CASES // 3):
+    for seed in range(RANDOM_CASES // 3):
         case = Case(1000 + seed)
         values = numbers(case.shape[::-1]).T
         assert values.shape == case.shape
         tensor = wg.tensor(np.ascontiguousarray(values.T)).permute(*range(len(case.shape))[::-1])
-        assert_equal(tensor[case.index], case.apply(values))
+        assert_equal(tensor[case.draw_index()], case.apply(values))
 
 
 def test_random_writes_equal_numpy() -> None:
     """An element that an index names several times gets the last value; values broadcast."""
-    for seed in range(CASES):
+    for seed in range(RANDOM_CASES):
         case = Case(2000 + seed)
         values = numbers(case.shape)
         positions = case.apply(np.arange(values.size).reshape(case.shape))
@@ -194,12 +207,11 @@ def test_random_writes_equal_numpy() -> None:
         if seed % 3 == 2:
             new_values = np.float32(-7)
         expected = values.copy()
-        for position, value in zip(
-            positions.reshape(-1), np.broadcast_to(new_values, positions.shape).reshape(-1), strict=True
-        ):
+        broadcast_values = np.broadcast_to(new_values, positions.shape)
+        for position, value in zip(positions.reshape(-1), broadcast_values.reshape(-1), strict=True):
             expected.reshape(-1)[position] = value
         tensor = wg.tensor(values)
-        tensor[case.index] = float(new_values) if new_values.ndim == 0 else wg.tensor(new_values)
+        tensor[case.draw_index()] = float(new_values) if new_values.ndim == 0 else wg.tensor(new_values)
         try:
             assert_equal(tensor, expected)
         except AssertionError as error:
@@ -207,7 +219,7 @@ def test_random_writes_equal_numpy() -> None:
 
 
 def test_random_accumulation_equals_numpy() -> None:
-    for seed in range(CASES // 2):
+    for seed in range(RANDOM_CASES // 2):
         case = Case(3000 + seed)
         values = numbers(case.shape)
         positions = case.apply(np.arange(values.size).reshape(case.shape))
@@ -221,20 +233,20 @@ def test_random_accumulation_equals_numpy() -> None:
 
 @ONLY_ONCE
 def test_random_gradients_of_reads_and_writes() -> None:
-    for seed in range(CASES // 8):
+    for seed in range(RANDOM_CASES // 8):
         case = Case(4000 + seed)
         values = numbers(case.shape)
         positions = case.apply(np.arange(values.size).reshape(case.shape))
         grad = 1 + np.arange(positions.size, dtype="float32").reshape(positions.shape)
         x = wg.tensor(values, requires_grad=True)
-        x[case.index].backward(wg.tensor(grad))
+        x[case.draw_index()].backward(wg.tensor(grad))
         expected = np.zeros(values.size)
         np.add.at(expected, positions.reshape(-1), grad.reshape(-1))
         assert_equal(x.grad, expected.reshape(case.shape))
 
         x, v = wg.tensor(values, requires_grad=True), wg.tensor(grad, requires_grad=True)
         y = x * 1.0
-        y[case.index] = v
+        y[case.draw_index()] = v
         weights = 1 + np.arange(values.size, dtype="float32").reshape(case.shape)
         (y * wg.tensor(weights)).sum().backward()
         winner = {int(position): i for i, position in enumerate(positions.reshape(-1))}
@@ -248,7 +260,7 @@ def test_random_gradients_of_reads_and_writes() -> None:
             assert_equal(v.grad, expected_value_grad.reshape(grad.shape))
 
 
-# Single cases -------------------------------------------------------------------------------------------------------
+# --- Single cases -----------------------------------------------------------------------------------------------------
 
 
 @ONLY_ONCE
@@ -300,7 +312,7 @@ def test_masks() -> None:
     assert_equal(x.clone().masked_scatter_(wg.tensor(mask), wg.tensor(numbers(mask.shape))), expected)
 
 
-def test_nonzero_of_many_chunks() -> None:
+def test_nonzero_at_the_sizes_of_work_groups_and_chunks() -> None:
     rng = np.random.default_rng(1)
     for size in (1, 31, 4095, 4096, 8193, 200_000):
         for density in (0.0, 0.5, 1.0):
@@ -308,9 +320,7 @@ def test_nonzero_of_many_chunks() -> None:
             assert_equal(wg.nonzero(wg.tensor(mask)), np.argwhere(mask))
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float32", "float16"] if NESTED in os.environ else ["float32", "float16", "int64", "bool"]
-)
+@pytest.mark.parametrize("dtype", ["float32", "float16"] if IS_NESTED else ["float32", "float16", "int64", "bool"])
 def test_gather_and_scatter_equal_numpy(dtype: str) -> None:
     rng = np.random.default_rng(2)
     for shape in ((5,), (4, 7), (3, 4, 5), (2, 70, 3)) if dtype == "float32" else ((4, 7),):
@@ -344,18 +354,17 @@ def test_gather_and_scatter_equal_numpy(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int16"])
 @pytest.mark.parametrize("shape", [(5, 16), (3, 77), (2, 7), (2100, 1024)])
 def test_gathers_of_neighbours_read_vectors_of_any_dtypes(dtype: str, shape: tuple[int, int]) -> None:
-    """Rows of whole vectors, with a remainder, shorter than a vector; large enough for non-temporal stores."""
+    """Check rows of whole vectors, with a remainder, shorter than a vector, and enough for non-temporal stores."""
     rng = np.random.default_rng(13)
     values = (rng.standard_normal(shape) * 100).astype(dtype)
-    for index in ("int64", "int32", "int16", "uint8"):
-        if index != "int64" and shape[0] > 1000:
+    for index_dtype in ("int64", "int32", "int16", "uint8"):
+        if index_dtype != "int64" and shape[0] > 1000:
             continue
-        along = rng.integers(0, min(shape[1], 100), shape).astype(index)
-        down = rng.integers(0, min(shape[0], 100), shape).astype(index)
-        for dim, indices in ((1, along), (0, down)):
+        for dim in (1, 0):
+            indices = rng.integers(0, min(shape[dim], 100), shape).astype(index_dtype)
             expected = np.take_along_axis(values, indices.astype(np.int64), dim)
             actual = wg.gather(wg.tensor(values), dim, wg.tensor(indices)).cpu().numpy()
-            assert (actual == expected).all(), (dtype, index, shape, dim)
+            assert (actual == expected).all(), (dtype, index_dtype, shape, dim)
 
 
 @pytest.mark.parametrize("bad_index", [64, -1, 2**32 + 3, -(2**40)])
@@ -427,9 +436,10 @@ def test_sums_of_half_types_are_rounded_once(dtype: Any, device_name: str) -> No
     def zeros(grad: bool = False) -> Any:
         return wg.zeros(2, 3, dtype=dtype, device=device, requires_grad=grad)
 
-    def gradient(read: Any) -> Any:
+    def gradient(read_rows: Any) -> Any:
+        """Return the gradient of a table from which `read_rows` reads row 0 for each row of `source`."""
         table = zeros(True)
-        read(table).backward(source)
+        read_rows(table).backward(source)
         return table.grad
 
     for actual in (
@@ -487,9 +497,13 @@ def test_one_hot() -> None:
     assert tuple(one_hot(wg.tensor([0, 1]), 5).shape) == (2, 5)
     with pytest.raises(IndexOutOfRange, match="index 3"):
         synchronized(one_hot(wg.tensor([3]), 3))
+    with pytest.raises(IndexOutOfRange, match=r"one_hot: class -5 is negative"):
+        one_hot(wg.tensor([-7, -5]))
+    with pytest.raises(IndexOutOfRange, match="index -5"):
+        synchronized(one_hot(wg.tensor([1, -5])))
 
 
-# Concatenation ------------------------------------------------------------------------------------------------------
+# --- Concatenation ----------------------------------------------------------------------------------------------------
 
 
 @ONLY_ONCE
@@ -544,40 +558,40 @@ def test_cutting_and_repeating_equal_numpy() -> None:
         x.split([1, 2])
 
 
-# Gradients ----------------------------------------------------------------------------------------------------------
+# --- Gradients --------------------------------------------------------------------------------------------------------
 
 
 @ONLY_ONCE
 def test_gradients_by_differences() -> None:
-    x, v = leaf((4, 5)), leaf((3, 5), 1)
-    i = wg.tensor([2, 0, 2])
-    g = wg.tensor([[0, 1, 3, 3, 2], [1, 1, 0, 2, 3], [3, 0, 0, 0, 1]])
+    x, v = random_leaf((4, 5)), random_leaf((3, 5), 1)
+    rows = wg.tensor([2, 0, 2])
+    row_index = wg.tensor([[0, 1, 3, 3, 2], [1, 1, 0, 2, 3], [3, 0, 0, 0, 1]])
     mask = wg.tensor(np.arange(20).reshape(4, 5) % 3 == 0)
-    assert gradcheck(lambda x: x[i] * x[:, [1]][i], [x])
-    assert gradcheck(lambda x: x.gather(0, g) ** 2, [x])
+    assert gradcheck(lambda x: x[rows] * x[:, [1]][rows], [x])
+    assert gradcheck(lambda x: x.gather(0, row_index) ** 2, [x])
     assert gradcheck(lambda x: x[mask] ** 2, [x])
-    assert gradcheck(lambda x, v: x.scatter(0, g, v) ** 2, [x, v])
-    assert gradcheck(lambda x, v: x.scatter_add(0, g, v) ** 2, [x, v])
-    assert gradcheck(lambda x, v: x.index_add(0, i, v, alpha=3) ** 2, [x, v])
-    assert gradcheck(lambda x, v: x.index_copy(0, i, v) ** 2, [x, v])
+    assert gradcheck(lambda x, v: x.scatter(0, row_index, v) ** 2, [x, v])
+    assert gradcheck(lambda x, v: x.scatter_add(0, row_index, v) ** 2, [x, v])
+    assert gradcheck(lambda x, v: x.index_add(0, rows, v, alpha=3) ** 2, [x, v])
+    assert gradcheck(lambda x, v: x.index_copy(0, rows, v) ** 2, [x, v])
     assert gradcheck(lambda x: x.masked_fill(mask, 3.0) ** 2, [x])
     assert gradcheck(lambda x, v: x.masked_scatter(mask, v) ** 2, [x, v])
     assert gradcheck(lambda x, v: wg.cat([x, v, x]) ** 2, [x, v])
     assert gradcheck(lambda x: wg.stack([x, x * 2], 1) ** 2, [x])
     assert gradcheck(lambda x: wg.roll(x, 2, 1).repeat(2, 1).tril() ** 2, [x])
     assert gradcheck(lambda x: x.repeat_interleave(2, 0) ** 2, [x])
-    assert gradcheck(lambda w: embedding(g, w, 1) ** 2, [x], raise_exception=False) is False  # row 1 is padding
+    assert gradcheck(lambda w: embedding(row_index, w, 1) ** 2, [x], raise_exception=False) is False  # row 1 is padding
 
 
 @ONLY_ONCE
 def test_second_gradients() -> None:
-    x, v = leaf((4, 5)), leaf((3, 5), 1)
-    i = wg.tensor([2, 0, 2])
-    g = wg.tensor([[0, 1, 3, 3, 2], [1, 1, 0, 2, 3], [3, 0, 0, 0, 1]])
-    assert gradgradcheck(lambda x: x[i] ** 3, [x])
-    assert gradgradcheck(lambda x: x.gather(1, g) ** 3, [x])
-    assert gradgradcheck(lambda x, v: x.scatter(0, g, v) ** 3, [x, v])
-    assert gradgradcheck(lambda x, v: x.index_add(0, i, v) ** 3, [x, v])
+    x, v = random_leaf((4, 5)), random_leaf((3, 5), 1)
+    rows = wg.tensor([2, 0, 2])
+    row_index = wg.tensor([[0, 1, 3, 3, 2], [1, 1, 0, 2, 3], [3, 0, 0, 0, 1]])
+    assert gradgradcheck(lambda x: x[rows] ** 3, [x])
+    assert gradgradcheck(lambda x: x.gather(1, row_index) ** 3, [x])
+    assert gradgradcheck(lambda x, v: x.scatter(0, row_index, v) ** 3, [x, v])
+    assert gradgradcheck(lambda x, v: x.index_add(0, rows, v) ** 3, [x, v])
     assert gradgradcheck(lambda x, v: wg.cat([x, v]) ** 3, [x, v])
 
 
@@ -586,7 +600,7 @@ def test_gradients_of_writes_in_place() -> None:
     i = wg.tensor([2, 0, 2])
     mask = wg.tensor([True, False, True, False])
 
-    def written(x: Any, v: Any) -> Any:
+    def write_in_place(x: Any, v: Any) -> Any:
         y = x * 2
         y[1:, 1:4][[0, 2, 0]] = v[:, :3]  # writes to a view change y
         y[i, 1:4] = v[:, 1:4]
@@ -597,8 +611,8 @@ def test_gradients_of_writes_in_place() -> None:
         y.T.scatter_add_(1, wg.tensor([[0], [0], [3]]), v[:, :1])
         return y**2
 
-    assert gradcheck(written, [leaf((4, 5)), leaf((3, 5), 1)])
-    x = leaf((4, 5))
+    assert gradcheck(write_in_place, [random_leaf((4, 5)), random_leaf((3, 5), 1)])
+    x = random_leaf((4, 5))
     with pytest.raises(GradientError):
         x[i] = 0.0
     y = x * 1.0
@@ -638,7 +652,7 @@ def test_values_are_converted() -> None:
     assert_equal(y, [[1, 0, 2], [1, 7, 8]])
 
 
-# Errors -------------------------------------------------------------------------------------------------------------
+# --- Errors -----------------------------------------------------------------------------------------------------------
 
 
 def test_errors_name_the_index_and_the_size() -> None:
@@ -709,7 +723,7 @@ def test_schedules_of_a_gpu() -> None:
     variables = {
         "WEFTGRAD_CAPABILITIES": "style=gpu,lanes=4,max_group=64,cores=3,optimize=0",
         "WEFTGRAD_DEVICE": "opencl:0",
-        NESTED: "1",
+        NESTED_VARIABLE: "1",
     }
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(Path(__file__))]
     process = subprocess.run(

@@ -102,7 +102,7 @@ def test_names_of_types_styles_and_targets_are_unique() -> None:
 
 
 def test_the_types_of_devices_are_listed_in_the_error() -> None:
-    with pytest.raises(UnknownDevice, match=r"there are cpu, opencl:<n>, cuda:<n> and interpreter"):
+    with pytest.raises(UnknownDevice, match=r"there are cpu, opencl:<n>, cuda:<n>, interpreter and meta"):
         device("vulkan:0")
 
 

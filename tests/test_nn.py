@@ -278,13 +278,13 @@ def test_normalisation():
     x = RNG.standard_normal((4, 6, 5)) * 2 + 1
     tensor = wg.tensor(x)
 
-    def normal(axes, eps=1e-5):
+    def standardized(axes, eps=1e-5):
         return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
 
     layer = nn.LayerNorm((6, 5), dtype=wg.float64)
     nn.init.normal_(layer.weight)
     nn.init.normal_(layer.bias)
-    expected = normal((1, 2)) * layer.weight.detach().numpy() + layer.bias.detach().numpy()
+    expected = standardized((1, 2)) * layer.weight.detach().numpy() + layer.bias.detach().numpy()
     np.testing.assert_allclose(layer(tensor).detach().numpy(), expected, rtol=1e-10, atol=1e-12)
     expected = x / np.sqrt((x * x).mean(-1, keepdims=True) + 2.0**-52)
     np.testing.assert_allclose(nn.RMSNorm(5, dtype=wg.float64)(tensor).detach().numpy(), expected, rtol=1e-10)
@@ -350,7 +350,7 @@ def test_losses_of_elements(name):
         tensor = wg.tensor(x, requires_grad=True)
         loss = make(reduction=reduction)(tensor, wg.tensor(y))
         np.testing.assert_allclose(loss.detach().numpy(), value, rtol=1e-10, atol=1e-12)
-    loss.backward()
+    loss.backward()  # of the last reduction, `sum`
     direction, step = RNG.standard_normal(x.shape), 1e-6
     slope = (formula(x + step * direction, y) - formula(x - step * direction, y)).sum() / (2 * step)
     np.testing.assert_allclose((tensor.grad.numpy() * direction).sum(), slope, rtol=1e-5)
@@ -501,7 +501,9 @@ def test_data():
     orders = []
     for _ in range(2):
         loader = DataLoader(dataset, 3, shuffle=True, generator=wg.Generator().manual_seed(1))
-        orders.append([n for a, b in loader for n in b.tolist() if a.shape[1] == 1])
+        shuffled_batches = list(loader)
+        assert all(a.shape == (len(b), 1) for a, b in shuffled_batches)
+        orders.append([n for _, b in shuffled_batches for n in b.tolist()])
         assert orders[-1] != [n for _, b in loader for n in b.tolist()]  # another order the second time
     assert orders[0] == orders[1] != list(range(10))
     assert sorted(orders[0]) == list(range(10))
@@ -518,3 +520,15 @@ def test_data():
     assert sorted(p[i][1].item() for p in parts for i in range(len(p))) == list(range(10))
     with pytest.raises(ValueError, match="positive int"):
         DataLoader(dataset, 0)
+
+
+def test_data_parallel_calls_its_module():
+    model = nn.DataParallel(nn.Linear(2, 3))
+    x = wg.ones(4, 2)
+    np.testing.assert_array_equal(model(x).detach().numpy(), model.module(x).detach().numpy())
+    assert list(model.state_dict()) == ["module.weight", "module.bias"]
+    on_cpu = nn.DataParallel(nn.Linear(2, 3), device_ids=["cpu"])
+    assert on_cpu(input=x).shape == (4, 3)
+    assert nn.parallel.data_parallel(model.module, x).shape == (4, 3)
+    with pytest.raises(NotImplementedError, match="DataParallel: device_ids names 2 devices"):
+        nn.DataParallel(nn.Linear(2, 3), device_ids=[0, 1])

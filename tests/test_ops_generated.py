@@ -6,7 +6,9 @@ op's own expression (see `op_references.py`). Every test builds the kernels it n
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,10 @@ import op_cases as cases
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from op_cases import KINDS, MAIN, UNUSUAL, device_of, ops_of, specs
+from op_cases import MAIN, SELECTION_BY_DEVICE, UNUSUAL, device_of, ops_of, specs
 from op_references import LETTERS
 from op_references_kinds import philox
+from op_running import WITHOUT_SLOPE
 
 import weftgrad as wg
 from weftgrad._generated import ops as generated
@@ -42,6 +45,7 @@ def test_every_differentiable_operand_has_a_slope() -> None:
     for name in PUBLIC:
         record = registry[name]
         rules = set(registry.gradients(record)) if any(o.differentiable for o in record.outputs) else set()
+        rules -= {operand for op, operand in WITHOUT_SLOPE if op == name}
         checked = {operand for case in cases.gradient_cases(name, device, "small") for operand in case.of}
         assert checked == rules, f"{name} has gradients of {sorted(rules)}; checked are those of {sorted(checked)}"
 
@@ -73,27 +77,60 @@ OTHER_DEVICES = {
 POSITION = {name: i for kind in {op.kind for op in specs().values()} for i, name in enumerate(ops_of(kind))}
 
 
-def runs_on(name: str, device_kind: str) -> bool:
-    """Return whether an op's values are checked on a kind of device in this run."""
-    if device_kind not in OTHER_DEVICES:
+def runs_on(name: str, device_label: str) -> bool:
+    """Return whether an op's values are checked on a device in this run."""
+    if device_label not in OTHER_DEVICES:
         return True
-    step = OTHER_DEVICES[device_kind]["pointwise" if specs()[name].kind == "pointwise" else "other"]
+    step = OTHER_DEVICES[device_label]["pointwise" if specs()[name].kind == "pointwise" else "other"]
     return POSITION[name] % (step if cases.THOROUGH else 3 * step) == 0
 
 
 # Interpreted, every step costs: sorting is mostly steps, and differences call a function many times.
 SLOW = MAIN == "interpreter"
 
-ON = [(name, kind) for name in PUBLIC for kind in KINDS if runs_on(name, kind)]
+ON = [(name, label) for name in PUBLIC for label in SELECTION_BY_DEVICE if runs_on(name, label)]
 
 
-@pytest.mark.parametrize(("name", "kind"), ON)
-def test_values(name: str, kind: str) -> None:
+# The quick suite has the whole table of every third op of a kind, and float32, or another first dtype, of the rest.
+QUICK = bool(os.environ.get("WEFTGRAD_TEST_QUICK"))
+
+BUILT_TOGETHER = 12  # ops whose kernels are built together: most of a small build is starting compilers
+built_ahead: set[tuple[str, str]] = set()
+
+
+def table_of(name: str, device_label: str) -> list[cases.Case]:
+    selection = "small" if SLOW and specs()[name].kind == "sort" else SELECTION_BY_DEVICE[device_label]
+    if QUICK and selection == "full" and POSITION[name] % 3:
+        selection = "sizes"
+    return cases.cases(name, device_of(device_label), selection)
+
+
+@pytest.fixture
+def kernels(request: pytest.FixtureRequest, name: str, device_label: str) -> None:
+    """Build the kernels of `test_values` for an op and for the ops whose tests follow it in this run."""
+    if (name, device_label) in built_ahead:
+        return
+    tests = [item for item in request.session.items if getattr(item, "function", None) is request.function]
+    selected = [
+        (test.callspec.params["name"], device_label)
+        for test in tests
+        if test.callspec.params["device_label"] == device_label
+    ]
+    begin = selected.index((name, device_label))
+    group = [pair for pair in selected[begin : begin + BUILT_TOGETHER] if pair not in built_ahead]
+    built_ahead.update(group)
+    with contextlib.suppress(Exception):  # the op's own test raises it again
+        cases.build_cases([(specs()[op], table_of(op, device_label)) for op, _ in group], device_of(device_label))
+
+
+@pytest.mark.parametrize(("name", "device_label"), ON)
+@pytest.mark.usefixtures("kernels")
+def test_values(name: str, device_label: str) -> None:
     """Layouts, sizes, dtypes and special values; on the main device also the in-place form and `out=`."""
-    op, device = specs()[name], device_of(kind)
-    table = cases.cases(name, device, "small" if SLOW and op.kind == "sort" else KINDS[kind])
-    cases.check_cases(op, table, device, kind)
-    if kind == MAIN and op.inplace:
+    op, device = specs()[name], device_of(device_label)
+    table = table_of(name, device_label)
+    cases.check_cases(op, table, device, device_label)
+    if device_label == MAIN and op.inplace:
         in_place_and_out(name, next(case for case in table if case.label == "65 elements"))
 
 
@@ -171,10 +208,13 @@ def test_slopes(name: str) -> None:
     cases.check_derivatives(name, device_of(MAIN), "small" if SLOW else "full")
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind == "opencl-gpu-schedules"])
+SLOPE_DEVICES = [label for label in SELECTION_BY_DEVICE if label in ("opencl-gpu-schedules", "poor-vendor")]
+
+
+@pytest.mark.parametrize("device_label", SLOPE_DEVICES)
 @pytest.mark.parametrize("name", ["sigmoid", "gelu_tanh", "pow", "atan2", "where", "lerp", "put_at", "dropout_draw"])
-def test_slopes_elsewhere(name: str, kind: str) -> None:
-    cases.check_derivatives(name, device_of(kind))
+def test_slopes_elsewhere(name: str, device_label: str) -> None:
+    cases.check_derivatives(name, device_of(device_label))
 
 
 # Any shapes

@@ -12,7 +12,7 @@ import weftgrad as wg
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = pytest.mark.filterwarnings("ignore")  # PyTorch warns about nested tensors and mismatched masks
 RNG = np.random.default_rng(7)
 
 
@@ -31,7 +31,16 @@ def _pair(name, *args, training=True, **kwargs):
 
 
 def _compare(theirs, ours, arrays, tolerance=1e-10, **options):
-    """Compare the results, and all gradients of their sum of squares."""
+    """Compare the results, the attention weights if there are any, and all gradients of the sum of squares.
+
+    Args:
+        theirs, ours: The modules.
+        arrays: Positional arguments, as arrays.
+        tolerance: The absolute tolerance of results; that of gradients is ten times as large.
+        options: Keyword arguments; arrays become tensors.
+    """
+    theirs.zero_grad()
+    ours.zero_grad()
     their_inputs = [torch.tensor(a, requires_grad=True) for a in arrays]
     our_inputs = [wg.tensor(a, requires_grad=True) for a in arrays]
     tensors = {k: v for k, v in options.items() if isinstance(v, np.ndarray)}
@@ -48,14 +57,23 @@ def _compare(theirs, ours, arrays, tolerance=1e-10, **options):
     np.testing.assert_allclose(actual.detach().numpy(), expected.detach().numpy(), atol=tolerance)
     (expected**2).sum().backward()
     (actual**2).sum().backward()
-    for x, y in zip(our_inputs, their_inputs, strict=True):
-        assert (y.grad is None) == (x.grad is None)
-        if y.grad is not None:
-            np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), atol=10 * tolerance, rtol=1e-8)
-    for (name, x), y in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+    our_leaves = [*((f"argument {i}", x) for i, x in enumerate(our_inputs)), *ours.named_parameters()]
+    for (name, x), y in zip(our_leaves, [*their_inputs, *theirs.parameters()], strict=True):
         assert (y.grad is None) == (x.grad is None), name
         if y.grad is not None:
             np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), atol=10 * tolerance, rtol=1e-8, err_msg=name)
+
+
+class _SharedKeyValue:
+    """An attention module that takes its last argument as key and as value."""
+
+    def __init__(self, module):
+        self.module = module
+        self.parameters, self.named_parameters = module.parameters, module.named_parameters
+        self.zero_grad = module.zero_grad
+
+    def __call__(self, *inputs, **options):
+        return self.module(inputs[0], inputs[-1], inputs[-1], **options)
 
 
 OPTIONS = [
@@ -82,8 +100,6 @@ def test_attention(options, batch, need_weights):
     masks = [None, mask_2d, per_head, np.where(mask_2d, -np.inf, 0.5), RNG.standard_normal(per_head.shape)]
     for mask, padded in itertools.product(masks, (None, padding, np.where(padding, -np.inf, 0.25))):
         mask_options = {k: v for k, v in (("attn_mask", mask), ("key_padding_mask", padded)) if v is not None}
-        theirs.zero_grad()
-        ours.zero_grad()
         _compare(theirs, ours, [query, key, value], **weight_options, **mask_options)
 
 
@@ -92,27 +108,10 @@ def test_self_attention_and_causal_masks(batch_first):
     theirs, ours = _pair("MultiheadAttention", 8, 2, batch_first=batch_first)
     x, memory = RNG.standard_normal((5, 5, 8)), RNG.standard_normal((5, 5, 8))
     causal = torch.nn.Transformer.generate_square_subsequent_mask(5, dtype=torch.float64).numpy()
-    for need_weights in (False, True):
-        for mask_options in ({}, {"attn_mask": causal, "is_causal": True}):
-            theirs.zero_grad()
-            ours.zero_grad()
-            _compare(_SharedKeyValue(theirs), _SharedKeyValue(ours), [x], need_weights=need_weights, **mask_options)
-            theirs.zero_grad()
-            ours.zero_grad()
-            _compare(
-                _SharedKeyValue(theirs), _SharedKeyValue(ours), [x, memory], need_weights=need_weights, **mask_options
-            )
-
-
-class _SharedKeyValue:
-    """An attention module that takes its last argument as key and as value."""
-
-    def __init__(self, module):
-        self.module = module
-        self.parameters, self.named_parameters = module.parameters, module.named_parameters
-
-    def __call__(self, *inputs, **options):
-        return self.module(inputs[0], inputs[-1], inputs[-1], **options)
+    theirs, ours = _SharedKeyValue(theirs), _SharedKeyValue(ours)
+    mask_options = ({}, {"attn_mask": causal, "is_causal": True})
+    for need_weights, masks, arrays in itertools.product((False, True), mask_options, ([x], [x, memory])):
+        _compare(theirs, ours, arrays, need_weights=need_weights, **masks)
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
@@ -131,8 +130,6 @@ def test_transformer(norm_first, batch_first, activation, bias):
     for masks in ({}, {"tgt_mask": causal}, {"src_key_padding_mask": padding, "memory_key_padding_mask": padding},
                  {"tgt_mask": np.isinf(causal), "tgt_key_padding_mask": padding[:, 1:]},
                  {"tgt_mask": causal, "tgt_is_causal": True, "memory_mask": np.eye(4, 5)}):  # fmt: skip
-        theirs.zero_grad()
-        ours.zero_grad()
         _compare(theirs, ours, [src, tgt], 1e-9, **masks)
     with torch.no_grad(), wg.no_grad():
         theirs.eval(), ours.eval()
@@ -182,15 +179,19 @@ def test_names_and_initial_values():
 
 
 def test_static_keys_and_values():
-    arrays = [
-        RNG.standard_normal(s) for s in ((5, 3, 8), (4, 3, 8), (24, 8), (24,), (8, 8), (8,), (6, 7, 4), (6, 7, 4))
-    ]
+    shapes = {
+        "query": (5, 3, 8), "key": (4, 3, 8), "value": (4, 3, 8), "in_proj_weight": (24, 8), "in_proj_bias": (24,),
+        "out_proj_weight": (8, 8), "out_proj_bias": (8,), "static_k": (6, 7, 4), "static_v": (6, 7, 4),
+    }  # fmt: skip
+    arrays = {name: RNG.standard_normal(shape) for name, shape in shapes.items()}
+    options = {
+        "embed_dim_to_check": 8, "num_heads": 2, "bias_k": None, "bias_v": None, "add_zero_attn": True,
+        "dropout_p": 0.0,
+    }  # fmt: skip
 
     def call(library):
-        q, k, w, b, o, c, keys, values = (library.tensor(a) for a in arrays)
-        results = library.nn.functional.multi_head_attention_forward(
-            q, k, k, 8, 2, w, b, None, None, True, 0.0, o, c, static_k=keys, static_v=values
-        )
+        tensors = {name: library.tensor(array) for name, array in arrays.items()}
+        results = library.nn.functional.multi_head_attention_forward(**tensors, **options)
         return [x.numpy() for x in results]
 
     for actual, expected in zip(call(wg), call(torch), strict=True):
@@ -198,24 +199,24 @@ def test_static_keys_and_values():
 
 
 def test_errors_have_pytorchs_types():
-    cases = [
-        ({}, [(5, 3, 7)] * 3, {}), ({}, [(5, 3, 8), (4, 8), (4, 3, 8)], {}), ({}, [(8,)] * 3, {}),
-        ({}, [(5, 3, 8), (4, 3, 8), (3, 3, 8)], {}), ({}, [(5, 3, 8)] * 3, {"is_causal": True}),
-        ({}, [(5, 3, 8)] * 3, {"attn_mask": np.zeros((4, 4))}), ({}, [(5, 3, 8)] * 3, {"attn_mask": np.zeros(4)}),
-        ({}, [(5, 3, 8)] * 3, {"attn_mask": np.zeros((5, 5), int)}),
-        ({}, [(5, 3, 8)] * 3, {"key_padding_mask": np.zeros((5,), bool)}),
-        ({}, [(5, 8)] * 3, {"attn_mask": np.zeros((3, 5, 5))}),
+    batch = [(5, 3, 8)] * 3
+    cases = [  # shapes of query, key and value; other arguments
+        ([(5, 3, 7)] * 3, {}), ([(5, 3, 8), (4, 8), (4, 3, 8)], {}), ([(8,)] * 3, {}),
+        ([(5, 3, 8), (4, 3, 8), (3, 3, 8)], {}), (batch, {"is_causal": True}),
+        (batch, {"attn_mask": np.zeros((4, 4))}), (batch, {"attn_mask": np.zeros(4)}),
+        (batch, {"attn_mask": np.zeros((5, 5), int)}), (batch, {"key_padding_mask": np.zeros((5,), bool)}),
+        ([(5, 8)] * 3, {"attn_mask": np.zeros((3, 5, 5))}),
     ]  # fmt: skip
-    for options, shapes, call in cases:
-        theirs, ours = _pair("MultiheadAttention", 8, 2, **options)
+    for shapes, options in cases:
+        theirs, ours = _pair("MultiheadAttention", 8, 2)
         with pytest.raises(Exception) as expected:
             theirs(*(torch.zeros(s, dtype=torch.float64) for s in shapes),
-                   **{k: torch.tensor(v) if isinstance(v, np.ndarray) else v for k, v in call.items()})  # fmt: skip
+                   **{k: torch.tensor(v) if isinstance(v, np.ndarray) else v for k, v in options.items()})  # fmt: skip
         with pytest.raises(expected.type):
             ours(*(wg.zeros(s, dtype=wg.float64) for s in shapes),
-                 **{k: wg.tensor(v) if isinstance(v, np.ndarray) else v for k, v in call.items()})  # fmt: skip
-    for make in (lambda m: m(9, 2), lambda m: m(0, 1)):
+                 **{k: wg.tensor(v) if isinstance(v, np.ndarray) else v for k, v in options.items()})  # fmt: skip
+    for heads in ((9, 2), (0, 1)):  # embed_dim, num_heads
         with pytest.raises(Exception) as expected:
-            make(torch.nn.MultiheadAttention)
+            torch.nn.MultiheadAttention(*heads)
         with pytest.raises(expected.type):
-            make(wg.nn.MultiheadAttention)
+            wg.nn.MultiheadAttention(*heads)

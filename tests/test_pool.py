@@ -662,7 +662,7 @@ def test_a_finalizer_that_allocates_in_the_middle_of_allocate():
         blocks.append(pool.allocate(64 * KiB + 3000 * i))
     gc.collect()
     check(source, budget, pool, live=blocks)
-    assert budget.is_searching is False
+    assert budget.is_changing_lists is False
 
 
 def test_free_does_not_wait_for_a_slow_driver():
@@ -719,14 +719,17 @@ def test_a_forked_child_can_allocate():
 
 
 def test_speed():
-    """An allocate and free pair took about 0.45 µs when measured. The limit of 5 µs allows for busy machines."""
+    """An allocate and free pair took about 0.45 µs when measured. The limit of 5 µs allows for slow machines.
+
+    The thread's own time is measured: on a busy machine, a thread waits for a core.
+    """
     _, _, pool = make_pool()
     best = float("inf")
     for _ in range(5):
-        begin = time.perf_counter()
+        begin = time.thread_time()
         for _ in range(20000):
             pool.free(pool.allocate(4000))
-        best = min(best, (time.perf_counter() - begin) / 20000)
+        best = min(best, (time.thread_time() - begin) / 20000)
     assert best < 5e-6
 
 

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import weftgrad as wg
+from weftgrad._generated import ops
 from weftgrad.random import Generator, philox
 from weftgrad.runtime.errors import ArgumentError
+from weftgrad.runtime.kinds import shuffle
 
 F = wg.nn.functional
 DEVICES = ("cpu", "opencl:0")
@@ -170,10 +172,51 @@ def test_permutations_are_uniform(device):
         wg.randperm(-1, device=device)
 
 
-def test_a_permutation_of_more_elements_than_narrow_keys_can_sort():
-    order = wg.randperm((1 << 20) + 5, device="cpu").numpy()
-    assert np.array_equal(np.sort(order), np.arange(order.size))
-    assert abs(np.corrcoef(order, np.arange(order.size))[0, 1]) < 0.01
+def fisher_yates(n, seed):
+    """Return the permutation of 0 to n - 1 that exchanges element i with element floor((i + 1) * fraction)."""
+    is_narrow = n <= 1 << 20
+    numbers = [word >> 32 for word in philox(n, seed, 0).tolist()]
+    if not is_narrow:
+        more_bits = (word >> 32 for word in philox(n, seed, 1).tolist())
+        numbers = [high << 32 | low for high, low in zip(numbers, more_bits, strict=True)]
+    order = list(range(n))
+    for i, number in enumerate(numbers):
+        partner = (i + 1) * number >> (32 if is_narrow else 64)
+        order[i], order[partner] = order[partner], order[i]
+    return order
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("n", [1, 2, 700, 5001])
+def test_permutations_are_the_shuffles_of_fisher_and_yates(n, device):
+    generator = Generator().manual_seed(n)
+    assert wg.randperm(n, generator=generator, device=device).tolist() == fisher_yates(n, n)
+
+
+def test_a_permutation_of_more_elements_than_32_bits_shuffle():
+    n = (1 << 20) + 5
+    assert wg.randperm(n, generator=Generator().manual_seed(3), device="cpu").tolist() == fisher_yates(n, 3)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_many_cores_shuffle_as_one_does(wide, monkeypatch):
+    monkeypatch.setattr(shuffle, "_MIN_CORES", 1)
+    monkeypatch.setattr(shuffle, "_MIN_PARALLEL", 1)
+    n = 5003 + wide  # a size that no other test plans
+    numbers = np.random.default_rng(1).integers(0, np.arange(1, n + 1))
+    order = ops.shuffle_order(wg.tensor(numbers, dtype=wg.int64 if wide else wg.int32, device="cpu")).tolist()
+    expected = list(range(n))
+    for i, partner in enumerate(numbers.tolist()):
+        expected[i], expected[partner] = expected[partner], expected[i]
+    assert order == expected
+
+
+def test_partners_that_do_not_precede_their_element_stay_inside_the_result():
+    for device in DEVICES:
+        assert sorted(ops.shuffle_order(wg.tensor([5, -1, 1 << 40], device=device)).tolist()) == [0, 1, 2]
+    for wrong, error in ((wg.zeros(2, 2, dtype=wg.int64), "vector"), (wg.zeros(3, dtype=wg.int16), "int32 or int64")):
+        with pytest.raises(RuntimeError, match=error):
+            ops.shuffle_order(wrong)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32"])

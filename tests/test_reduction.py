@@ -24,7 +24,7 @@ from weftgrad.codegen.loader import load_file, load_text
 from weftgrad.codegen.model import SpecError, SpecErrors
 from weftgrad.codegen.render import environment, record_literals, render_all
 from weftgrad.runtime import dispatch, dtypes
-from weftgrad.runtime.context import _local
+from weftgrad.runtime.context import forget_plans
 from weftgrad.runtime.device import device, meta
 from weftgrad.runtime.errors import DTypeError, IndexOutOfRange, ShapeError
 from weftgrad.runtime.records import OpRecord, Text, make_record, registry
@@ -62,7 +62,7 @@ def vendor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture
 def cpu() -> None:
-    _local.state.plans.clear()
+    forget_plans()
 
 
 @pytest.fixture

@@ -15,35 +15,35 @@ RNG = np.random.default_rng(6)
 X = RNG.standard_normal((2, 3, 6, 5)).astype(np.float32)
 
 
-def source_positions(in_size, out_size, align):
+def source_positions(in_size, out_size, align_corners):
     """Return the input positions of the centres of `out_size` cells."""
-    return (
-        np.arange(out_size) * ((in_size - 1) / (out_size - 1))
-        if align
-        else (np.arange(out_size) + 0.5) * in_size / out_size - 0.5
-    )
+    if align_corners:
+        return np.arange(out_size) * ((in_size - 1) / (out_size - 1))
+    return (np.arange(out_size) + 0.5) * in_size / out_size - 0.5
 
 
 def tent(d):
+    """Return the weights of linear interpolation at distances d."""
     return np.maximum(1 - np.abs(d), 0)
 
 
 def keys_cubic(d, a=-0.75):
+    """Return the weights of cubic convolution at distances d (Keys 1981, equation 15, with a for -1/2)."""
     d = np.abs(d)
     inner, outer = (a + 2) * d**3 - (a + 3) * d**2 + 1, a * (d**3 - 5 * d**2 + 8 * d - 4)
     return np.where(d < 1, inner, np.where(d < 2, outer, 0))
 
 
-def weight_matrix(kernel, in_size, out_size, align):
+def weight_matrix(kernel, in_size, out_size, align_corners):
     """Return the matrix `(out_size, in_size)` of interpolation weights, with border elements repeated."""
     padded_index = np.arange(-8, in_size + 8)
-    weights = kernel(source_positions(in_size, out_size, align)[:, None] - padded_index)
+    weights = kernel(source_positions(in_size, out_size, align_corners)[:, None] - padded_index)
     result = np.zeros((out_size, in_size))
     np.add.at(result, (slice(None), np.clip(padded_index, 0, in_size - 1)), weights)
     return result
 
 
-def antialias_matrix(in_size, out_size, kernel, reach):
+def antialias_matrix(kernel, in_size, out_size):
     """Return the weights of a kernel that is stretched to the output cells and truncated at the borders."""
     stretch = max(in_size / out_size, 1)
     weights = kernel((source_positions(in_size, out_size, False)[:, None] - np.arange(in_size)) / stretch)
@@ -51,21 +51,22 @@ def antialias_matrix(in_size, out_size, kernel, reach):
 
 
 @pytest.mark.parametrize("size", [(12, 10), (3, 8), (6, 2)])
-@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize(("mode", "kernel"), [("bilinear", tent), ("bicubic", keys_cubic)])
-def test_images(mode, kernel, align, size):
-    rows, columns = (weight_matrix(kernel, w, n, align) for w, n in zip(X.shape[2:], size, strict=True))
+def test_linear_and_cubic_images(mode, kernel, align_corners, size):
+    """Interpolation is a product with one matrix per dimension, and its gradient with the transposed matrices."""
+    rows, columns = (weight_matrix(kernel, w, n, align_corners) for w, n in zip(X.shape[2:], size, strict=True))
     x = wg.tensor(X, requires_grad=True)
-    out = F.interpolate(x, size, mode=mode, align_corners=align)
+    out = F.interpolate(x, size, mode=mode, align_corners=align_corners)
     np.testing.assert_allclose(out.detach().numpy(), rows @ X @ columns.T, atol=3e-6)
-    seed = RNG.standard_normal(out.shape).astype(np.float32)
-    out.backward(wg.tensor(seed))
-    np.testing.assert_allclose(x.grad.numpy(), rows.T @ seed @ columns, atol=1e-5)
+    grad = RNG.standard_normal(out.shape).astype(np.float32)
+    out.backward(wg.tensor(grad))
+    np.testing.assert_allclose(x.grad.numpy(), rows.T @ grad @ columns, atol=1e-5)
 
 
 def test_antialias():
     for mode, kernel in (("bilinear", tent), ("bicubic", lambda d: keys_cubic(d, -0.5))):
-        rows, columns = antialias_matrix(6, 2, kernel, 2), antialias_matrix(5, 7, kernel, 2)
+        rows, columns = antialias_matrix(kernel, 6, 2), antialias_matrix(kernel, 5, 7)
         output = F.interpolate(wg.tensor(X), (2, 7), mode=mode, antialias=True).numpy()
         np.testing.assert_allclose(output, rows @ X @ columns.T, atol=3e-6)
 
@@ -73,9 +74,9 @@ def test_antialias():
 def test_nearest_and_area():
     x = wg.tensor(X)
     for factor in (2, 3):
-        doubled = X.repeat(factor, 2).repeat(factor, 3)
+        repeated = X.repeat(factor, 2).repeat(factor, 3)
         for mode in ("nearest", "nearest-exact"):
-            np.testing.assert_array_equal(F.interpolate(x, scale_factor=factor, mode=mode).numpy(), doubled)
+            np.testing.assert_array_equal(F.interpolate(x, scale_factor=factor, mode=mode).numpy(), repeated)
     np.testing.assert_array_equal(F.interpolate(x, (3, 5)).numpy(), X[:, :, ::2])
     np.testing.assert_array_equal(F.interpolate(x, (2, 5), mode="nearest-exact").numpy(), X[:, :, 1::3])
     area = F.interpolate(x, (3, 5), mode="area").numpy()
@@ -124,14 +125,17 @@ def test_grid_sample_agrees_with_scipy():
     """Compare with SciPy's map_coordinates of order 1, with zeros beyond the borders."""
     grid = RNG.uniform(-1.4, 1.4, (2, 4, 7, 2)).astype(np.float32)
     output = F.grid_sample(wg.tensor(X), wg.tensor(grid), align_corners=False).numpy()
+    border = 9
     for n in range(2):
-        positions = [((grid[n, ..., 1 - d].astype(np.float64) + 1) * w - 1) / 2 + 9 for d, w in enumerate((6, 5))]
-        padded = np.pad(X[n], ((0, 0), (9, 9), (9, 9))).astype(np.float64)
+        # Grids hold (x, y): -1 and 1 are the outer edges of the first and last element.
+        coordinates = [(grid[n, ..., axis].astype(np.float64) + 1) / 2 for axis in (1, 0)]
+        positions = [c * size - 0.5 + border for c, size in zip(coordinates, X.shape[2:], strict=True)]
+        padded = np.pad(X[n], ((0, 0), (border, border), (border, border))).astype(np.float64)
         for c in range(3):
             np.testing.assert_allclose(output[n, c], ndimage.map_coordinates(padded[c], positions, order=1), atol=1e-5)
 
 
-def test_identity_and_its_gradients():
+def test_grids_of_affine_maps():
     """The identity grid reads every element. The gradient along x is the difference of neighbours."""
     theta = wg.tensor([[[1.0, 0, 0], [0, 1, 0]]] * 2, requires_grad=True)
     x = wg.tensor(X, requires_grad=True)
@@ -161,17 +165,19 @@ def ones(*shape):
 
 
 ERRORS = {
-    "nothing": (lambda: F.interpolate(ones(1, 2, 3)), ArgumentError, "either size or scale_factor"),
-    "mode": (lambda: F.interpolate(ones(1, 2, 3), 4, mode="bilinear"), NotSupported, "1 spatial"),
-    "corners": (lambda: F.interpolate(ones(1, 2, 3), 4, align_corners=True), ArgumentError, "align_corners"),
+    "no size": (lambda: F.interpolate(ones(1, 2, 3)), ArgumentError, "either size or scale_factor"),
+    "mode for other dimensions": (lambda: F.interpolate(ones(1, 2, 3), 4, mode="bilinear"), NotSupported, "1 spatial"),
+    "align_corners": (lambda: F.interpolate(ones(1, 2, 3), 4, align_corners=True), ArgumentError, "align_corners"),
     "sizes": (lambda: F.interpolate(ones(1, 2, 3), (4, 5)), ShapeError, "2 numbers"),
-    "zero": (lambda: F.interpolate(ones(1, 2, 3), 0), ShapeError, "one element at least"),
+    "size 0": (lambda: F.interpolate(ones(1, 2, 3), 0), ShapeError, "one element at least"),
     "integers": (lambda: F.interpolate(ones(1, 2, 3).long(), 2), UnsupportedDType, "int64"),
     "antialias": (lambda: F.interpolate(ones(1, 2, 3), 2, antialias=True), ArgumentError, "antialias"),
     "grid": (lambda: F.grid_sample(ones(1, 2, 3, 3), ones(1, 2, 2, 3)), ShapeError, "grid"),
     "dtypes": (lambda: F.grid_sample(ones(1, 2, 3, 3), ones(1, 2, 2, 2).double()), DTypeError, "float64"),
     "padding": (lambda: F.grid_sample(ones(1, 2, 3, 3), ones(1, 2, 2, 2), padding_mode="x"), ArgumentError, "border"),
     "theta": (lambda: F.affine_grid(ones(1, 2, 2), (1, 2, 3, 3), True), ShapeError, "theta"),
+    "remedy for a mode": (lambda: F.interpolate(ones(1, 2, 3), 4, mode="x"), NotSupported, "use one of .*linear"),
+    "a vector to interpolate": (lambda: F.interpolate(ones(2), 4), NotSupported, "0 spatial.*one to three"),
 }
 
 
@@ -185,3 +191,15 @@ def test_errors(name):
 def test_affine_grid_warns_without_align_corners():
     with pytest.warns(UserWarning, match="align_corners"):
         F.affine_grid(ones(1, 2, 3), (1, 1, 2, 2))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "lanczos"])
+def test_images_of_uint8_are_computed_in_float32_and_rounded(mode):
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 3, 9, 7), dtype=np.uint8)
+    options = {"size": (5, 11), "mode": mode, "antialias": mode == "lanczos"}
+    resized = F.interpolate(wg.tensor(pixels), **options)
+    expected = F.interpolate(wg.tensor(pixels.astype(np.float64)), **options).numpy()
+    assert resized.dtype is wg.uint8
+    assert np.abs(resized.numpy() - np.clip(expected, 0, 255)).max() <= 0.5 + 1e-4
+    with pytest.raises(UnsupportedDType, match="interpolate: takes floating dtypes, not uint8"):
+        F.interpolate(wg.tensor(pixels), size=3, mode="area")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from weftgrad.runtime import dispatch
+from weftgrad.runtime import plans
 from weftgrad.runtime.context import state
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system has no /proc")
@@ -226,8 +226,8 @@ print(json.dumps(resident("VmHWM") - before))
 def test_varying_shapes_leave_the_process_flat() -> None:
     """Steps on ever new shapes, of which the plans kept are bounded, take no more memory than the first of them."""
     program = """
-from weftgrad.runtime import dispatch
-dispatch._MAX_PLAN_BYTES = 3 << 20
+from weftgrad.runtime import plans
+plans._MAX_PLAN_BYTES = 3 << 20
 weight = wg.randn(16, 32, requires_grad=True, device=place)
 bias = wg.randn(32, requires_grad=True, device=place)
 optimizer = wg.optim.SGD([weight, bias], lr=1e-3)
@@ -260,7 +260,7 @@ def plan(sizes):
 plan(range(10, 60))
 plans = state().plans
 before, known = resident() - reserved(), set(plans)
-plan(range(60, 460))
+plan(range(60, 2500))
 gc.collect()
 estimate = sum(plan.nbytes for key, plan in plans.items() if key not in known) / 2**20
 print(json.dumps([resident() - reserved() - before, estimate]))
@@ -272,7 +272,7 @@ print(json.dumps([resident() - reserved() - before, estimate]))
 def test_plans_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     import weftgrad as wg
 
-    monkeypatch.setattr(dispatch, "_MAX_PLAN_BYTES", 1 << 20)
+    monkeypatch.setattr(plans, "_MAX_PLAN_BYTES", 1 << 20)
     own = state()
     monkeypatch.setattr(own, "plans", {})
     x = wg.ones(4096, device="cpu")
@@ -280,7 +280,7 @@ def test_plans_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(1, 1200):
         assert (x[:n] + 1).numel() == n
         most = max(most, sum(plan.nbytes for plan in own.plans.values()))
-    between_checks = dispatch._PLANS_BETWEEN_CHECKS * max(plan.nbytes for plan in own.plans.values())
+    between_checks = plans._PLANS_BETWEEN_CHECKS * max(plan.nbytes for plan in own.plans.values())
     assert 1 << 19 < most <= (1 << 20) + between_checks
     newest = list(own.plans)[-1]
     (x[:1199] + 1).sum()

@@ -208,9 +208,9 @@ INVALID_CALLS = [
     (lambda x: x.diff(prepend=wg.zeros(3, 1, device=DEVICE)), RuntimeError, "equal except in dimension 1"),
     (lambda x: x.diff(append=tensor(1.0)), RuntimeError, r"append has shape \[\]"),
     (lambda x: wg.trapezoid(x.bool()), RuntimeError, "is bool"),
-    (lambda x: wg.trapezoid(tensor(1.0)), IndexError, "no dimensions"),
+    (lambda x: wg.trapezoid(tensor(1.0)), IndexError, "y is a 0-d tensor"),
     (lambda x: wg.trapezoid(x, tensor([0.0, 1])), RuntimeError, "y has 3 points in dimension 1, x has 2"),
-    (lambda x: wg.cumulative_trapezoid(x, x, dx=2), TypeError, "give one of them"),
+    (lambda x: wg.cumulative_trapezoid(x, x, dx=2), TypeError, "pass one of them"),
 ]  # fmt: skip
 
 

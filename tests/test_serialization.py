@@ -6,6 +6,7 @@ import io
 import pathlib
 import pickle
 import pickletools
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -145,10 +146,43 @@ def test_files_cut_off_or_damaged():
         broken[position] ^= 1
         with pytest.raises(ArgumentError, match="damaged"):
             load_from_bytes(bytes(broken))
-    kinds = {b"": "empty", b"PK\x03\x04..": "torch", b"\x93NUMPY": "numpy.load", b"GIF89a": "no file"}
+    kinds = {b"": "empty", b"PK\x03\x04..": "PyTorch", b"\x93NUMPY": "numpy.load", b"GIF89a": "no file"}
     for foreign, word in kinds.items():
         with pytest.raises(ArgumentError, match=word):
             load_from_bytes(foreign)
+
+
+def test_containers_that_hold_others_twice_or_themselves():
+    """A list of twice the list of twice … has 2**100 parts by reference."""
+    doubled = wg.ones(1, device="cpu")
+    for _ in range(100):
+        doubled = [doubled, doubled]
+    actual = load_from_bytes(pickle.dumps(doubled), map_location="cpu")
+    assert actual[0] is actual[1]
+    cycle = []
+    cycle.append(cycle)
+    cycle = load_from_bytes(pickle.dumps(cycle), map_location="cpu")
+    assert cycle[0] is cycle
+
+
+def test_sizes_in_a_header_that_lie(tmp_path):
+    data = save_to_bytes(vector(1, 2))
+    header = file_format.HEADER
+    magic, version, size, count, checksum = header.unpack(data[: header.size])
+    begin = header.size + size
+    entry = file_format.TABLE_ENTRY.unpack_from(data, begin)
+    text, content = data[header.size : begin], data[begin + file_format.TABLE_ENTRY.size :]
+    path = tmp_path / "a.pt"
+    for lie in (1 << 40, 1 << 62, (1 << 64) - 1):
+        for broken in (
+            header.pack(magic, version, lie, count, checksum) + data[header.size :],
+            header.pack(magic, version, size, lie, checksum) + data[header.size :],
+            data[: header.size] + text + file_format.TABLE_ENTRY.pack(entry[0], lie, entry[2]) + content,
+            data[: header.size] + text + file_format.TABLE_ENTRY.pack(lie, *entry[1:]) + content,
+        ):
+            path.write_bytes(broken)
+            with pytest.raises(ArgumentError, match=r"cut off|damaged"):
+                wg.load(path)
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path):
@@ -210,6 +244,54 @@ def test_code_is_refused():
     assert serialization.get_safe_globals() == []
 
 
+def call(module, name, *args):
+    """Opcodes that call a function with arguments that pickle writes."""
+    function = pickle.GLOBAL + f"{module}\n{name}\n".encode()
+    return function + pickle.MARK + b"".join(pickle.dumps(arg, 2)[2:-1] for arg in args) + pickle.TUPLE + pickle.REDUCE
+
+
+_NUMPY = "numpy._core.multiarray"
+_ARRAY = call(_NUMPY, "_reconstruct", np.ndarray, (0,), b"b")
+_TUPLES = pickle.EMPTY_TUPLE + (pickle.DUP + pickle.TUPLE2) * 100  # of 2**100 parts, by reference
+_BOMBS = {
+    "bytearray of 2**40": pickle.BYTEARRAY8 + (1 << 40).to_bytes(8, "little"),
+    "bytearray(2**40)": call("builtins", "bytearray", 1 << 40),
+    "set(range(2**40))": call("builtins", "set", range(1 << 40)),
+    "frozenset(range(2**40))": call("builtins", "frozenset", range(1 << 40)),
+    "Counter(range(2**40))": call("collections", "Counter", range(1 << 40)),
+    "deque(range(2**40))": call("collections", "deque", range(1 << 40)),
+    "Size(range(2**40))": call("weftgrad.tensor_methods.size", "Size", range(1 << 40)),
+    "ndarray(2**40)": call("numpy", "ndarray", (1 << 40,)),
+    "ndarray.__new__(2**40)": b"cnumpy\nndarray\n" + pickle.dumps(((1 << 40,),), 2)[2:-1] + pickle.NEWOBJ,
+    "_reconstruct(2**40)": call(_NUMPY, "_reconstruct", np.ndarray, (1 << 40,), b"b"),
+    "a scalar of 2**30 bytes": call(_NUMPY, "scalar", np.dtype("V1073741824")),
+    "an array's state": _ARRAY + pickle.dumps((1, (1 << 40,), np.dtype("O"), False, []), 2)[2:-1] + pickle.BUILD,
+    "Tensor(2**20, 2**20)": call("weftgrad.runtime.tensor", "Tensor", 1 << 20, 1 << 20),
+    "a key": pickle.EMPTY_DICT + _TUPLES + pickle.NONE + pickle.SETITEM,
+    "keys": pickle.EMPTY_DICT + pickle.MARK + _TUPLES + pickle.NONE + pickle.SETITEMS,
+    "a dict's key": pickle.MARK + _TUPLES + pickle.NONE + pickle.DICT,
+    "an item of a set": pickle.EMPTY_SET + pickle.MARK + _TUPLES + pickle.ADDITEMS,
+    "an item of a frozenset": pickle.MARK + _TUPLES + pickle.FROZENSET,
+    "a dtype": b"cweftgrad.runtime.dtypes\nparse\n" + _TUPLES + pickle.TUPLE1 + pickle.REDUCE,
+    "a device": b"cweftgrad.runtime.device\ndevice\n" + _TUPLES + pickle.TUPLE1 + pickle.REDUCE,
+    "a class by INST": pickle.MARK + pickle.dumps((1 << 40,), 2)[2:-1] + pickle.INST + b"numpy\nndarray\n",
+    "a class by OBJ": pickle.MARK + b"cnumpy\nndarray\n" + pickle.dumps((1 << 40,), 2)[2:-1] + pickle.OBJ,
+}
+
+
+@pytest.mark.parametrize("name", _BOMBS)
+def test_small_files_allocate_little(name):
+    text = pickle.PROTO + b"\x05" + _BOMBS[name] + pickle.STOP
+    load_from_bytes(pickle.dumps(1))  # imports the reader
+    tracemalloc.start()
+    try:
+        with pytest.raises(ArgumentError):
+            load_from_bytes(text)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_sizes_and_strides_in_a_file_are_checked():
     memory = FileMemory(0, "cpu")
     memory.content = np.zeros(16, np.uint8)
@@ -258,3 +340,25 @@ def test_the_pickle_holds_no_tensor_elements():
     size = file_format.HEADER.unpack(text[: file_format.HEADER.size])[2]
     body = text[file_format.HEADER.size : file_format.HEADER.size + size]
     assert all(len(arg) < 100 for _, arg, _ in pickletools.genops(body) if isinstance(arg, (bytes, str)))
+
+
+class Net(wg.nn.Module):
+    """A module of a user's own, which a file may contain only if the user says so."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = wg.nn.Sequential(wg.nn.Linear(2, 3), wg.nn.BatchNorm1d(3))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def test_a_whole_module_is_loaded_under_safe_globals():
+    model = Net().eval()
+    data = save_to_bytes(model)
+    with pytest.raises(ArgumentError, match=r"test_serialization\.Net, which is no tensor"):
+        load_from_bytes(data)
+    with serialization.safe_globals([Net, wg.nn.Sequential, wg.nn.Linear, wg.nn.BatchNorm1d]):
+        loaded = load_from_bytes(data)
+    x = wg.ones(2, 2)
+    np.testing.assert_array_equal(loaded(x).detach().numpy(), model(x).detach().numpy())

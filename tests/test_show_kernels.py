@@ -14,7 +14,7 @@ import pytest
 
 import weftgrad as wg
 from weftgrad.cli.described_devices import find_device
-from weftgrad.cli.kernel_text import distinct, kernel_text, opencl_text, planned_steps, sample_call, schedules_of
+from weftgrad.cli.kernel_text import first_launches, kernel_text, opencl_text, planned_steps, sample_call, schedules_of
 from weftgrad.cli.show import kernel_sections
 from weftgrad.cli.terminal import Style
 from weftgrad.codegen.math_library import ANY_LANE_MACROS
@@ -41,7 +41,7 @@ OPS = (
 def steps_of(name, dtype, schedule, device):
     if name not in registry:
         pytest.fail(f"no op {name}")
-    return distinct(planned_steps(registry[name], device, dtypes.parse(dtype), schedule))
+    return first_launches(planned_steps(registry[name], device, dtypes.parse(dtype), schedule))
 
 
 def llvm_code(source, store):
@@ -218,6 +218,22 @@ def test_conditions_that_python_would_read_otherwise_than_c_are_refused(conditio
         Preprocessor({}).run(f"#if {condition}\na;\n#endif\n")
 
 
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("a;\n#else // b\nc;\n", "#else // b: no #if before it is open"),
+        ("#elif 1\na;\n", "#elif 1: no #if before it is open"),
+        ("#if 1\na;\n#endif\n#endif\n", "#endif: no #if before it is open"),
+        ("#if 1\n#ifdef __AVX512F__\na;\n#endif\n", "#endif: 1 fewer than #if"),
+        ("#if 0\na;\n#else\nb;\n#elif 1\nc;\n#endif\n", "#elif 1: it follows the #else"),
+        ("#if __AVX__\na;\n#else\nb;\n#else\nc;\n#endif\n", "#else: it follows the #else"),
+    ],
+)
+def test_the_preprocessor_rejects_conditionals_without_a_match(source, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Preprocessor(macros_of(HEADER)).run(source)
+
+
 def test_the_preprocessor_knows_what_kept_macros_read():
     preprocessor = Preprocessor(macros_of(HEADER), {"LANES": "16"})
     assert preprocessor.run("WG_WIDE(x);\n") == "WG_WIDE(x);\n"
@@ -245,7 +261,7 @@ v = LOAD(q);
 
 # Triton's branches
 
-BRANCHES = '''
+BRANCHES = """
 @triton.jit
 def helper(x):
     return x
@@ -275,12 +291,14 @@ def kernel(x, n, KIND: tl.constexpr, WIDE: tl.constexpr):
         if KIND == 2 or n > 3:
             y -= i
     return y
-'''
+"""
 
 
 def test_branches_of_constants_are_resolved():
     text = resolve(BRANCHES, "kernel", {"KIND": 2, "WIDE": False})
-    assert text == '''\
+    assert (
+        text
+        == """\
 @triton.jit
 def helper(x):
     return x
@@ -295,7 +313,8 @@ def kernel(x, n, KIND: tl.constexpr, WIDE: tl.constexpr):
     for i in range(n):
         y -= i
     return y
-'''
+"""
+    )
 
 
 def test_a_parameter_that_is_assigned_decides_nothing():

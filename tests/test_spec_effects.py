@@ -35,7 +35,7 @@ COMPOSITE = {"kind": "composite", "out": "exp(input)", "dtypes": None}
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"namespace": "special"}, "namespace: unknown namespace 'special' (known: torch, nn.functional, hidden)"),
+        ({"namespace": "fft"}, "namespace: unknown namespace 'fft' (known: torch, nn.functional, special, hidden)"),
         ({"namespace": "nn.functional", "method": True},
          "method: probe: a function of the namespace nn.functional has no method"),
         ({"namespace": "hidden", "method": True}, "method: probe: a function of the namespace hidden has no method"),
@@ -52,6 +52,7 @@ COMPOSITE = {"kind": "composite", "out": "exp(input)", "dtypes": None}
         (ROWWISE | {"let": {"total": "sum(input)"}}, "let.total: probe: 'total' is used nowhere"),
         (ROWWISE | {"order": 1}, "order: probe: only derived ops have an order"),
         (COMPOSITE | {"let": {"total": "exp(input)"}}, "let.total: probe: 'total' is used nowhere"),
+        ({"let": {"total": "exp(input)"}}, "let.total: probe: 'total' is used nowhere"),
         ({"grad": {}}, "grad: probe: an empty mapping (leave `grad` out"),
         ({"sample": {}}, "sample: probe: an empty mapping"),
         ({"autocast": {}}, "autocast: probe: an empty mapping"),

@@ -70,6 +70,19 @@ def test_axis_and_keepdims(name: str) -> None:
         assert_equal(getattr(wg, name)(x, axis=[0, 2]), getattr(wg, name)(x, dim=(0, 2)))
 
 
+@pytest.mark.parametrize(
+    "name", [*(n for n in KEEPDIM_FUNCTIONS if n != "logsumexp"), "median", "nanmedian", "quantile", "aminmax"]
+)
+def test_keepdims_without_a_dimension(name: str) -> None:
+    x = MASK if name in ("any", "all") else X
+    args = (0.5,) if name == "quantile" else ()
+    for function in forms(name):
+        results = to_arrays(function(x, *args))
+        for names in ({"keepdim": True}, {"keepdims": True}):
+            outputs = to_arrays(function(x, *args, **names))
+            assert [a.tolist() for a in outputs] == [[[[a.item()]]] for a in results]
+
+
 @pytest.mark.parametrize("name", DIM_FUNCTIONS)
 def test_axis(name: str) -> None:
     for function in forms(name):

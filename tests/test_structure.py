@@ -46,22 +46,24 @@ THIRD_PARTY = {
     "jinja2": AllowedUse(("codegen/**", "bench/page.py"), lazy=True),
     "yaml": AllowedUse(("codegen/**",)),
     "numpy": AllowedUse(("runtime/**", "api/**", "bench/**")),
-    "tqdm": AllowedUse(("runtime/backends/cpu/kernels.py",), lazy=True),
+    "tqdm": AllowedUse(("runtime/backends/cpu/kernels.py", "api/torch_names/stand_ins/model_zoo.py"), lazy=True),
     "setuptools": AllowedUse(("codegen/build_backend.py",)),
     # Under TYPE_CHECKING: type checkers bring it.
     "typing_extensions": AllowedUse(("api/utils/data/_types.py",)),
     # Only one file, the backend, imports a driver.
     "pyopencl": AllowedUse(("runtime/backends/opencl_devices.py",)),
+    "mpi4py": AllowedUse(("api/distributed/world.py",), lazy=True),
     "triton": AllowedUse(
         tuple(f"runtime/triton/{name}.py" for name in ("builder", "compile", "interpret", "language"))
     ),
     "cuda": AllowedUse(("runtime/backends/*.py",)),
     # Optional.
     "matplotlib": AllowedUse(("bench/**", "api/demo/figure.py"), lazy=True),
-    "torch": AllowedUse(("bench/**",), lazy=True),
+    "torch": AllowedUse(("bench/**", "api/torch_names/*.py"), lazy=True),  # in torch_names it is weftgrad itself
     "cupy": AllowedUse(("bench/**",), lazy=True),
     "jax": AllowedUse(("bench/**",), lazy=True),
     "tinygrad": AllowedUse(("bench/**",), lazy=True),
+    "safetensors": AllowedUse(("api/serialization/safetensors_files.py",), lazy=True),
     # References that specs name; they are imported when a test of the op needs them.
     "scipy": AllowedUse(("api/torch_modules/testing/**", "bench/**"), lazy=True),
 }
@@ -153,6 +155,17 @@ class Import:
         return f"{self.module.path}:{self.line} imports {self.name}"
 
 
+def called_name(call: ast.Call) -> str:
+    """Return the last part of the dotted name of a called function, or "" if another expression is called."""
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def is_for_type_checkers(node: ast.If) -> bool:
+    """Return True for `if TYPE_CHECKING:`, also with a longer condition."""
+    return any("TYPE_CHECKING" in (getattr(part, "id", ""), getattr(part, "attr", "")) for part in ast.walk(node.test))
+
+
 class _Imports(ast.NodeVisitor):
     def __init__(self, module: Module) -> None:
         self.module = module
@@ -170,7 +183,7 @@ class _Imports(ast.NodeVisitor):
     visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = visit_deferred
 
     def visit_If(self, node: ast.If) -> None:
-        if "TYPE_CHECKING" in ast.unparse(node.test):
+        if is_for_type_checkers(node):
             self.visit_deferred(node)
         else:
             self.generic_visit(node)
@@ -190,8 +203,11 @@ class _Imports(ast.NodeVisitor):
             self.add(node, name.lstrip("."), node.level)
 
     def visit_Call(self, node: ast.Call) -> None:
-        function_name = ast.unparse(node.func).rpartition(".")[2]
-        if function_name in ("import_module", "__import__") and node.args and isinstance(node.args[0], ast.Constant):
+        if (
+            called_name(node) in ("import_module", "import_lazily", "__import__")
+            and node.args
+            and isinstance(node.args[0], ast.Constant)
+        ):
             name = str(node.args[0].value)
             dots = len(name) - len(name.lstrip("."))
             package = self.module.package
@@ -199,14 +215,42 @@ class _Imports(ast.NodeVisitor):
         self.generic_visit(node)
 
 
+@dataclass(frozen=True)
+class ModuleFacts:
+    """What the tests want to know of a module, of which one parsing gathers all: it takes seconds for all modules."""
+
+    imports: tuple[Import, ...]
+    has_docstring: bool
+    lines_of_code: int
+
+
+@cache
+def facts() -> dict[Module, ModuleFacts]:
+    return {module: gather_facts(module) for module in modules()}
+
+
+def gather_facts(module: Module) -> ModuleFacts:
+    source = module.file.read_text(encoding="utf-8")
+    tree = ast.parse(source, filename=module.path)
+    visitor = _Imports(module)
+    visitor.visit(tree)
+    return ModuleFacts(tuple(visitor.imports), bool(ast.get_docstring(tree)), count_lines_of_code(source, tree))
+
+
+def count_lines_of_code(source: str, tree: ast.Module) -> int:
+    """Return the number of lines of a module that are not in docstrings."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = [
+        node.body[0]
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None
+    ]
+    return len(source.splitlines()) - sum((d.end_lineno or d.lineno) - d.lineno + 1 for d in docstrings)
+
+
 @cache
 def imports() -> tuple[Import, ...]:
-    collected: list[Import] = []
-    for module in modules():
-        visitor = _Imports(module)
-        visitor.visit(ast.parse(module.file.read_text(encoding="utf-8"), filename=module.path))
-        collected += visitor.imports
-    return tuple(collected)
+    return tuple(imported for module in modules() for imported in facts()[module].imports)
 
 
 def matches(path: str, patterns: tuple[str, ...]) -> bool:
@@ -222,12 +266,14 @@ def matches(path: str, patterns: tuple[str, ...]) -> bool:
         ("runtime/device.py", "from weftgrad import codegen", ("weftgrad.codegen", "codegen", False)),
         ("runtime/device.py", "def f():\n import weftgrad.codegen", ("weftgrad.codegen", "codegen", True)),
         ("runtime/device.py", "import_module('weftgrad.bench')", ("weftgrad.bench", "bench", False)),
+        ("runtime/planners.py", "m.import_lazily('weftgrad.nn')", ("weftgrad.nn", "api", False)),
         ("runtime/device.py", "import codegen", ("codegen", "codegen", False)),
         ("api/nn/linear.py", "from ... import bench", ("bench", "bench", False)),
         ("api/nn/linear.py", "from .module import Module", ("weftgrad.nn.module.Module", "api", False)),
         ("api/tensor.py", "from . import runtime", ("weftgrad.runtime", "runtime", False)),
         ("codegen/expr/parse.py", "from ...runtime import dtypes", ("weftgrad.runtime.dtypes", "runtime", False)),
         ("codegen/expr/parse.py", "if TYPE_CHECKING:\n import numpy", ("numpy", None, True)),
+        ("codegen/expr/parse.py", "if typing.TYPE_CHECKING and x:\n import numpy", ("numpy", None, True)),
         ("bench/suite.py", "import pyopencl as cl", ("pyopencl", None, False)),
     ],
 )
@@ -381,12 +427,17 @@ def test_every_c_source_is_compiled():
     (module,) = setuptools_table()["ext-modules"]
     root = needs_checkout()
     assert module["sources"] == sorted(f.relative_to(root).as_posix() for f in root.glob("runtime/csrc/*.c"))
-    assert module["depends"] == [f.relative_to(root).as_posix() for f in root.glob("runtime/csrc/*.h")]
+    assert module["depends"] == sorted(f.relative_to(root).as_posix() for f in root.glob("runtime/csrc/*.h"))
 
 
 def test_entry_points_can_be_loaded():
     points = importlib.metadata.distribution("weftgrad").entry_points
-    assert {(e.group, e.name) for e in points} == {("console_scripts", "weftgrad"), ("weftgrad.commands", "bench")}
+    assert {(e.group, e.name) for e in points} == {
+        ("console_scripts", "weftgrad"),
+        ("weftgrad.commands", "bench"),
+        ("weftgrad.commands", "simulate"),
+        ("weftgrad.commands", "audit"),
+    }
     for point in points:
         assert callable(point.load())
 
@@ -395,26 +446,14 @@ def test_entry_points_can_be_loaded():
 
 
 def test_modules_are_short():
-    lengths = {m.path: lines_of_code(m.file.read_text(encoding="utf-8")) for m in modules() if not m.generated}
+    lengths = {module.path: facts()[module].lines_of_code for module in modules() if not module.generated}
     long_modules = {path: lines for path, lines in lengths.items() if lines > MAX_LINES}
     assert {path: lines for path, lines in long_modules.items() if path not in LONG_MODULES} == {}
     assert set(LONG_MODULES) <= set(long_modules), "now short enough: remove it from the list"
 
 
-def lines_of_code(source: str) -> int:
-    """Return the number of lines of a module that are not in docstrings."""
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docstrings = [
-        node.body[0]
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None
-    ]
-    return len(source.splitlines()) - sum((d.end_lineno or d.lineno) - d.lineno + 1 for d in docstrings)
-
-
 def test_every_module_has_a_docstring():
-    undocumented = [m.path for m in modules() if not ast.get_docstring(ast.parse(m.file.read_text(encoding="utf-8")))]
-    assert not undocumented
+    assert not [module.path for module in modules() if not facts()[module].has_docstring]
 
 
 # --- What an import costs ---------------------------------------------------------------------------------------------

@@ -505,7 +505,9 @@ def test_view_as_another_dtype():
     assert x.view(wg.uint8).tolist() == x.numpy().view(np.uint8).tolist()
     assert x.view(wg.uint8)[:, 4:].view(wg.float32).tolist() == [[-2], [0]]
     assert x.t().view(wg.int32).tolist() == x.t().contiguous().view(wg.int32).tolist()
-    assert wg.frombuffer(bytearray(b"\x80\x3f"), dtype=wg.bfloat16).tolist() == [1]
+    buffer = bytearray(b"\x80\x3f")
+    assert wg.frombuffer(buffer, dtype=wg.bfloat16).tolist() == [1]
+    assert wg.frombuffer(buffer, dtype=wg.bfloat16, requires_grad=True).requires_grad
     for wrong in (lambda: x.t().view(wg.int64), lambda: wg.ones(3).view(wg.float64), lambda: x.sum().view(wg.uint8),
                   lambda: x.requires_grad_().view(wg.int32)):  # fmt: skip
         with pytest.raises(RuntimeError, match="view"):

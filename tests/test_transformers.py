@@ -14,7 +14,10 @@ PADDING = np.array([[0, 0, 0, 1], [0, 0, 0, 0], [0, 1, 0, 1]], bool)
 
 
 def _tensor(array, **options):
-    """Return a float32 tensor: other tests build the float32 kernels too. The references compute in float64."""
+    """Return a tensor, of float32 if `array` has floats: kernels for float32 are compiled by other tests anyway.
+
+    The references compute in float64.
+    """
     return wg.tensor(array.astype(np.float32) if array.dtype.kind == "f" else array, **options)
 
 
@@ -25,7 +28,7 @@ def _randomize_parameters(module):
     return state
 
 
-def _attention(params, query, key, value, *, bias=0.0, extra=None, zeros=False):
+def _attention(params, query, key, value, *, bias=0.0, zeros=False):
     """Compute multi-head attention in NumPy.
 
     Args:
@@ -34,7 +37,6 @@ def _attention(params, query, key, value, *, bias=0.0, extra=None, zeros=False):
         key: `(N, S, kE)`.
         value: `(N, S, vE)`.
         bias: added to the scores; broadcast to `(N, H, L, S)`.
-        extra: not used.
         zeros: whether a zero key and value are appended, as by `add_zero_attn`.
 
     Returns:
@@ -74,13 +76,13 @@ def _sub_params(params, prefix):
     return {k[len(prefix) + 1 :]: v for k, v in params.items() if k.startswith(f"{prefix}.")}
 
 
-def _layer(params, x, memory=None, bias=0.0, padding=0.0, *, norm_first, eps):
+def _layer(params, x, memory=None, bias=0.0, memory_bias=0.0, *, norm_first, eps):
     """Compute an encoder layer with ReLU, or a decoder layer if `memory` is passed."""
 
     def blocks():
         yield lambda y: _attention(_sub_params(params, "self_attn"), y, y, y, bias=bias)[0]
         if memory is not None:
-            yield lambda y: _attention(_sub_params(params, "multihead_attn"), y, memory, memory, bias=padding)[0]
+            yield lambda y: _attention(_sub_params(params, "multihead_attn"), y, memory, memory, bias=memory_bias)[0]
         yield (
             lambda y: (
                 np.maximum(y @ params["linear1.weight"].T + params["linear1.bias"], 0) @ params["linear2.weight"].T
@@ -94,11 +96,13 @@ def _layer(params, x, memory=None, bias=0.0, padding=0.0, *, norm_first, eps):
 
 
 def _transformer(params, src, tgt, causal, padding, *, norm_first, eps):
-    keys = np.where(padding, -np.inf, 0.0)[:, None, None, :]
+    padding_bias = np.where(padding, -np.inf, 0.0)[:, None, None, :]
     for n in range(2):
-        src = _layer(_sub_params(params, f"encoder.layers.{n}"), src, bias=keys, norm_first=norm_first, eps=eps)
+        src = _layer(_sub_params(params, f"encoder.layers.{n}"), src, bias=padding_bias, norm_first=norm_first, eps=eps)
     memory = _norm(params, "encoder.norm", src, eps)
-    tgt = _layer(_sub_params(params, "decoder.layers.0"), tgt, memory, causal, keys, norm_first=norm_first, eps=eps)
+    tgt = _layer(
+        _sub_params(params, "decoder.layers.0"), tgt, memory, causal, padding_bias, norm_first=norm_first, eps=eps
+    )
     return _norm(params, "decoder.norm", tgt, eps)
 
 
@@ -139,8 +143,8 @@ def test_attention_with_masks_and_weights(options):
     module = nn.MultiheadAttention(FEATURES, HEADS, **options)
     state = _randomize_parameters(module)
     batch_first = options.get("batch_first", False)
-    arrays = [RNG.standard_normal((BATCH, n, options.get(w, FEATURES)))
-              for n, w in ((ROWS, ""), (KEYS, "kdim"), (KEYS, "vdim"))]  # fmt: skip
+    arrays = [RNG.standard_normal((BATCH, n, options.get(width_option, FEATURES)))
+              for n, width_option in ((ROWS, None), (KEYS, "kdim"), (KEYS, "vdim"))]  # fmt: skip
     mask = RNG.random((BATCH * HEADS, ROWS, KEYS)) < 0.3
     mask[..., 0] = False
     bias = np.where(mask.reshape(BATCH, HEADS, ROWS, KEYS) | PADDING[:, None, None, :], -np.inf, 0.0)
@@ -170,7 +174,7 @@ def test_attention_with_masks_and_weights(options):
         np.testing.assert_allclose(to_layout(out).numpy(), reference(state, *arrays), atol=2e-5)
 
 
-def test_attention_without_a_batch_and_added_masks():
+def test_attention_with_added_masks_and_without_a_batch():
     module = nn.MultiheadAttention(FEATURES, HEADS)
     state = _randomize_parameters(module)
     x = RNG.standard_normal((ROWS, FEATURES))
@@ -215,21 +219,26 @@ def test_transformer(norm_first):
 
 
 def test_the_causal_mask_is_recognized(monkeypatch):
-    """An encoder detects a causal mask by comparison unless `is_causal` says so; other masks are passed on."""
-    causal_flags = []
+    """`is_causal`, if given, decides; otherwise the encoder compares the mask with the causal one.
+
+    Layers get the answer as `is_causal`.
+    """
+    recorded_is_causal = []
     layer = nn.TransformerEncoderLayer(FEATURES, HEADS, 8, activation="gelu", bias=False)
     stack = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
     for part in stack.layers:
-        monkeypatch.setattr(part, "forward", lambda x, is_causal, **_: causal_flags.append(is_causal) or x)
+        monkeypatch.setattr(part, "forward", lambda x, is_causal, **_: recorded_is_causal.append(is_causal) or x)
     x = _tensor(np.zeros((4, 1, FEATURES)))
     causal = nn.Transformer.generate_square_subsequent_mask(4)
     mask_array = np.triu(np.full((4, 4), -np.inf), 1)
     np.testing.assert_array_equal(causal.numpy(), mask_array)
-    flags, mask_array[0, 3] = _tensor(np.isinf(mask_array)), 0.0
+    bool_causal_mask, mask_array[0, 3] = _tensor(np.isinf(mask_array)), 0.0
     other_mask = _tensor(mask_array)
-    for mask, is_causal_arg in ((causal, None), (flags, None), (other_mask, None), (other_mask, True), (None, None)):
+    for mask, is_causal_arg in (
+        (causal, None), (bool_causal_mask, None), (other_mask, None), (other_mask, True), (None, None),
+    ):  # fmt: skip
         stack(x, mask, is_causal=is_causal_arg)
-    assert causal_flags == [True] * 4 + [False] * 2 + [True] * 2 + [False] * 2
+    assert recorded_is_causal == [True] * 4 + [False] * 2 + [True] * 2 + [False] * 2
 
 
 def test_padding_is_zero_in_evaluation():

@@ -240,13 +240,13 @@ def test_limits_of_the_copy_engine() -> None:
 
 
 def test_odd_rows_are_copied_for_the_copy_engine() -> None:
-    def copies(k: int, n: int) -> list[str]:
+    def schedules_for(k: int, n: int) -> list[str]:
         return schedules_of(plan_steps(MANY_CORES, "mm", "bfloat16", ((1024, k), None), ((k, n), None)))
 
-    assert copies(1024, 1024) == ["tma"]
-    assert copies(1021, 1024) == ["move", "tma"]
-    assert copies(1024, 1021) == ["move", "tma"]
-    assert copies(1021, 1021) == ["move", "move", "tma"]
+    assert schedules_for(1024, 1024) == ["tma"]
+    assert schedules_for(1021, 1024) == ["move", "tma"]
+    assert schedules_for(1024, 1021) == ["move", "tma"]
+    assert schedules_for(1021, 1021) == ["move", "move", "tma"]
 
 
 def test_gradients_of_a_batch() -> None:
@@ -316,6 +316,7 @@ def test_a_new_precision_reaches_all_threads(precision: Any) -> None:
 
 # Machine code
 
+# KiB of shared memory, and multiprocessors, by architecture; 0 stands for AMD's gfx942.
 _SHARED = {80: 163, 90: 227, 100: 227, 0: 64}
 _CORES = {80: 108, 90: 132, 100: 148, 0: 304}
 

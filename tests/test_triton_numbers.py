@@ -215,3 +215,19 @@ def test_transposed_operands_are_read_in_square_tiles(block: int) -> None:
     square = [d for d in tiles if d["BESIDE0"] or d.get("BESIDE1")]
     assert len(square) >= 10
     assert max(d["ROWS"] for d in square) > 1 < max(d["COLUMNS"] for d in square)
+
+
+# Reductions
+
+
+@pytest.mark.parametrize("crop", [np.s_[:, :, 1:-1, 1:-1], np.s_[:, :, 1::2], np.s_[1:, :, :-1, 2:]])
+def test_reductions_over_three_dimensions_that_cannot_be_merged(crop: tuple[slice, ...]) -> None:
+    whole = np.random.default_rng(0).standard_normal((5, 3, 9, 11)).astype(np.float32)
+    x = wg.tensor(whole, device=interpreter("block=64,cores=2")[0])[crop]
+    expected = whole[crop].astype(np.float64)
+    for dims in ((0, 2, 3), None):
+        np.testing.assert_allclose(x.sum(dims).cpu().numpy(), expected.sum(dims), rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(x.amax(dims).cpu().numpy(), expected.max(dims))
+    normalized = wg.nn.functional.batch_norm(x, None, None, training=True).cpu().numpy()
+    mean, variance = expected.mean((0, 2, 3), keepdims=True), expected.var((0, 2, 3), keepdims=True)
+    np.testing.assert_allclose(normalized, (expected - mean) / np.sqrt(variance + 1e-5), rtol=1e-4, atol=1e-5)

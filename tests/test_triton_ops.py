@@ -84,6 +84,8 @@ def traits(step: Step) -> Iterator[str]:
         run = geometry[2]
         if grid[0] > 1 and run > defines["ROWS"]:
             yield f"{name} sums"  # a program sums over several tiles of rows
+    if name in ("reduction.tiles", "reduction.partial") and defines["LINES"]:
+        yield f"{name} lines"
     if name == "rowwise.whole" and defines["ROWS"] > 1:
         yield f"{name} tall"
     if name == "convolution.weight" and geometry[-1] > 1:
@@ -184,13 +186,21 @@ CALLS = (
         ("reduction.tiles many",), ("pointwise.rows many",), ("reduction.tiles many",),
     ),
     Call(
-        "sum of all", lambda x, y: (x * y).sum(), lambda x, y: (x * y).sum(), ((9000,), (9000,)),
+        "sum of all", lambda x, y: (x * y).sum(), lambda x, y: (x * y).sum(), ((17000,), (17000,)),
         ("reduction.partial shares", "reduction.finish"), ("pointwise.flat many",),
         ("reduction.partial shares", "reduction.finish"), ("float64", "float32"),
     ),
     Call(
+        "sum of planes", lambda x, y: (x * y).sum((0, 2, 3)), lambda x, y: (x * y).sum((0, 2, 3)),
+        ((3, 2, 5, 33), (3, 2, 5, 33)), ("reduction.tiles lines",), (), (), ("float64", "float32"),
+    ),
+    Call(
+        "shares of planes", lambda x: x[..., :500].sum((0, 2)), lambda x: x[..., :500].sum((0, 2)),
+        ((34, 1, 501),), ("reduction.partial lines", "reduction.partial shares"),
+    ),
+    Call(
         "norm of strided shares", lambda x: wg.norm(x[..., 9:].transpose(0, 1), 2, (1, 2)),
-        lambda x: np.sqrt((x[..., 9:] ** 2).sum((0, 2))), ((5, 1, 1700),),
+        lambda x: np.sqrt((x[..., 9:] ** 2).sum((0, 2))), ((5, 1, 3300),),
         ("reduction.partial shares", "reduction.finish"), ("pointwise.rows many",), ("reduction.partial shares",),
     ),
     Call(
@@ -323,15 +333,19 @@ CALLS = (
 ELSEWHERE = {
     "index.count": "test_masks", "index.sum": "test_masks", "index.list": "test_masks",
     "index.count many": "test_masks", "index.list many": "test_masks",
+    **dict.fromkeys(("index.segments", "index.runs", "index.joins"), "test_sorted_writes"),
     "contraction.tma": "test_the_copy_engine", "pointwise.many": "test_updates_of_many_tensors",
+    **dict.fromkeys(("convolution.pack", "convolution.channels", "convolution.channels_weight"), "test_channels"),
     # The generated suite runs the cases of op_shapes.py, op_index.py, op_sort.py and op_ctc.py on the interpreter.
     "pad.copy": "test_values", "pad.fold": "test_values", "triangle.copy": "test_values", "join.4": "test_values",
     "join.16": "test_values", "pairs.dots": "test_values", "pairs.sums": "test_values", "index.bags": "test_values",
-    "index.sums": "test_values", "sort.search": "test_values", "sort.sort_count": "test_values",
-    "sort.sort_rank": "test_values", "sort.sort_scan": "test_values", "sort.sort_scatter": "test_values",
+    "index.sums": "test_values", "sort.search": "test_values",
+    "sort.sort_whole": "test_rows_in_one_program", "sort.sort_select": "test_selection",
+    "sort.sort_count": "test_long_rows", "sort.sort_scatter": "test_long_rows",
     "resample.taps": "test_values", "ctc.alpha": "test_values", "ctc.beta": "test_values",
     "ctc.gradient": "test_values", "sampling.read": "test_values", "sampling.input": "test_values",
-    "sampling.places": "test_values",
+    "sampling.places": "test_values", "shuffle.clear": "test_values", "shuffle.link": "test_values",
+    "shuffle.follow": "test_values",
 }  # fmt: skip
 
 

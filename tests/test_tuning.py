@@ -472,7 +472,15 @@ def test_processes_that_write_at_once_lose_nothing(tuned_file: Path, tmp_path: P
 
 @pytest.mark.parametrize(
     "text",
-    ["{", "[]", '{"version": 99, "devices": {}}', '{"version": 1, "devices": {"d": {"k": 7}}}', "\0" * 10],
+    [
+        "{",
+        "[]",
+        '{"version": 99, "devices": {}}',
+        '{"version": 2, "devices": {"d": {"k": 7}}}',
+        "\0" * 10,
+        # Version 1 had other names of parameters.
+        '{"version": 1, "devices": {"d": {"k": {"choice": {"parts": 4, "width": null, "stream": 8388608}}}}}',
+    ],
 )
 def test_a_file_that_cannot_be_read_is_put_aside(tuned_file: Path, text: str) -> None:
     tuned_file.parent.mkdir()
@@ -490,7 +498,7 @@ def test_a_choice_of_another_version_is_not_used() -> None:
     device = schedules.device_key(CPU.driver)
     key = next(q.key for q in some().plan()[1])
     shipped = plan_for(registry["exp"], [wg.empty(40_000)])
-    whole = {"parts": 4, "width": None, "stream": 8388608}
+    whole = {"parts": 4, "width": None, "min_streamed_nbytes": 8388608}
     for choice in ({"parts": 4}, {**whole, "parts": 5}, {**whole, "width": 64}, {**whole, "more": 1}):
         schedules.add_tuned_choices(device, {key: choice})
         assert plan_for(registry["exp"], [wg.empty(40_000)]) == shipped

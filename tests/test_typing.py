@@ -22,8 +22,8 @@ STUB = PACKAGE / "_generated" / "tensor_methods.pyi"
 # Set by the runtime, by Python or by the class statement, not by the package's tables of methods.
 OWN_MEMBERS = {
     "__annotations__", "__dict__", "__doc__", "__firstlineno__", "__init__", "__init_subclass__", "__module__",
-    "__slots__", "__static_attributes__", "__weakref__", "device", "dtype", "extra", "meta", "more", "ndim", "needs",
-    "node", "output", "read", "start", "storage",
+    "__slots__", "__static_attributes__", "__weakref__", "device", "dtype", "extra", "meta", "ensure_extra", "ndim",
+    "needs_grad", "node", "output", "read", "start", "storage",
 }  # fmt: skip
 
 TRAINING = """

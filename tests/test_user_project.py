@@ -1,4 +1,4 @@
-"""Check examples/user_project: generate its package by the command line, compare its ops with NumPy, and train."""
+"""Check examples/user_project: generate its package, tests and pages by the command line, run the tests, and train."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def run(folder, *command):
 def generate(folder, *options):
     """Run the command of the project's README."""
     specs = sorted(path.relative_to(folder) for path in folder.glob("specs/*.yaml"))
-    return run(folder, "-m", "weftgrad.cli", "generate", *map(str, specs), "-o", "gated_layers/ops", *options)
+    outputs = ("-o", "gated_layers/ops", "--tests", "tests/test_ops.py", "--docs", "docs")
+    return run(folder, "-m", "weftgrad.cli", "generate", *map(str, specs), *outputs, *options)
 
 
 def copy_project(folder):
@@ -88,6 +89,30 @@ def test_everything_generated_is_part_of_the_package(project):
         folder = ".".join(path.parent.relative_to(project).parts)
         assert path in packaged or folder in settings["packages"] or "__pycache__" in path.parts, path
     assert len({path.suffix for path in packaged} - {".pyc"}) == 2  # OpenCL and Triton
+
+
+def test_the_commands_of_the_readme_are_those_that_run_here(project):
+    text = (PROJECT / "README.md").read_text()
+    assert "weftgrad generate specs/*.yaml -o gated_layers/ops --tests tests/test_ops.py --docs docs\n" in text
+    ignored = (PROJECT / ".gitignore").read_text().split()
+    assert {"/gated_layers/ops/", "/tests/test_ops.py", "/docs/"} <= set(ignored)
+
+
+@pytest.mark.slow
+def test_the_generated_tests_pass_and_none_is_skipped(project):
+    process = run(project, "-m", "pytest", "-p", "no:cacheprovider", "-q", "tests", "-k", "cpu")
+    assert process.returncode == 0, process.stdout
+    match = re.search(r"^(\d+) passed, \d+ deselected in", process.stdout, re.MULTILINE)
+    assert match, process.stdout
+    assert int(match[1]) > 30
+
+
+def test_the_generated_pages_tell_formula_derivative_and_kernels(project):
+    assert "[gated_rms_norm](ops/gated_rms_norm.md) | rowwise |" in (project / "docs/index.md").read_text()
+    page = (project / "docs/ops/swiglu.md").read_text()
+    for text in ("Multiply `input` by gate", "`out = input * gate * logistic(gate)`", "| derivative | `d input = ",
+                 "| spec | `gated.yaml` |", ">>> swiglu(wg.tensor", "kernel void swiglu_", "@triton.jit"):  # fmt: skip
+        assert text in page, text
 
 
 def test_ops_compute_what_numpy_computes(layers):

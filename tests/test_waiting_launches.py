@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -20,8 +21,9 @@ import weftgrad as wg
 from weftgrad.runtime import host_data
 from weftgrad.runtime.backends.cpu import kernels, objects
 from weftgrad.runtime.backends.cpu.launching import ClangExecutor
-from weftgrad.runtime.context import _local
+from weftgrad.runtime.context import forget_plans
 from weftgrad.runtime.errors import CompileError
+from weftgrad.runtime.lazy_modules import import_lazily
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 
@@ -47,10 +49,10 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(store, "compile", compile_or_load)
     store.times_compiled = compiled  # type: ignore[attr-defined]
     monkeypatch.setattr(driver, "executor", ClangExecutor(store, driver.counter))
-    _local.state.plans.clear()
+    forget_plans()
     yield driver.executor
     driver.synchronize()
-    _local.state.plans.clear()
+    forget_plans()
 
 
 def run_program(text: str, cache: Path) -> str:
@@ -247,14 +249,15 @@ def test_children_may_end_or_stay_while_a_compiler_runs(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "kill") or os.name != "posix", reason="no signals")
 def test_a_handler_may_compute_while_a_kernel_is_looked_up(tmp_path: Path) -> None:
     text = """
-        import os, signal, weftgrad as wg
+        import os, signal, threading, weftgrad as wg
         from weftgrad.runtime.backends.cpu.objects import ObjectStore
         wg.device("cpu").driver.require()
         get_source, values = ObjectStore._source, []
 
         def get_source_and_signal(self, instances):
-            ObjectStore._source = get_source
-            os.kill(os.getpid(), signal.SIGUSR1)
+            if threading.current_thread() is threading.main_thread():  # not a thread that compiles the kernel of `rand`
+                ObjectStore._source = get_source
+                os.kill(os.getpid(), signal.SIGUSR1)
             return get_source(self, instances)
 
         signal.signal(signal.SIGUSR1, lambda *_: values.append(float((wg.rand(3, device="cpu") * 0).sum())))
@@ -263,3 +266,24 @@ def test_a_handler_may_compute_while_a_kernel_is_looked_up(tmp_path: Path) -> No
         print(float((x * 0 + 2).sum()), values)
     """
     assert run_program(text, tmp_path) == "6.0 [0.0]"
+
+
+@pytest.mark.skipif(not hasattr(os, "kill") or os.name != "posix", reason="no signals")
+def test_a_handler_may_import_the_module_whose_import_it_interrupts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planners are imported like this; the thread that imports one sends the signal in the middle of it."""
+    (tmp_path / "weftgrad_half.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGUSR1)\ntime.sleep(0.05)\nplan = 1\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    values: list[int] = []
+    old = signal.signal(signal.SIGUSR1, lambda *_: values.append(import_lazily("weftgrad_half").plan))
+    try:
+        assert import_lazily("weftgrad_half").plan == 1
+    finally:
+        signal.signal(signal.SIGUSR1, old)
+        sys.modules.pop("weftgrad_half", None)
+    assert values == [1]
+    with pytest.raises(ModuleNotFoundError, match="weftgrad_none"):
+        import_lazily("weftgrad_none")

@@ -10,7 +10,7 @@ import pytest
 
 from weftgrad.runtime.backends.cpu.launching import ClangExecutor
 from weftgrad.runtime.backends.cpu.objects import open_store
-from weftgrad.runtime.context import _local
+from weftgrad.runtime.context import forget_plans
 from weftgrad.runtime.device import device
 
 __all__ = ["change_capabilities"]
@@ -33,10 +33,10 @@ def change_capabilities(changes: Mapping[str, Any], monkeypatch: pytest.MonkeyPa
         capabilities, executor = _executors[key]
         monkeypatch.setattr(driver, "_capabilities", capabilities)
         monkeypatch.setattr(driver, "executor", executor)
-    _local.state.plans.clear()
+    forget_plans()
     yield
     driver.synchronize()
-    _local.state.plans.clear()
+    forget_plans()
 
 
 def _executor(driver: Any, changes: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -2,7 +2,7 @@
 typedef struct {
     long offset[3];
 #if NUMBERS
-    C number[NUMBERS];
+    C number[WG_PADDED(NUMBERS)];
 #endif
 } NAME(Dynamic);
 #if CLASS0 == 3
@@ -77,10 +77,10 @@ kernel void NAME(mul_grid)(global const S0 *p0, global const S1 *p1, global S2 *
 #define GETV1 READV1(x1 + i)
 #define GET1 READ1(x1 + i)
 #endif
-#ifdef STREAM // align the vector stores: the destination of a copy may start anywhere, even inside an element
+#ifdef STREAM // non-temporal stores must be aligned, but a copy may start anywhere, even inside an element
     const size_t byte_address = (size_t)(x2 + i), element = sizeof(S2);
-    const long whole = byte_address % element ? end : i + (long)(-byte_address % sizeof(V) / element);
-    for (; i < whole && i < end; i++) {
+    const long first_aligned = byte_address % element ? end : i + (long)(-byte_address % sizeof(V) / element);
+    for (; i < first_aligned && i < end; i++) {
         C y0;
         NAME(mul_scalar)(GET0, GET1, &y0);
         STORE2(x2 + i, y0);
@@ -121,7 +121,7 @@ typedef struct {
 #if OUTER
     long size[OUTER];
 #endif
-    long stride[3][OUTER + 1];
+    long stride[3 * (OUTER + 1)];
 } NAME(Geometry);
 #endif
 
@@ -139,48 +139,50 @@ WG_ONE kernel void NAME(mul_rows)(global const S0 *p0, global const S1 *p1, glob
     global const S1 *x1 = WG_AT(const S1, p1, dyn.offset[1]);
     global S2 *x2 = WG_AT(S2, p2, dyn.offset[2]);
     long row = (long)get_global_id(0) * geo.row_chunk;
-    const long last = row + geo.row_chunk < geo.rows ? row + geo.row_chunk : geo.rows;
+    const long row_end = row + geo.row_chunk < geo.rows ? row + geo.row_chunk : geo.rows;
     const long begin = (long)get_global_id(1) * geo.chunk;
     const long end = begin + geo.chunk < geo.n ? begin + geo.chunk : geo.n;
 #if OUTER
     long index[OUTER], rest = row;
     for (int d = OUTER - 1; d >= 0; d--) { index[d] = rest % geo.size[d]; rest /= geo.size[d]; }
 #endif
-    for (; row < last; row++) {
-        long o0 = 0; long o1 = 0; long o2 = 0; 
+    long o0 = 0; long o1 = 0; long o2 = 0; 
 #if OUTER
-        WG_UNROLL for (int d = 0; d < OUTER; d++) {
-            o0 += index[d] * geo.stride[0][d]; o1 += index[d] * geo.stride[1][d]; o2 += index[d] * geo.stride[2][d]; 
-        }
+    WG_UNROLL for (int d = 0; d < OUTER; d++) {
+        o0 += index[d] * geo.stride[0 * (OUTER + 1) + d]; o1 += index[d] * geo.stride[1 * (OUTER + 1) + d]; o2 += index[d] * geo.stride[2 * (OUTER + 1) + d]; 
+    }
 #endif
+    for (; row < row_end; row++) {
         global const S0 *r0 = x0 + o0;
-        const long s0 = geo.stride[0][OUTER];
-#undef STEP0
-#define STEP0(i) (CLASS0 == 5 ? (i) % s0 : (i) * s0)
+        const long s0 = geo.stride[0 * (OUTER + 1) + OUTER];
+#undef OFFSET0
+#define OFFSET0(i) (CLASS0 == 5 ? (i) % s0 : (i) * s0)
 #if CLASS0 == 0 || CLASS0 == 3
         const C uniform0 = READ0(r0);
         const V uniform_lanes0 = (V)(uniform0);
 #elif CLASS0 == 5
-        C same0[PERIOD + LANES];
-        for (long j = 0, repeat = 0; j < s0 + LANES; j++) { same0[j] = READ0(r0 + repeat); if (++repeat == s0) repeat = 0; }
+        C repeated0[PERIOD + LANES];
+        for (long j = 0, repeat = 0; j < s0 + LANES; j++) { repeated0[j] = READ0(r0 + repeat); if (++repeat == s0) repeat = 0; }
+// The period of this call; PERIOD is the longest for which the kernel is compiled.
 #undef PERIOD_LENGTH
 #define PERIOD_LENGTH s0
 #endif
         global const S1 *r1 = x1 + o1;
-        const long s1 = geo.stride[1][OUTER];
-#undef STEP1
-#define STEP1(i) (CLASS1 == 5 ? (i) % s1 : (i) * s1)
+        const long s1 = geo.stride[1 * (OUTER + 1) + OUTER];
+#undef OFFSET1
+#define OFFSET1(i) (CLASS1 == 5 ? (i) % s1 : (i) * s1)
 #if CLASS1 == 0 || CLASS1 == 3
         const C uniform1 = READ1(r1);
         const V uniform_lanes1 = (V)(uniform1);
 #elif CLASS1 == 5
-        C same1[PERIOD + LANES];
-        for (long j = 0, repeat = 0; j < s1 + LANES; j++) { same1[j] = READ1(r1 + repeat); if (++repeat == s1) repeat = 0; }
+        C repeated1[PERIOD + LANES];
+        for (long j = 0, repeat = 0; j < s1 + LANES; j++) { repeated1[j] = READ1(r1 + repeat); if (++repeat == s1) repeat = 0; }
+// The period of this call; PERIOD is the longest for which the kernel is compiled.
 #undef PERIOD_LENGTH
 #define PERIOD_LENGTH s1
 #endif
         global S2 *r2 = x2 + o2;
-        const long s2 = geo.stride[2][OUTER];
+        const long s2 = geo.stride[2 * (OUTER + 1) + OUTER];
         long i = begin;
 #ifdef PERIOD
         long phase = begin % PERIOD_LENGTH;
@@ -190,7 +192,7 @@ WG_ONE kernel void NAME(mul_rows)(global const S0 *p0, global const S1 *p1, glob
 #if CLASS0 == 0 || CLASS0 == 3
             const V v0 = uniform_lanes0;
 #elif CLASS0 == 5
-            const V v0 = *(const VU *)(same0 + phase);
+            const V v0 = *(const VU *)(repeated0 + phase);
 #elif CLASS0 == 1
             WG_AHEAD(r0 + i)
             const V v0 = READV0(r0 + i);
@@ -203,7 +205,7 @@ WG_ONE kernel void NAME(mul_rows)(global const S0 *p0, global const S1 *p1, glob
 #if CLASS1 == 0 || CLASS1 == 3
             const V v1 = uniform_lanes1;
 #elif CLASS1 == 5
-            const V v1 = *(const VU *)(same1 + phase);
+            const V v1 = *(const VU *)(repeated1 + phase);
 #elif CLASS1 == 1
             WG_AHEAD(r1 + i)
             const V v1 = READV1(r1 + i);
@@ -229,11 +231,16 @@ WG_ONE kernel void NAME(mul_rows)(global const S0 *p0, global const S1 *p1, glob
         }
         for (; i < end; i++) {
             C y0;
-            NAME(mul_scalar)(READ0(r0 + STEP0(i)), READ1(r1 + STEP1(i)), &y0);
+            NAME(mul_scalar)(READ0(r0 + OFFSET0(i)), READ1(r1 + OFFSET1(i)), &y0);
             STORE2(r2 + i * s2, y0);
         }
 #if OUTER
-        for (int d = OUTER - 1; d >= 0; d--) { if (++index[d] < geo.size[d]) break; index[d] = 0; }
+        WG_UNROLL for (int d = OUTER - 1; d >= 0; d--) {
+            o0 += geo.stride[0 * (OUTER + 1) + d]; o1 += geo.stride[1 * (OUTER + 1) + d]; o2 += geo.stride[2 * (OUTER + 1) + d]; 
+            if (++index[d] < geo.size[d]) break;
+            index[d] = 0;
+            o0 -= geo.size[d] * geo.stride[0 * (OUTER + 1) + d]; o1 -= geo.size[d] * geo.stride[1 * (OUTER + 1) + d]; o2 -= geo.size[d] * geo.stride[2 * (OUTER + 1) + d]; 
+        }
 #endif
     }
 }
@@ -243,11 +250,11 @@ WG_ONE kernel void NAME(mul_rows)(global const S0 *p0, global const S1 *p1, glob
 // Operands that are contiguous across rows (TURNk), with results that are contiguous within rows: tiles of LANES rows
 // and columns are loaded as stored and transposed in registers, in blocks of BLOCK for caches and TLB.
 #define BLOCK (4 * LANES)
-// across: size of the last but one dimension, along buffer transposed operands are contiguous. A work-item computes
-// `chunk` blocks of it by `columns` columns.
+// across: size of the last but one dimension, along which transposed operands are contiguous; blocks: number of blocks
+// along it, in all outer dimensions together. A work-item computes `chunk` of these blocks by `columns` columns.
 typedef struct {
     long across, n, blocks, chunk, columns;
-    long size[OUTER], stride[3][OUTER + 1];
+    long size[OUTER], stride[3 * (OUTER + 1)];
 } NAME(Geometry);
 
 WG_ONE kernel void NAME(mul_tiles)(global const S0 *p0, global const S1 *p1, global S2 *p2, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
@@ -255,19 +262,19 @@ WG_ONE kernel void NAME(mul_tiles)(global const S0 *p0, global const S1 *p1, glo
     global const S1 *x1 = WG_AT(const S1, p1, dyn.offset[1]);
     global S2 *x2 = WG_AT(S2, p2, dyn.offset[2]);
     long block = (long)get_global_id(0) * geo.chunk;
-    const long last = block + geo.chunk < geo.blocks ? block + geo.chunk : geo.blocks;
+    const long block_end = block + geo.chunk < geo.blocks ? block + geo.chunk : geo.blocks;
     const long first = (long)get_global_id(1) * geo.columns;
     const long end = first + geo.columns < geo.n ? first + geo.columns : geo.n;
-    const long a_row = (geo.across + BLOCK - 1) / BLOCK;
-    for (; block < last; block++) {
-        const long row_begin = block % a_row * BLOCK, row_end = row_begin + BLOCK < geo.across ? row_begin + BLOCK : geo.across;
+    const long blocks_across = (geo.across + BLOCK - 1) / BLOCK;
+    for (; block < block_end; block++) {
+        const long row_begin = block % blocks_across * BLOCK, row_end = row_begin + BLOCK < geo.across ? row_begin + BLOCK : geo.across;
         long o0 = 0; long o1 = 0; long o2 = 0; 
 #if OUTER > 1
-        long rest = block / a_row;
+        long rest = block / blocks_across;
         WG_UNROLL for (int d = OUTER - 2; d >= 0; d--) {
             const long position = rest % geo.size[d];
             rest /= geo.size[d];
-            o0 += position * geo.stride[0][d]; o1 += position * geo.stride[1][d]; o2 += position * geo.stride[2][d]; 
+            o0 += position * geo.stride[0 * (OUTER + 1) + d]; o1 += position * geo.stride[1 * (OUTER + 1) + d]; o2 += position * geo.stride[2 * (OUTER + 1) + d]; 
         }
 #endif
         for (long left = first; left < end; left += BLOCK) {
@@ -277,42 +284,42 @@ WG_ONE kernel void NAME(mul_tiles)(global const S0 *p0, global const S1 *p1, glo
                 long i = left;
                 for (; row + LANES <= row_end && i + LANES <= right; i += LANES) {
 #ifdef TURN0
-                    V t0[LANES];
-                    WG_UNROLL for (int l = 0; l < LANES; l++) t0[l] = READV0(x0 + o0 + row + (i + l) * geo.stride[0][OUTER]);
-                    WG_TRANSPOSE(V, t0)
+                    V tile0[LANES];
+                    WG_UNROLL for (int l = 0; l < LANES; l++) tile0[l] = READV0(x0 + o0 + row + (i + l) * geo.stride[0 * (OUTER + 1) + OUTER]);
+                    WG_TRANSPOSE(V, tile0)
 #endif
 #ifdef TURN1
-                    V t1[LANES];
-                    WG_UNROLL for (int l = 0; l < LANES; l++) t1[l] = READV1(x1 + o1 + row + (i + l) * geo.stride[1][OUTER]);
-                    WG_TRANSPOSE(V, t1)
+                    V tile1[LANES];
+                    WG_UNROLL for (int l = 0; l < LANES; l++) tile1[l] = READV1(x1 + o1 + row + (i + l) * geo.stride[1 * (OUTER + 1) + OUTER]);
+                    WG_TRANSPOSE(V, tile1)
 #endif
 #ifdef LIGHT // use the transposed tile from registers; unrolling an expensive function this often compiles slowly
                     WG_UNROLL
 #endif
                     for (int l = 0; l < LANES; l++) {
 #ifdef TURN0
-                        const V v0 = t0[l];
+                        const V v0 = tile0[l];
 #else
-                        global const S0 *r0 = x0 + o0 + (row + l) * geo.stride[0][OUTER - 1];
+                        global const S0 *r0 = x0 + o0 + (row + l) * geo.stride[0 * (OUTER + 1) + OUTER - 1];
 #if CLASS0 == 1
                         const V v0 = READV0(r0 + i);
 #elif CLASS0 == 2
                         V v0;
-                        WG_UNROLL for (int m = 0; m < LANES; m++) v0[m] = READ0(r0 + (i + m) * geo.stride[0][OUTER]);
+                        WG_UNROLL for (int m = 0; m < LANES; m++) v0[m] = READ0(r0 + (i + m) * geo.stride[0 * (OUTER + 1) + OUTER]);
 #else
                         const C uniform0 = READ0(r0);
                         const V v0 = (V)(uniform0);
 #endif
 #endif
 #ifdef TURN1
-                        const V v1 = t1[l];
+                        const V v1 = tile1[l];
 #else
-                        global const S1 *r1 = x1 + o1 + (row + l) * geo.stride[1][OUTER - 1];
+                        global const S1 *r1 = x1 + o1 + (row + l) * geo.stride[1 * (OUTER + 1) + OUTER - 1];
 #if CLASS1 == 1
                         const V v1 = READV1(r1 + i);
 #elif CLASS1 == 2
                         V v1;
-                        WG_UNROLL for (int m = 0; m < LANES; m++) v1[m] = READ1(r1 + (i + m) * geo.stride[1][OUTER]);
+                        WG_UNROLL for (int m = 0; m < LANES; m++) v1[m] = READ1(r1 + (i + m) * geo.stride[1 * (OUTER + 1) + OUTER]);
 #else
                         const C uniform1 = READ1(r1);
                         const V v1 = (V)(uniform1);
@@ -320,18 +327,18 @@ WG_ONE kernel void NAME(mul_tiles)(global const S0 *p0, global const S1 *p1, glo
 #endif
                         V y0;
                         NAME(mul_vector)(v0, v1, &y0);
-                        STOREV2(x2 + o2 + (row + l) * geo.stride[2][OUTER - 1] + i, y0);
+                        STOREV2(x2 + o2 + (row + l) * geo.stride[2 * (OUTER + 1) + OUTER - 1] + i, y0);
                     }
                 }
                 // The remainder that fills no tile.
-                for (long r = row; r < row + LANES && r < row_end; r++) {
-                    for (long c = i; c < right; c++) {
-                        const long q0 = o0 + r * geo.stride[0][OUTER - 1] + c * geo.stride[0][OUTER];
-                        const long q1 = o1 + r * geo.stride[1][OUTER - 1] + c * geo.stride[1][OUTER];
-                        const long q2 = o2 + r * geo.stride[2][OUTER - 1] + c * geo.stride[2][OUTER];
+                for (long edge_row = row; edge_row < row + LANES && edge_row < row_end; edge_row++) {
+                    for (long column = i; column < right; column++) {
+                        const long element0 = o0 + edge_row * geo.stride[0 * (OUTER + 1) + OUTER - 1] + column * geo.stride[0 * (OUTER + 1) + OUTER];
+                        const long element1 = o1 + edge_row * geo.stride[1 * (OUTER + 1) + OUTER - 1] + column * geo.stride[1 * (OUTER + 1) + OUTER];
+                        const long element2 = o2 + edge_row * geo.stride[2 * (OUTER + 1) + OUTER - 1] + column * geo.stride[2 * (OUTER + 1) + OUTER];
                         C y0;
-                        NAME(mul_scalar)(READ0(x0 + q0), READ1(x1 + q1), &y0);
-                        STORE2(x2 + q2, y0);
+                        NAME(mul_scalar)(READ0(x0 + element0), READ1(x1 + element1), &y0);
+                        STORE2(x2 + element2, y0);
                     }
                 }
             }
@@ -349,13 +356,13 @@ kernel void NAME(mul_grid_strided)(global const S0 *p0, global const S1 *p1, glo
     global const S1 *x1 = WG_AT(const S1, p1, dyn.offset[1]);
     global S2 *x2 = WG_AT(S2, p2, dyn.offset[2]);
     const long i = index % geo.n;
-    long o0 = i * geo.stride[0][OUTER]; long o1 = i * geo.stride[1][OUTER]; long o2 = i * geo.stride[2][OUTER]; 
+    long o0 = i * geo.stride[0 * (OUTER + 1) + OUTER]; long o1 = i * geo.stride[1 * (OUTER + 1) + OUTER]; long o2 = i * geo.stride[2 * (OUTER + 1) + OUTER]; 
 #if OUTER
     long rest = index / geo.n;
     for (int d = OUTER - 1; d >= 0; d--) {
         const long position = rest % geo.size[d];
         rest /= geo.size[d];
-        o0 += position * geo.stride[0][d]; o1 += position * geo.stride[1][d]; o2 += position * geo.stride[2][d]; 
+        o0 += position * geo.stride[0 * (OUTER + 1) + d]; o1 += position * geo.stride[1 * (OUTER + 1) + d]; o2 += position * geo.stride[2 * (OUTER + 1) + d]; 
     }
 #endif
     C y0;

@@ -36,21 +36,22 @@
 typedef struct {
     long offset[2 + SCRATCH];
 #if NUMBERS
-    C number[NUMBERS];
+    C number[WG_PADDED(NUMBERS)];
 #endif
 } NAME(Dynamic);
-// `rows` rows of n elements, `chunk` rows per work-item. parts: number of partial rows to add, or stride of cached
-// rows. stride: from row to row; step: inside a row; across: between lanes.
+// `rows` rows of n elements, `chunk` rows per work-item. parts: in FINISH the number of partial rows to add, in LONG the
+// stride of cached rows. stride: from row to row; step: inside a row; across: from lane to lane of COLUMNS, which has
+// `width` neighbouring rows in blocks of `block`.
 typedef struct {
     long rows, n, chunk, parts;
-    long size[OUTER], stride[2][OUTER];
-    long inner[INNER], step[2][INNER];
+    long size[OUTER], stride[2 * OUTER];
+    long inner[INNER], step[2 * INNER];
 #ifdef SCHEDULE_COLUMNS
     long width, block, across[2];
 #endif
 } NAME(Geometry);
 
-static inline long NAME(start)(long row, const long *size, const long *stride) {
+static inline long NAME(row_offset)(long row, const long *size, const long *stride) {
 #if OUTER == 1
     return row * stride[0];
 #else
@@ -68,7 +69,7 @@ static inline long NAME(element_offset)(long i, const long *size, const long *st
     return offset;
 #endif
 }
-#define ELEMENT_OFFSET(k, i) NAME(element_offset)(i, geo.inner, geo.step[k])
+#define ELEMENT_OFFSET(k, i) NAME(element_offset)(i, geo.inner, geo.step + (k) * INNER)
 #if SCRATCH
 #define CACHE_PARAMETER global S2 *p2,
 #else
@@ -142,7 +143,7 @@ static inline C NAME(total_sum)(V v) {
 }
 #endif
 
-// Load or store the first m lanes of a vector with any stride.
+// Loads with any stride, of the first m lanes: `gather` along a row, `load_across` from neighbouring rows.
 #if CLASS0 == 2 || defined(SCHEDULE_SHORT)
 static inline V NAME(gather0)(global const S0 *x, long i, const long *size, const long *step, int mA) {
     V v = (V)(0);
@@ -153,7 +154,7 @@ static inline V NAME(gather0)(global const S0 *x, long i, const long *size, cons
 }
 #endif
 #ifdef SCHEDULE_COLUMNS
-static inline V NAME(line0)(global const S0 *x, long across, int mA) {
+static inline V NAME(load_across0)(global const S0 *x, long across, int mA) {
     V v = (V)(0);
     for (int lA = 0; lA < mA; lA++) v[lA] = LOAD0(x + lA * across);
     return v;
@@ -174,22 +175,22 @@ static inline V NAME(line0)(global const S0 *x, long across, int mA) {
 #endif
 #if defined(SCHEDULE_COLUMNS)
 #if ACROSS0 == 1
-#define READ0(i) (mA == LANES ? LOADV0(x0 + ELEMENT_OFFSET(0, i)) : NAME(line0)(x0 + ELEMENT_OFFSET(0, i), 1, mA))
+#define READ0(i) (mA == LANES ? LOADV0(x0 + ELEMENT_OFFSET(0, i)) : NAME(load_across0)(x0 + ELEMENT_OFFSET(0, i), 1, mA))
 #elif ACROSS0 == 0
 #define READ0(i) (V)(LOAD0(x0 + ELEMENT_OFFSET(0, i)))
 #else
-#define READ0(i) NAME(line0)(x0 + ELEMENT_OFFSET(0, i), geo.across[0], mA)
+#define READ0(i) NAME(load_across0)(x0 + ELEMENT_OFFSET(0, i), geo.across[0], mA)
 #endif
 #elif defined(SCHEDULE_GROUP)
 #define READ0(i) LOAD0(x0 + ELEMENT_OFFSET(0, i))
 #elif CLASS0 == 0
 #define READ0(i) uniform0A
 #elif defined(SCHEDULE_SHORT)
-#define READ0(i) NAME(gather0)(x0, 0, geo.inner, geo.step[0], n)
+#define READ0(i) NAME(gather0)(x0, 0, geo.inner, geo.step + 0 * INNER, n)
 #elif CLASS0 == 1
 #define READ0(i) LOADV0(x0 + (i))
 #else
-#define READ0(i) NAME(gather0)(x0, i, geo.inner, geo.step[0], LANES)
+#define READ0(i) NAME(gather0)(x0, i, geo.inner, geo.step + 0 * INNER, LANES)
 #endif
 #if defined(SCHEDULE_LONG) || defined(SCHEDULE_SHORT)
 #define INDEX(i) ((L)(i) + LANE)
@@ -200,7 +201,7 @@ static inline V NAME(line0)(global const S0 *x, long across, int mA) {
 #ifdef SCHEDULE_LONG
 #define PREFETCH_LIMIT 4096 // positions per row; for longer rows the hardware prefetcher is enough
 #if CLASS0 == 1 && OUTER == 1
-#define AHEAD0(i) WG_PREFETCH(x0 + aheadA * geo.stride[0][0] + (i))
+#define AHEAD0(i) WG_PREFETCH(x0 + aheadA * geo.stride[0 * OUTER] + (i))
 #else
 #define AHEAD0(i)
 #endif
@@ -234,9 +235,9 @@ WG_ONE kernel void NAME(softmax_short)(global const S0 *p0, global S1 *p1, CACHE
     global S2 *cachedA = WG_AT(S2, p2, dyn.offset[2]) + (long)get_global_id(0) * geo.parts;
     V cachedTailA = (V)(0);
     for (; row < end; row++) {
-        global const S0 *x0 = base0A + NAME(start)(row, geo.size, geo.stride[0]);
-        global S1 *x1 = base1A + NAME(start)(row, geo.size, geo.stride[1]);
-        const long aheadA = row + 1 < end && n <= PREFETCH_LIMIT ? 1 : 0;
+        global const S0 *x0 = base0A + NAME(row_offset)(row, geo.size, geo.stride + 0 * OUTER);
+        global S1 *x1 = base1A + NAME(row_offset)(row, geo.size, geo.stride + 1 * OUTER);
+        const long aheadA = row + 1 < end && n <= PREFETCH_LIMIT ? 1 : 0; // rows ahead
 #if CLASS0 == 0 && !defined(SCHEDULE_GROUP)
         const V uniform0A = (V)(LOAD0(x0));
 #endif
@@ -300,8 +301,8 @@ WG_ONE kernel void NAME(softmax_short)(global const S0 *p0, global S1 *p1, CACHE
     const M filledA = LANE < (L)((int)n);
     V cachedA;
     for (; row < end; row++) {
-        global const S0 *x0 = base0A + NAME(start)(row, geo.size, geo.stride[0]);
-        global S1 *x1 = base1A + NAME(start)(row, geo.size, geo.stride[1]);
+        global const S0 *x0 = base0A + NAME(row_offset)(row, geo.size, geo.stride + 0 * OUTER);
+        global S1 *x1 = base1A + NAME(row_offset)(row, geo.size, geo.stride + 1 * OUTER);
 #if CLASS0 == 0 && !defined(SCHEDULE_GROUP)
         const V uniform0A = (V)(LOAD0(x0));
 #endif
@@ -341,8 +342,8 @@ WG_ONE kernel void NAME(softmax_columns)(global const S0 *p0, global S1 *p1, CAC
     global S2 *cachedA = WG_AT(S2, p2, dyn.offset[2])
         + ((long)get_global_id(0) * get_global_size(1) + get_global_id(1)) * n * LANES;
     for (; slabA < end; slabA++) for (long columnA = begin; columnA < stopA; columnA += LANES) {
-        global const S0 *x0 = base0A + NAME(start)(slabA, geo.size, geo.stride[0]);
-        global S1 *x1 = base1A + NAME(start)(slabA, geo.size, geo.stride[1]);
+        global const S0 *x0 = base0A + NAME(row_offset)(slabA, geo.size, geo.stride + 0 * OUTER);
+        global S1 *x1 = base1A + NAME(row_offset)(slabA, geo.size, geo.stride + 1 * OUTER);
         x0 += columnA * geo.across[0];
         x1 += columnA * geo.across[1];
         if (columnA + LANES <= stopA) {
@@ -433,8 +434,8 @@ kernel void NAME(softmax_group)(global const S0 *p0, global S1 *p1, CACHE_PARAME
     const long n = geo.n;
     const long end = ((long)get_group_id(0) + 1) * geo.chunk < geo.rows ? ((long)get_group_id(0) + 1) * geo.chunk : geo.rows;
     for (long row = (long)get_group_id(0) * geo.chunk; row < end; row++) {
-        global const S0 *x0 = base0A + NAME(start)(row, geo.size, geo.stride[0]);
-        global S1 *x1 = base1A + NAME(start)(row, geo.size, geo.stride[1]);
+        global const S0 *x0 = base0A + NAME(row_offset)(row, geo.size, geo.stride + 0 * OUTER);
+        global S1 *x1 = base1A + NAME(row_offset)(row, geo.size, geo.stride + 1 * OUTER);
 #if CLASS0 == 0 && !defined(SCHEDULE_GROUP)
         const V uniform0A = (V)(LOAD0(x0));
 #endif

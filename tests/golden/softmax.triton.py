@@ -15,6 +15,11 @@ def softmax_let_w0(r1, C: tl.constexpr):
 
 
 @triton.jit
+def softmax_top_r1(r0, C: tl.constexpr):
+    return r0
+
+
+@triton.jit
 def softmax_value(input, r0, w0, C: tl.constexpr):
     return wg_exp(input - r0) * w0
 
@@ -58,12 +63,23 @@ def softmax_swept(
 ):
     """Long rows: one per program, BLOCK elements at a time."""
     length = n.to(C)
+    full_blocks = n // BLOCK * BLOCK
     row = tl.program_id(0).to(INDEX) + tl.arange(0, ROWS)
     in_bounds = row < rows
     o0 = wg_line_start(row, size, stride0, OUTER, BESIDE0)
     o1 = wg_line_start(row, size, stride1, OUTER, BESIDE1)
     s_r0 = tl.full((ROWS, BLOCK), float("-inf"), C)
-    for start in range(0, n, BLOCK):
+    s_r1 = tl.full((ROWS, BLOCK), 0, C)
+    for start in range(0, full_blocks, BLOCK):
+        column = start + tl.arange(0, BLOCK).to(INDEX)
+        q0 = wg_line_start(column, inner, step0, INNER, STEP0)
+        q1 = wg_line_start(column, inner, step1, INNER, STEP1)
+        position = column[None, :].to(tl.int64)
+        v0 = tl.load(x0 + (o0[:, None] + q0[None, :])).to(C)
+        a_r0 = softmax_sweep0(v0, C)
+        s_r0, s_r1 = wg_fold_exp_sum(s_r0, s_r1, a_r0)
+    if full_blocks < n:
+        start = full_blocks
         column = start + tl.arange(0, BLOCK).to(INDEX)
         q0 = wg_line_start(column, inner, step0, INNER, STEP0)
         q1 = wg_line_start(column, inner, step1, INNER, STEP1)
@@ -71,21 +87,20 @@ def softmax_swept(
         inside = in_bounds[:, None] & (column < n)[None, :]
         v0 = tl.load(x0 + (o0[:, None] + q0[None, :]), mask=inside, other=0).to(C)
         a_r0 = softmax_sweep0(v0, C)
-        s_r0 = wg_fold_max(s_r0, tl.where(inside, a_r0, float("-inf")))
+        s_r0, s_r1 = wg_fold_exp_sum(s_r0, s_r1, tl.where(inside, a_r0, float("-inf")))
     r0 = tl.reduce(s_r0, 1, wg_fold_max)[:, None]
-    s_r1 = tl.full((ROWS, BLOCK), 0, C)
-    for start in range(0, n, BLOCK):
+    r1 = tl.reduce(s_r1 * wg_exp(s_r0 - softmax_top_r1(r0, C)), 1, wg_fold_sum)[:, None]
+    w0 = softmax_let_w0(r1, C)
+    for start in range(0, full_blocks, BLOCK):
         column = start + tl.arange(0, BLOCK).to(INDEX)
         q0 = wg_line_start(column, inner, step0, INNER, STEP0)
         q1 = wg_line_start(column, inner, step1, INNER, STEP1)
         position = column[None, :].to(tl.int64)
-        inside = in_bounds[:, None] & (column < n)[None, :]
-        v0 = tl.load(x0 + (o0[:, None] + q0[None, :]), mask=inside, other=0).to(C)
-        a_r1 = softmax_sweep1(v0, r0, C)
-        s_r1 = wg_fold_sum(s_r1, tl.where(inside, a_r1, 0))
-    r1 = tl.reduce(s_r1, 1, wg_fold_sum)[:, None]
-    w0 = softmax_let_w0(r1, C)
-    for start in range(0, n, BLOCK):
+        v0 = tl.load(x0 + (o0[:, None] + q0[None, :])).to(C)
+        z1 = softmax_value(v0, r0, w0, C)
+        wg_store(y1 + (o1[:, None] + q1[None, :]), z1, None)
+    if full_blocks < n:
+        start = full_blocks
         column = start + tl.arange(0, BLOCK).to(INDEX)
         q0 = wg_line_start(column, inner, step0, INNER, STEP0)
         q1 = wg_line_start(column, inner, step1, INNER, STEP1)

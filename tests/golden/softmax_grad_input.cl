@@ -36,21 +36,22 @@
 typedef struct {
     long offset[3 + SCRATCH];
 #if NUMBERS
-    C number[NUMBERS];
+    C number[WG_PADDED(NUMBERS)];
 #endif
 } NAME(Dynamic);
-// `rows` rows of n elements, `chunk` rows per work-item. parts: number of partial rows to add, or stride of cached
-// rows. stride: from row to row; step: inside a row; across: between lanes.
+// `rows` rows of n elements, `chunk` rows per work-item. parts: in FINISH the number of partial rows to add, in LONG the
+// stride of cached rows. stride: from row to row; step: inside a row; across: from lane to lane of COLUMNS, which has
+// `width` neighbouring rows in blocks of `block`.
 typedef struct {
     long rows, n, chunk, parts;
-    long size[OUTER], stride[3][OUTER];
-    long inner[INNER], step[3][INNER];
+    long size[OUTER], stride[3 * OUTER];
+    long inner[INNER], step[3 * INNER];
 #ifdef SCHEDULE_COLUMNS
     long width, block, across[3];
 #endif
 } NAME(Geometry);
 
-static inline long NAME(start)(long row, const long *size, const long *stride) {
+static inline long NAME(row_offset)(long row, const long *size, const long *stride) {
 #if OUTER == 1
     return row * stride[0];
 #else
@@ -68,7 +69,7 @@ static inline long NAME(element_offset)(long i, const long *size, const long *st
     return offset;
 #endif
 }
-#define ELEMENT_OFFSET(k, i) NAME(element_offset)(i, geo.inner, geo.step[k])
+#define ELEMENT_OFFSET(k, i) NAME(element_offset)(i, geo.inner, geo.step + (k) * INNER)
 
 #ifndef SCHEDULE_FINISH
 #ifdef SCHEDULE_GROUP
@@ -111,7 +112,7 @@ static inline C NAME(total_sum)(V v) {
 }
 #endif
 
-// Load or store the first m lanes of a vector with any stride.
+// Loads with any stride, of the first m lanes: `gather` along a row, `load_across` from neighbouring rows.
 #if CLASS0 == 2 || defined(SCHEDULE_SHORT)
 static inline V NAME(gather0)(global const S0 *x, long i, const long *size, const long *step, int mA) {
     V v = (V)(0);
@@ -122,7 +123,7 @@ static inline V NAME(gather0)(global const S0 *x, long i, const long *size, cons
 }
 #endif
 #ifdef SCHEDULE_COLUMNS
-static inline V NAME(line0)(global const S0 *x, long across, int mA) {
+static inline V NAME(load_across0)(global const S0 *x, long across, int mA) {
     V v = (V)(0);
     for (int lA = 0; lA < mA; lA++) v[lA] = LOAD0(x + lA * across);
     return v;
@@ -138,7 +139,7 @@ static inline V NAME(gather1)(global const S1 *x, long i, const long *size, cons
 }
 #endif
 #ifdef SCHEDULE_COLUMNS
-static inline V NAME(line1)(global const S1 *x, long across, int mA) {
+static inline V NAME(load_across1)(global const S1 *x, long across, int mA) {
     V v = (V)(0);
     for (int lA = 0; lA < mA; lA++) v[lA] = LOAD1(x + lA * across);
     return v;
@@ -159,41 +160,41 @@ static inline V NAME(line1)(global const S1 *x, long across, int mA) {
 #endif
 #if defined(SCHEDULE_COLUMNS)
 #if ACROSS0 == 1
-#define READ0(i) (mA == LANES ? LOADV0(x0 + ELEMENT_OFFSET(0, i)) : NAME(line0)(x0 + ELEMENT_OFFSET(0, i), 1, mA))
+#define READ0(i) (mA == LANES ? LOADV0(x0 + ELEMENT_OFFSET(0, i)) : NAME(load_across0)(x0 + ELEMENT_OFFSET(0, i), 1, mA))
 #elif ACROSS0 == 0
 #define READ0(i) (V)(LOAD0(x0 + ELEMENT_OFFSET(0, i)))
 #else
-#define READ0(i) NAME(line0)(x0 + ELEMENT_OFFSET(0, i), geo.across[0], mA)
+#define READ0(i) NAME(load_across0)(x0 + ELEMENT_OFFSET(0, i), geo.across[0], mA)
 #endif
 #elif defined(SCHEDULE_GROUP)
 #define READ0(i) LOAD0(x0 + ELEMENT_OFFSET(0, i))
 #elif CLASS0 == 0
 #define READ0(i) uniform0A
 #elif defined(SCHEDULE_SHORT)
-#define READ0(i) NAME(gather0)(x0, 0, geo.inner, geo.step[0], n)
+#define READ0(i) NAME(gather0)(x0, 0, geo.inner, geo.step + 0 * INNER, n)
 #elif CLASS0 == 1
 #define READ0(i) LOADV0(x0 + (i))
 #else
-#define READ0(i) NAME(gather0)(x0, i, geo.inner, geo.step[0], LANES)
+#define READ0(i) NAME(gather0)(x0, i, geo.inner, geo.step + 0 * INNER, LANES)
 #endif
 #if defined(SCHEDULE_COLUMNS)
 #if ACROSS1 == 1
-#define READ1(i) (mA == LANES ? LOADV1(x1 + ELEMENT_OFFSET(1, i)) : NAME(line1)(x1 + ELEMENT_OFFSET(1, i), 1, mA))
+#define READ1(i) (mA == LANES ? LOADV1(x1 + ELEMENT_OFFSET(1, i)) : NAME(load_across1)(x1 + ELEMENT_OFFSET(1, i), 1, mA))
 #elif ACROSS1 == 0
 #define READ1(i) (V)(LOAD1(x1 + ELEMENT_OFFSET(1, i)))
 #else
-#define READ1(i) NAME(line1)(x1 + ELEMENT_OFFSET(1, i), geo.across[1], mA)
+#define READ1(i) NAME(load_across1)(x1 + ELEMENT_OFFSET(1, i), geo.across[1], mA)
 #endif
 #elif defined(SCHEDULE_GROUP)
 #define READ1(i) LOAD1(x1 + ELEMENT_OFFSET(1, i))
 #elif CLASS1 == 0
 #define READ1(i) uniform1A
 #elif defined(SCHEDULE_SHORT)
-#define READ1(i) NAME(gather1)(x1, 0, geo.inner, geo.step[1], n)
+#define READ1(i) NAME(gather1)(x1, 0, geo.inner, geo.step + 1 * INNER, n)
 #elif CLASS1 == 1
 #define READ1(i) LOADV1(x1 + (i))
 #else
-#define READ1(i) NAME(gather1)(x1, i, geo.inner, geo.step[1], LANES)
+#define READ1(i) NAME(gather1)(x1, i, geo.inner, geo.step + 1 * INNER, LANES)
 #endif
 #if defined(SCHEDULE_LONG) || defined(SCHEDULE_SHORT)
 #define INDEX(i) ((L)(i) + LANE)
@@ -204,12 +205,12 @@ static inline V NAME(line1)(global const S1 *x, long across, int mA) {
 #ifdef SCHEDULE_LONG
 #define PREFETCH_LIMIT 4096 // positions per row; for longer rows the hardware prefetcher is enough
 #if CLASS0 == 1 && OUTER == 1
-#define AHEAD0(i) WG_PREFETCH(x0 + aheadA * geo.stride[0][0] + (i))
+#define AHEAD0(i) WG_PREFETCH(x0 + aheadA * geo.stride[0 * OUTER] + (i))
 #else
 #define AHEAD0(i)
 #endif
 #if CLASS1 == 1 && OUTER == 1
-#define AHEAD1(i) WG_PREFETCH(x1 + aheadA * geo.stride[1][0] + (i))
+#define AHEAD1(i) WG_PREFETCH(x1 + aheadA * geo.stride[1 * OUTER] + (i))
 #else
 #define AHEAD1(i)
 #endif
@@ -232,10 +233,10 @@ WG_ONE kernel void NAME(softmax_grad_input_short)(global const S0 *p0, global co
     const int raggedA = n % LANES != 0;
     const M freshA = LANE >= (L)(LANES - (int)(n % LANES));
     for (; row < end; row++) {
-        global const S0 *x0 = base0A + NAME(start)(row, geo.size, geo.stride[0]);
-        global const S1 *x1 = base1A + NAME(start)(row, geo.size, geo.stride[1]);
-        global S2 *x2 = base2A + NAME(start)(row, geo.size, geo.stride[2]);
-        const long aheadA = row + 1 < end && n <= PREFETCH_LIMIT ? 1 : 0;
+        global const S0 *x0 = base0A + NAME(row_offset)(row, geo.size, geo.stride + 0 * OUTER);
+        global const S1 *x1 = base1A + NAME(row_offset)(row, geo.size, geo.stride + 1 * OUTER);
+        global S2 *x2 = base2A + NAME(row_offset)(row, geo.size, geo.stride + 2 * OUTER);
+        const long aheadA = row + 1 < end && n <= PREFETCH_LIMIT ? 1 : 0; // rows ahead
 #if CLASS0 == 0 && !defined(SCHEDULE_GROUP)
         const V uniform0A = (V)(LOAD0(x0));
 #endif
@@ -282,9 +283,9 @@ WG_ONE kernel void NAME(softmax_grad_input_short)(global const S0 *p0, global co
 #else
     const M filledA = LANE < (L)((int)n);
     for (; row < end; row++) {
-        global const S0 *x0 = base0A + NAME(start)(row, geo.size, geo.stride[0]);
-        global const S1 *x1 = base1A + NAME(start)(row, geo.size, geo.stride[1]);
-        global S2 *x2 = base2A + NAME(start)(row, geo.size, geo.stride[2]);
+        global const S0 *x0 = base0A + NAME(row_offset)(row, geo.size, geo.stride + 0 * OUTER);
+        global const S1 *x1 = base1A + NAME(row_offset)(row, geo.size, geo.stride + 1 * OUTER);
+        global S2 *x2 = base2A + NAME(row_offset)(row, geo.size, geo.stride + 2 * OUTER);
 #if CLASS0 == 0 && !defined(SCHEDULE_GROUP)
         const V uniform0A = (V)(LOAD0(x0));
 #endif
@@ -319,9 +320,9 @@ WG_ONE kernel void NAME(softmax_grad_input_columns)(global const S0 *p0, global 
     const long begin = (long)get_global_id(1) * geo.block;
     const long stopA = begin + geo.block < geo.width ? begin + geo.block : geo.width;
     for (; slabA < end; slabA++) for (long columnA = begin; columnA < stopA; columnA += LANES) {
-        global const S0 *x0 = base0A + NAME(start)(slabA, geo.size, geo.stride[0]);
-        global const S1 *x1 = base1A + NAME(start)(slabA, geo.size, geo.stride[1]);
-        global S2 *x2 = base2A + NAME(start)(slabA, geo.size, geo.stride[2]);
+        global const S0 *x0 = base0A + NAME(row_offset)(slabA, geo.size, geo.stride + 0 * OUTER);
+        global const S1 *x1 = base1A + NAME(row_offset)(slabA, geo.size, geo.stride + 1 * OUTER);
+        global S2 *x2 = base2A + NAME(row_offset)(slabA, geo.size, geo.stride + 2 * OUTER);
         x0 += columnA * geo.across[0];
         x1 += columnA * geo.across[1];
         x2 += columnA * geo.across[2];
@@ -386,9 +387,9 @@ kernel void NAME(softmax_grad_input_group)(global const S0 *p0, global const S1 
     const long n = geo.n;
     const long end = ((long)get_group_id(0) + 1) * geo.chunk < geo.rows ? ((long)get_group_id(0) + 1) * geo.chunk : geo.rows;
     for (long row = (long)get_group_id(0) * geo.chunk; row < end; row++) {
-        global const S0 *x0 = base0A + NAME(start)(row, geo.size, geo.stride[0]);
-        global const S1 *x1 = base1A + NAME(start)(row, geo.size, geo.stride[1]);
-        global S2 *x2 = base2A + NAME(start)(row, geo.size, geo.stride[2]);
+        global const S0 *x0 = base0A + NAME(row_offset)(row, geo.size, geo.stride + 0 * OUTER);
+        global const S1 *x1 = base1A + NAME(row_offset)(row, geo.size, geo.stride + 1 * OUTER);
+        global S2 *x2 = base2A + NAME(row_offset)(row, geo.size, geo.stride + 2 * OUTER);
 #if CLASS0 == 0 && !defined(SCHEDULE_GROUP)
         const V uniform0A = (V)(LOAD0(x0));
 #endif

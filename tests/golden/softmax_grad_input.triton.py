@@ -48,13 +48,25 @@ def softmax_grad_input_swept(
 ):
     """Long rows: one per program, BLOCK elements at a time."""
     length = n.to(C)
+    full_blocks = n // BLOCK * BLOCK
     row = tl.program_id(0).to(INDEX) + tl.arange(0, ROWS)
     in_bounds = row < rows
     o0 = wg_line_start(row, size, stride0, OUTER, BESIDE0)
     o1 = wg_line_start(row, size, stride1, OUTER, BESIDE1)
     o2 = wg_line_start(row, size, stride2, OUTER, BESIDE2)
     s_r0 = tl.full((ROWS, BLOCK), 0, C)
-    for start in range(0, n, BLOCK):
+    for start in range(0, full_blocks, BLOCK):
+        column = start + tl.arange(0, BLOCK).to(INDEX)
+        q0 = wg_line_start(column, inner, step0, INNER, STEP0)
+        q1 = wg_line_start(column, inner, step1, INNER, STEP1)
+        q2 = wg_line_start(column, inner, step2, INNER, STEP2)
+        position = column[None, :].to(tl.int64)
+        v0 = tl.load(x0 + (o0[:, None] + q0[None, :])).to(C)
+        v1 = tl.load(x1 + (o1[:, None] + q1[None, :])).to(C)
+        a_r0 = softmax_grad_input_sweep0(v0, v1, C)
+        s_r0 = wg_fold_sum(s_r0, a_r0)
+    if full_blocks < n:
+        start = full_blocks
         column = start + tl.arange(0, BLOCK).to(INDEX)
         q0 = wg_line_start(column, inner, step0, INNER, STEP0)
         q1 = wg_line_start(column, inner, step1, INNER, STEP1)
@@ -66,7 +78,18 @@ def softmax_grad_input_swept(
         a_r0 = softmax_grad_input_sweep0(v0, v1, C)
         s_r0 = wg_fold_sum(s_r0, tl.where(inside, a_r0, 0))
     r0 = tl.reduce(s_r0, 1, wg_fold_sum)[:, None]
-    for start in range(0, n, BLOCK):
+    for start in range(0, full_blocks, BLOCK):
+        column = start + tl.arange(0, BLOCK).to(INDEX)
+        q0 = wg_line_start(column, inner, step0, INNER, STEP0)
+        q1 = wg_line_start(column, inner, step1, INNER, STEP1)
+        q2 = wg_line_start(column, inner, step2, INNER, STEP2)
+        position = column[None, :].to(tl.int64)
+        v0 = tl.load(x0 + (o0[:, None] + q0[None, :])).to(C)
+        v1 = tl.load(x1 + (o1[:, None] + q1[None, :])).to(C)
+        z2 = softmax_grad_input_value(v0, v1, r0, C)
+        wg_store(y2 + (o2[:, None] + q2[None, :]), z2, None)
+    if full_blocks < n:
+        start = full_blocks
         column = start + tl.arange(0, BLOCK).to(INDEX)
         q0 = wg_line_start(column, inner, step0, INNER, STEP0)
         q1 = wg_line_start(column, inner, step1, INNER, STEP1)

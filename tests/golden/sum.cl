@@ -7,7 +7,7 @@ typedef struct {
     long chunk[3];        // share of one work-item in each dimension of the launch
     long across;          // tree: neighbouring results per work-group
     long kept[KEPT], reduced[REDUCED];
-    long kept_stride[2][KEPT], stride[1][REDUCED];
+    long kept_stride[2 * KEPT], stride[1 * REDUCED];
 } NAME(Geometry);
 
 typedef struct { C acc; } NAME(State);
@@ -116,20 +116,20 @@ WG_ONE kernel void NAME(sum_rows)(global const S0 *p0,
     for (; out < last; out++) {
         long o0 = 0; long o1 = 0; 
         WG_UNROLL for (int d = 0; d < KEPT; d++) {
-            o0 += coordinates[d] * geo.kept_stride[0][d]; o1 += coordinates[d] * geo.kept_stride[1][d]; 
+            o0 += coordinates[d] * geo.kept_stride[0 * KEPT + d]; o1 += coordinates[d] * geo.kept_stride[1 * KEPT + d]; 
         }
         NAME(State) scalar_state = NAME(sum_identity_scalar)();
         NAME(States) total = NAME(sum_identity_vector)();
         for (long row = top; row < bottom; row++) {
             const long base = row * n;
-            const long s0 = geo.stride[0][REDUCED - 1];
+            const long s0 = geo.stride[0 * REDUCED + REDUCED - 1];
             global const S0 *r0 = x0 + o0;
 #if REDUCED > 1
             long rest = row;
             WG_UNROLL for (int d = REDUCED - 2; d >= 0; d--) {
                 const long position = rest % geo.reduced[d];
                 rest /= geo.reduced[d];
-                r0 += position * geo.stride[0][d]; 
+                r0 += position * geo.stride[0 * REDUCED + d]; 
             }
 #endif
             long i = begin;
@@ -261,8 +261,8 @@ WG_ONE kernel void NAME(sum_abreast)(global const S0 *p0,
         for (long i = 0; i < whole; i += LANES)
         WG_UNROLL for (int j = 0; j < LANES; j++) {
             const long row = out + j;
-            const long s0 = geo.stride[0][0];
-            global const S0 *r0 = x0 + row * geo.kept_stride[0][0];
+            const long s0 = geo.stride[0 * REDUCED];
+            global const S0 *r0 = x0 + row * geo.kept_stride[0 * KEPT];
 #if CLASS0 == 0
                 const V v0 = (V)(LOAD0(r0));
 #elif CLASS0 == 1
@@ -276,8 +276,8 @@ WG_ONE kernel void NAME(sum_abreast)(global const S0 *p0,
         if (whole < n)
         WG_UNROLL for (int j = 0; j < LANES; j++) {
             const long row = out + j, i = n - LANES;
-            const long s0 = geo.stride[0][0];
-            global const S0 *r0 = x0 + row * geo.kept_stride[0][0];
+            const long s0 = geo.stride[0 * REDUCED];
+            global const S0 *r0 = x0 + row * geo.kept_stride[0 * KEPT];
 #if CLASS0 == 0
                 const V v0 = (V)(LOAD0(r0));
 #elif CLASS0 == 1
@@ -304,8 +304,8 @@ WG_ONE kernel void NAME(sum_abreast)(global const S0 *p0,
         const long row = out;
         NAME(States) total = none;
         for (long i = 0; i < whole; i += LANES) {
-            const long s0 = geo.stride[0][0];
-            global const S0 *r0 = x0 + row * geo.kept_stride[0][0];
+            const long s0 = geo.stride[0 * REDUCED];
+            global const S0 *r0 = x0 + row * geo.kept_stride[0 * KEPT];
 #if CLASS0 == 0
                 const V v0 = (V)(LOAD0(r0));
 #elif CLASS0 == 1
@@ -318,8 +318,8 @@ WG_ONE kernel void NAME(sum_abreast)(global const S0 *p0,
         }
         if (whole < n) {
             const long i = n - LANES;
-            const long s0 = geo.stride[0][0];
-            global const S0 *r0 = x0 + row * geo.kept_stride[0][0];
+            const long s0 = geo.stride[0 * REDUCED];
+            global const S0 *r0 = x0 + row * geo.kept_stride[0 * KEPT];
 #if CLASS0 == 0
                 const V v0 = (V)(LOAD0(r0));
 #elif CLASS0 == 1
@@ -400,12 +400,12 @@ WG_ONE kernel void NAME(sum_columns)(global const S0 *p0,
     const long split = get_global_id(2);
     long coordinates[KEPT], rest = row;
     for (int d = KEPT - 2; d >= 0; d--) { coordinates[d] = rest % geo.kept[d]; rest /= geo.kept[d]; }
-    const long c0 = geo.kept_stride[0][KEPT - 1];
-    const long c1 = geo.kept_stride[1][KEPT - 1];
+    const long c0 = geo.kept_stride[0 * KEPT + KEPT - 1];
+    const long c1 = geo.kept_stride[1 * KEPT + KEPT - 1];
     for (; row < last; row++) {
         long o0 = 0; long o1 = 0; 
         WG_UNROLL for (int d = 0; d < KEPT - 1; d++) {
-            o0 += coordinates[d] * geo.kept_stride[0][d]; o1 += coordinates[d] * geo.kept_stride[1][d]; 
+            o0 += coordinates[d] * geo.kept_stride[0 * KEPT + d]; o1 += coordinates[d] * geo.kept_stride[1 * KEPT + d]; 
         }
         long column = left;
         for (; column + 8 * LANES <= right; column += 8 * LANES)
@@ -416,14 +416,14 @@ WG_ONE kernel void NAME(sum_columns)(global const S0 *p0,
                 long stop = r + geo.reduced[REDUCED - 1] - inner;
                 stop = stop < r + BLOCK ? stop : r + BLOCK;
                 stop = stop < end ? stop : end;
-                const long s0 = geo.stride[0][REDUCED - 1];
+                const long s0 = geo.stride[0 * REDUCED + REDUCED - 1];
                 global const S0 *q0 = x0 + o0 + inner * s0;
 #if REDUCED > 1
                 { long rest = r / geo.reduced[REDUCED - 1];
                 WG_UNROLL for (int d = REDUCED - 2; d >= 0; d--) {
                     const long position = rest % geo.reduced[d];
                     rest /= geo.reduced[d];
-                    q0 += position * geo.stride[0][d]; 
+                    q0 += position * geo.stride[0 * REDUCED + d]; 
                 } }
 #endif
                 NAME(States) acc0 = NAME(sum_identity_vector)(), acc1 = NAME(sum_identity_vector)(), acc2 = NAME(sum_identity_vector)(), acc3 = NAME(sum_identity_vector)(), acc4 = NAME(sum_identity_vector)(), acc5 = NAME(sum_identity_vector)(), acc6 = NAME(sum_identity_vector)(), acc7 = NAME(sum_identity_vector)();
@@ -642,14 +642,14 @@ WG_ONE kernel void NAME(sum_columns)(global const S0 *p0,
                 long stop = r + geo.reduced[REDUCED - 1] - inner;
                 stop = stop < r + BLOCK ? stop : r + BLOCK;
                 stop = stop < end ? stop : end;
-                const long s0 = geo.stride[0][REDUCED - 1];
+                const long s0 = geo.stride[0 * REDUCED + REDUCED - 1];
                 global const S0 *q0 = x0 + o0 + inner * s0;
 #if REDUCED > 1
                 { long rest = r / geo.reduced[REDUCED - 1];
                 WG_UNROLL for (int d = REDUCED - 2; d >= 0; d--) {
                     const long position = rest % geo.reduced[d];
                     rest /= geo.reduced[d];
-                    q0 += position * geo.stride[0][d]; 
+                    q0 += position * geo.stride[0 * REDUCED + d]; 
                 } }
 #endif
                 NAME(States) acc0 = NAME(sum_identity_vector)();
@@ -714,7 +714,7 @@ WG_ONE kernel void NAME(sum_general)(global const S0 *p0,
     for (; out < last; out++) {
         long o0 = 0; long o1 = 0; 
         WG_UNROLL for (int d = 0; d < KEPT; d++) {
-            o0 += coordinates[d] * geo.kept_stride[0][d]; o1 += coordinates[d] * geo.kept_stride[1][d]; 
+            o0 += coordinates[d] * geo.kept_stride[0 * KEPT + d]; o1 += coordinates[d] * geo.kept_stride[1 * KEPT + d]; 
         }
         NAME(State) scalar_state = NAME(sum_identity_scalar)();
         for (long r = begin; r < end;) {
@@ -722,14 +722,14 @@ WG_ONE kernel void NAME(sum_general)(global const S0 *p0,
             long stop = r + geo.reduced[REDUCED - 1] - inner;
             stop = stop < r + BLOCK ? stop : r + BLOCK;
             stop = stop < end ? stop : end;
-            const long s0 = geo.stride[0][REDUCED - 1];
+            const long s0 = geo.stride[0 * REDUCED + REDUCED - 1];
             global const S0 *q0 = x0 + o0 + inner * s0;
 #if REDUCED > 1
             { long rest = r / geo.reduced[REDUCED - 1];
             WG_UNROLL for (int d = REDUCED - 2; d >= 0; d--) {
                 const long position = rest % geo.reduced[d];
                 rest /= geo.reduced[d];
-                q0 += position * geo.stride[0][d]; 
+                q0 += position * geo.stride[0 * REDUCED + d]; 
             } }
 #endif
             NAME(State) acc0 = NAME(sum_identity_scalar)(), acc1 = NAME(sum_identity_scalar)(), acc2 = NAME(sum_identity_scalar)(), acc3 = NAME(sum_identity_scalar)();
@@ -785,7 +785,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) kernel void NAME(sum_tree)(gl
     for (int d = KEPT - 1; d >= 0; d--) { coordinates[d] = rest % geo.kept[d]; rest /= geo.kept[d]; }
     long o0 = 0; long o1 = 0; 
     WG_UNROLL for (int d = 0; d < KEPT; d++) {
-        o0 += coordinates[d] * geo.kept_stride[0][d]; o1 += coordinates[d] * geo.kept_stride[1][d]; 
+        o0 += coordinates[d] * geo.kept_stride[0 * KEPT + d]; o1 += coordinates[d] * geo.kept_stride[1 * KEPT + d]; 
     }
     const long split = get_group_id(1);
     const long begin = split * geo.chunk[1];
@@ -799,10 +799,10 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) kernel void NAME(sum_tree)(gl
             WG_UNROLL for (int d = REDUCED - 1; d >= 0; d--) {
                 const long position = rest % geo.reduced[d];
                 rest /= geo.reduced[d];
-                q0 += position * geo.stride[0][d]; 
+                q0 += position * geo.stride[0 * REDUCED + d]; 
             }
 #else
-            const long q0 = o0 + r * geo.stride[0][0]; 
+            const long q0 = o0 + r * geo.stride[0 * REDUCED]; 
 #endif
             scalar_state = NAME(sum_combine_scalar)(scalar_state, NAME(sum_map_scalar)(LOAD0(x0 + q0), r));
         }
@@ -859,7 +859,7 @@ WG_ONE kernel void NAME(sum_finish)(global const S0 *p0, global S1 *p1, const NA
     for (; out < last; out++) {
         long o0 = 0; long o1 = 0; 
         WG_UNROLL for (int d = 0; d < KEPT; d++) {
-            o0 += coordinates[d] * geo.kept_stride[0][d]; o1 += coordinates[d] * geo.kept_stride[1][d]; 
+            o0 += coordinates[d] * geo.kept_stride[0 * KEPT + d]; o1 += coordinates[d] * geo.kept_stride[1 * KEPT + d]; 
         }
         NAME(State) scalar_state = NAME(sum_identity_scalar)();
         for (long s = 0; s < geo.splits; s++) {
@@ -888,7 +888,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) kernel void NAME(sum_tree_fin
     for (int d = KEPT - 1; d >= 0; d--) { coordinates[d] = rest % geo.kept[d]; rest /= geo.kept[d]; }
     long o0 = 0; long o1 = 0; 
     WG_UNROLL for (int d = 0; d < KEPT; d++) {
-        o0 += coordinates[d] * geo.kept_stride[0][d]; o1 += coordinates[d] * geo.kept_stride[1][d]; 
+        o0 += coordinates[d] * geo.kept_stride[0 * KEPT + d]; o1 += coordinates[d] * geo.kept_stride[1 * KEPT + d]; 
     }
     NAME(State) scalar_state = NAME(sum_identity_scalar)();
     if (out < geo.outputs) {

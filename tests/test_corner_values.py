@@ -1,0 +1,334 @@
+"""Check results and gradients at the borders: NaN, infinities, zeros, empty tensors, numbers outside a dtype's range.
+
+The expected values are PyTorch's (2.13) where they follow from the formula, else NumPy's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+import weftgrad.nn.functional as F
+
+DEVICES = ("cpu", "opencl:0")
+inf, nan = math.inf, math.nan
+
+
+def gradients(function: Callable[..., wg.Tensor], *operands: list[float]) -> list[list[float]]:
+    """Return the gradients of the sum of `function(*operands)`."""
+    tensors = [wg.tensor(operand, requires_grad=True) for operand in operands]
+    return [g.tolist() for g in wg.autograd.grad(function(*tensors).sum(), tensors)]
+
+
+def assert_equal(values: object, expected: object) -> None:
+    """Compare nested lists of numbers; NaN equals NaN."""
+    np.testing.assert_allclose(np.array(values), np.array(expected), rtol=1e-6)
+
+
+# Dtypes ---------------------------------------------------------------------------------------------------------------
+
+
+def test_sign_and_square_of_bool() -> None:
+    flags = wg.tensor([True, False])
+    assert wg.sign(flags).tolist() == wg.sgn(flags).tolist() == [True, False]
+    assert wg.sign(flags).dtype is wg.bool
+    squares = flags.square()
+    assert squares.dtype is wg.square(flags).dtype is wg.int64
+    assert squares.tolist() == [1, 0]
+    assert wg.square(wg.tensor([2, 3], dtype=wg.int8)).dtype is wg.int8
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_any_and_all_keep_uint8(device: str) -> None:
+    masks = wg.tensor([[3, 0], [1, 2]], dtype=wg.uint8, device=device)
+    for result, expected in (
+        (masks.any(), 1), (masks.all(), 0), (masks.any(0), [1, 1]), (masks.all(1), [0, 1]),
+        (wg.all(masks, 1, keepdim=True), [[0], [1]]), (wg.any(masks[:, :0]), 0), (wg.all(masks[:, :0], 1), [1, 1]),
+    ):  # fmt: skip
+        assert result.dtype is wg.uint8
+        assert result.tolist() == expected
+    assert masks.to(wg.int8).any(0).dtype is masks.bool().all(0).dtype is wg.bool
+    assert wg.any(masks, 0, out=wg.empty(2, dtype=wg.bool, device=device)).tolist() == [True, True]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_numbers_wrap_in_integer_arithmetic(device: str) -> None:
+    x = wg.tensor([7, 200], dtype=wg.uint8, device=device)
+    small = wg.tensor([7, 100], dtype=wg.int8, device=device)
+    results = [
+        (x + 300, [51, 244]), (x - 300, [219, 156]), (300 - x, [37, 100]), (x * 300, [52, 96]), (x + -3, [4, 197]),
+        (x * (2**40 + 3), [21, 88]), (x + 2**63, [7, 200]), (small + 300, [51, -112]), (small * -300, [-52, -48]),
+        (wg.fmod(x, -3), [7, 200]), (x % 300, [7, 24]), (wg.fmod(x, 300), [7, 24]), (x // -3, [0, 0]),
+        (wg.div(x, -3, rounding_mode="trunc"), [0, 0]), (x & -3, [5, 200]), (x | -3, [255, 253]), (x ^ -3, [250, 53]),
+        (x << -1, [0, 0]), (wg.tensor([7], dtype=wg.int32, device=device) + 2**40, [7]),
+        (wg.tensor([7], device=device) + 2**63, [7 - 2**63]),
+    ]  # fmt: skip
+    for index, (result, expected) in enumerate(results):
+        assert result.tolist() == expected, index
+    assert x.clone().add_(-3).tolist() == [4, 197]
+    y = wg.tensor([7, 253], dtype=wg.uint8, device=device)
+    comparisons = [y == -3, y != 300, y >= -3, y > -3, y < -3, y <= 300]
+    expected_masks = [[False, True], [True, True], [False, True], [False, False], [True, False], [True, False]]
+    assert [mask.tolist() for mask in comparisons] == expected_masks
+
+
+def test_numbers_that_no_tensor_can_hold_raise() -> None:
+    x = wg.tensor([7, 200], dtype=wg.uint8)
+    for call in (
+        lambda: x + 2**64, lambda: x.clamp(max=300), lambda: x.clamp(min=-3), lambda: x**300, lambda: x**-1,
+        lambda: wg.where(x > 8, x, 300), lambda: x.fill_(300), lambda: x.fill_(-256),
+        lambda: wg.tensor([300], dtype=wg.uint8), lambda: wg.tensor([-129], dtype=wg.int8),
+        lambda: x.masked_fill(x > 8, 300), lambda: wg.addcmul(x, x, x, value=300),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="does not fit"):
+            call()
+
+
+def test_numbers_beyond_the_dtype_are_in_no_tensor() -> None:
+    x = wg.tensor([7, 253, 44], dtype=wg.uint8)
+    for number in (-3, 300):
+        assert wg.isin(x, number).tolist() == [False, False, False]
+        assert wg.isin(number, x).item() is False
+    assert wg.isin(x, 44).tolist() == [False, False, True]
+
+
+def test_negative_numbers_wrap_in_new_uint8_tensors() -> None:
+    x = wg.tensor([7, 200], dtype=wg.uint8)
+    mask = wg.tensor([True, False])
+    assert wg.tensor([-3, -255], dtype=wg.uint8).tolist() == [253, 1]
+    assert wg.full((1,), -3, dtype=wg.uint8).tolist() == wg.full_like(x[:1], -3).tolist() == [253]
+    assert x.masked_fill(mask, -3).tolist() == x.index_fill(0, wg.tensor([0]), -3).tolist() == [253, 200]
+    assert x.scatter(0, wg.tensor([0]), -3).tolist() == [253, 200]
+    assert x.fill_(-1).tolist() == [255, 255]
+
+
+# Gradients at NaN, infinity and zero ----------------------------------------------------------------------------------
+
+
+def test_products_with_a_zero_and_nan_or_infinity() -> None:
+    for row, expected in (
+        ([0.0, inf, 2.0], [inf, 0.0, nan]),
+        ([0.0, nan, 2.0], [nan, 0.0, nan]),
+        ([0.0, 3.0, 2.0], [6.0, 0.0, 0.0]),
+        ([0.0, 0.0, inf], [0.0, 0.0, 0.0]),
+        ([nan, 3.0, 2.0], [nan, nan, nan]),
+    ):
+        assert_equal(gradients(wg.prod, row), [expected])
+        assert_equal(gradients(lambda x: x.prod(1), [row, row]), [[expected, expected]])
+
+
+@pytest.mark.parametrize("reduce", [wg.amax, wg.amin, wg.max, wg.min])
+def test_nans_share_the_gradient_of_extremes(reduce: Callable[..., wg.Tensor]) -> None:
+    assert gradients(reduce, [1.0, nan, 2.0]) == [[0, 1, 0]]
+    assert gradients(reduce, [nan, 1.0, nan, 3.0]) == [[0.5, 0, 0.5, 0]]
+    assert gradients(reduce, [2.0, 2.0]) == [[0.5, 0.5]]
+    if reduce in (wg.amax, wg.amin):
+        rows = gradients(lambda x: reduce(x, 1), [[nan, 1.0, nan, nan], [1.0, 1.0, 1.0, nan]])[0]
+        assert_equal(rows, [[1 / 3, 0, 1 / 3, 1 / 3], [0, 0, 0, 1]])
+
+
+def test_losses_pass_nan_to_their_gradients() -> None:
+    target = wg.tensor([1.0, 2.0, 3.0])
+    for loss in (F.smooth_l1_loss, F.huber_loss, F.mse_loss):
+        (grad,) = gradients(lambda x, loss=loss: loss(x, target, reduction="none"), [nan, 2.0, 3.5])
+        assert math.isnan(grad[0])
+        assert grad[1:] == ([0, 1] if loss is F.mse_loss else [0, 0.5])
+    assert gradients(lambda x: F.smooth_l1_loss(x, target, reduction="sum"), [inf, -inf, 4.0]) == [[1, -1, 1]]
+    assert gradients(lambda x: F.huber_loss(x, target, reduction="sum", delta=2.0), [inf, -inf, 5.0]) == [[2, -2, 2]]
+
+
+def test_gradients_of_xlogy_beside_nan_and_zero() -> None:
+    first, second = gradients(wg.xlogy, [0.0, 0.0, 2.0, 0.0], [nan, 0.0, 1.0, 3.0])
+    assert_equal(first, [nan, 0, 0, math.log(3)])
+    assert_equal(second, [nan, nan, 2, 0])
+
+
+def test_gradients_that_agree_with_pytorch_at_signed_zeros_and_infinities() -> None:
+    assert gradients(wg.copysign, [0.0, -0.0, 1.0, -2.0], [1.0, -1.0, -0.0, 0.0]) == [[0, 0, -1, -1], [0] * 4]
+    assert gradients(wg.nan_to_num, [1.0, nan, inf, -inf]) == [[1, 0, 0, 0]]
+    assert gradients(lambda x: x.cumprod(0), [1.0, 0.0, 3.0, 4.0]) == [[1, 16, 0, 0]]
+    assert gradients(lambda x: x.cumprod(0), [0.0, 0.0, 3.0]) == [[1, 0, 0]]
+    base, exponent = wg.tensor([2.0, 3.0], dtype=wg.float64, requires_grad=True), wg.tensor([2.0, 0.5])
+    (grad,) = wg.autograd.grad((base ** exponent.requires_grad_()).sum(), [base], retain_graph=True)
+    assert grad.dtype is wg.float64
+    assert_equal(grad.tolist(), [4, 0.5 / math.sqrt(3)])
+
+
+def test_rounded_quotients_have_the_gradient_zero() -> None:
+    x, y = wg.tensor([5.0, -5.0], requires_grad=True), wg.tensor([2.0, 3.0], requires_grad=True)
+    for quotient in (
+        wg.div(x, y, rounding_mode="floor"), wg.div(x, y, rounding_mode="trunc"), x // y, wg.floor_divide(x, y),
+    ):  # fmt: skip
+        assert quotient.requires_grad
+        assert [g.tolist() for g in wg.autograd.grad(quotient.sum(), [x, y])] == [[0, 0], [0, 0]]
+    assert wg.div(x, 2, rounding_mode="floor").tolist() == [2, -3]
+
+
+def test_standard_deviation_of_one_element_has_no_gradient() -> None:
+    assert_equal(gradients(wg.std, [3.0]), [[nan]])
+    assert gradients(wg.std, [3.0, 3.0]) == [[0, 0]]
+    assert math.isnan(wg.std(wg.tensor([3.0])).item())
+
+
+# Values ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("values", [[1, 2, 3.5], [1000.5, 1001, 1003], [60000, -60000, 3.5], [0.1, 0.1, 0.1]])
+def test_deviations_of_half_types_are_rounded_once(values: list[float], device: str) -> None:
+    for dtype in (wg.float16, wg.bfloat16):
+        x = wg.tensor(values, dtype=dtype, device=device)
+        exact = np.array(x.double().tolist())
+        for result, expected in (
+            (wg.std(x), exact.std(ddof=1)), (wg.var(x), exact.var(ddof=1)), (wg.std_mean(x)[1], exact.mean()),
+            (wg.std(x, correction=0), exact.std()),
+        ):  # fmt: skip
+            assert result.dtype is dtype
+            assert result.item() == wg.tensor(float(expected), dtype=dtype).item()
+
+
+def test_half_deviations_have_gradients_of_their_dtype() -> None:
+    x = wg.tensor([1.0, 2.0, 4.0], dtype=wg.float16, requires_grad=True)
+    (grad,) = wg.autograd.grad(x.std(), [x])
+    expected = (np.array([1, 2, 4]) - 7 / 3) / (2 * np.std([1, 2, 4], ddof=1))
+    assert grad.dtype is wg.float16
+    np.testing.assert_allclose(grad.tolist(), expected, rtol=2e-3)
+
+
+def test_large_arguments_of_hyperbolic_functions() -> None:
+    x = np.array([88.0, 89.0, -89.0, 90.0, 5.0], np.float32)
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(wg.sinh(wg.tensor(x)).numpy(), np.sinh(x), rtol=1e-6)
+        np.testing.assert_allclose(wg.cosh(wg.tensor(x)).numpy(), np.cosh(x), rtol=1e-6)
+
+
+def test_median_of_expanded_uint8() -> None:
+    column = wg.tensor([[3], [5]], dtype=wg.uint8).expand(2, 4)
+    assert column.median().item() == 3
+    assert column.median(1).values.tolist() == [3, 5]
+    assert column.median(0).values.tolist() == [3, 3, 3, 3]
+
+
+def test_products_of_many_elements() -> None:
+    assert wg.prod(wg.tensor([3] * 100)).item() == pow(3, 100, 2**64) - 2**64 * (pow(3, 100, 2**64) >> 63)
+    x = wg.tensor([1.01] * 100, dtype=wg.bfloat16)
+    assert wg.prod(x).item() == wg.tensor(x.double().prod().item(), dtype=wg.bfloat16).item()
+    products = wg.tensor([1.1, 1.2, 1.3, 1.4, 1.5], dtype=wg.bfloat16)
+    expected = wg.tensor(np.cumprod(products.double().numpy()).tolist(), dtype=wg.bfloat16)
+    assert products.cumprod(0).tolist() == expected.tolist()
+
+
+# Empty tensors and arguments ------------------------------------------------------------------------------------------
+
+
+def test_cumulative_products_of_no_elements_have_a_gradient() -> None:
+    for shape in ((0,), (2, 0), (0, 3)):
+        x = wg.zeros(shape, requires_grad=True)
+        assert wg.autograd.grad(x.cumprod(-1).sum(), [x])[0].shape == shape
+
+
+def test_gather_with_an_empty_index_of_any_shape() -> None:
+    x = wg.tensor([[1.0, 2.0]])
+    for shape in ((0,), (0, 2, 3), (1, 0)):
+        assert x.gather(0, wg.empty(shape, dtype=wg.int64)).shape == shape
+        gathered = x.requires_grad_().gather(0, wg.empty(shape, dtype=wg.int64))
+        assert wg.autograd.grad(gathered.sum(), [x])[0].tolist() == [[0, 0]]
+        x = x.detach()
+    out = wg.empty(0)
+    assert wg.gather(x, 1, wg.empty(0, dtype=wg.int64), out=out) is out
+    with pytest.raises(IndexError):
+        x.gather(2, wg.empty(0, dtype=wg.int64))
+
+
+def test_unfold_a_0d_tensor() -> None:
+    x = wg.tensor(3.0, requires_grad=True)
+    assert x.unfold(0, 1, 1).tolist() == [3]
+    assert x.unfold(0, 0, 1).shape == (0,)
+    assert wg.autograd.grad(x.unfold(0, 1, 1).sum() * 2, [x])[0].item() == 2
+    assert wg.autograd.grad(x.unfold(0, 0, 1).sum(), [x])[0].item() == 0
+    with pytest.raises(RuntimeError, match="size 2, step 1 do not fit dimension 0 of size 1"):
+        x.unfold(0, 2, 1)
+
+
+def test_fractional_pooling_of_an_empty_batch() -> None:
+    x = wg.zeros(0, 2, 6, 6, requires_grad=True)
+    maxima, indices = F.fractional_max_pool2d(x, 2, output_size=3, return_indices=True)
+    assert maxima.shape == indices.shape == (0, 2, 3, 3)
+    assert indices.dtype is wg.int64
+    assert wg.autograd.grad(maxima.sum(), [x])[0].shape == x.shape
+    assert F.fractional_max_pool3d(wg.zeros(0, 1, 5, 6, 7), 2, output_ratio=0.5).shape == (0, 1, 2, 3, 3)
+    with pytest.raises(RuntimeError, match="at least one channel"):
+        F.fractional_max_pool2d(wg.zeros(1, 0, 6, 6), 2, output_size=3)
+
+
+def test_masks_of_attention_broadcast_from_fewer_dimensions() -> None:
+    wg.manual_seed(0)
+    query, key, value = (wg.rand(2, 3, 4, 8) for _ in range(3))
+    column_mask = wg.tensor([0.0, -inf, 1.0, 2.0])
+    expected = F.scaled_dot_product_attention(query, key, value, column_mask.expand(4, 4))
+    for mask in (column_mask, column_mask.expand(1, 4)):
+        assert_equal(F.scaled_dot_product_attention(query, key, value, mask).tolist(), expected.tolist())
+    plain = F.scaled_dot_product_attention(query, key, value)
+    for mask in (wg.tensor(True), wg.tensor(0.5)):
+        assert_equal(F.scaled_dot_product_attention(query, key, value, mask).tolist(), plain.tolist())
+
+
+def test_triplet_loss_with_a_distance_of_the_user() -> None:
+    anchor, positive, negative = (wg.tensor(x) for x in ([[1.0, 2.0]], [[1.0, 0.0]], [[1.0, 1.0]]))
+    loss = F.triplet_margin_with_distance_loss(
+        anchor, positive, negative, distance_function=lambda a, b: (a - b).abs().sum(-1)
+    )
+    assert loss.item() == 2
+
+
+def test_embedding_bag_in_both_orders() -> None:
+    table, indices = wg.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), wg.tensor([0, 2, 1, 1])
+    offsets, weights = wg.tensor([0, 2]), wg.tensor([1.0, 2.0, 3.0, 4.0])
+    assert F.embedding_bag(table, indices, offsets).tolist() == F.embedding_bag(indices, table, offsets).tolist()
+    bags = F.embedding_bag(indices, table, offsets, None, 2.0, False, "sum", False, weights)
+    assert bags.tolist() == [[11, 14], [21, 28]]
+
+
+def test_arguments_of_numpy_and_other_libraries() -> None:
+    boundaries = wg.tensor([0.0, 1.0, 2.0])
+    assert wg.bucketize(np.float32(1), boundaries).item() == wg.searchsorted(boundaries, np.float64(1)).item() == 1
+    scalar = wg.scalar_tensor(3, dtype=wg.float64, requires_grad=True)
+    assert scalar.requires_grad
+    assert scalar.dtype is wg.float64
+
+    class Foreign:
+        """A tensor of another library: NumPy converts it, and its `dtype` is none of NumPy's."""
+
+        dtype = "float64"
+
+        def __init__(self, values: Any):
+            self.values = np.array(values)
+
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+            return self.values.astype(dtype or self.values.dtype)
+
+        def __float__(self) -> float:
+            return float(self.values)
+
+    assert wg.tensor(Foreign([1.5])).dtype is wg.as_tensor(Foreign([1.5])).dtype is wg.float64
+    assert wg.tensor([Foreign(1.5), 2.0]).dtype is wg.float64
+    assert wg.tensor(Foreign(np.float16([1.5]))).dtype is wg.float16
+    assert wg.tensor(Foreign([1, 2])).dtype is wg.int64
+
+
+def test_dimensions_that_max_does_not_take() -> None:
+    x = wg.ones(2, 2)
+    for reduce in (x.max, x.min):
+        for dims in ((0, 1), [0, 1]):
+            with pytest.raises(TypeError, match=r"one dimension.*amax|one dimension.*amin"):
+                reduce(dims)  # type: ignore[call-overload]
+
+
+def test_messages_name_the_remedy_for_a_tensor_in_place_of_a_number() -> None:
+    with pytest.raises(TypeError, match=r"alpha must be a number, not a tensor; pass alpha.item\(\)"):
+        F.elu(wg.ones(1), wg.tensor(2.0))  # type: ignore[arg-type]
