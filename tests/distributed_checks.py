@@ -235,6 +235,11 @@ def groups(rank: int, size: int) -> None:
     assert dist.get_global_rank(mine, 1) == rank // 2 * 2 + 1
     assert dist.get_group_rank(mine, rank) == rank % 2
     dist.destroy_process_group(mine)
+    with pytest.raises(dist.DistBackendError, match="has been destroyed"):
+        dist.all_reduce(x, group=mine)
+    if size == 2:
+        for _ in range(700):  # MPICH has 2048 communicators, a group three of them
+            dist.destroy_process_group(dist.new_group())
     dist.barrier()
     dist.monitored_barrier()
 

@@ -27,7 +27,7 @@ class NcclStandin:
         self.cuda = cuda
         self.comm = MPI.COMM_WORLD.Dup()
         self.calls: list[str] = []
-        self.aborted = 0
+        self.aborted = self.destroyed = 0
         self.code = 0
 
     def ncclGetUniqueId(self, pointer: Any) -> int:
@@ -41,6 +41,10 @@ class NcclStandin:
 
     def ncclCommAbort(self, handle: Any) -> int:
         self.aborted += 1
+        return 0
+
+    def ncclCommDestroy(self, handle: Any) -> int:
+        self.destroyed += 1
         return 0
 
     def ncclGetErrorString(self, code: int) -> bytes:
@@ -170,6 +174,9 @@ def main() -> None:
     stand_in.code = 5
     with pytest.raises(dist.DistBackendError, match=r"ncclAllReduce: invalid usage \(error 5\)"):
         dist.all_reduce(x)
+    stand_in.code = 0
+    dist.destroy_process_group()
+    assert stand_in.destroyed == 1
     print(f"ok {rank}\n", end="", flush=True)
 
 

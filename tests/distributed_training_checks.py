@@ -224,6 +224,25 @@ class Branches(nn.Module):
         return (self.a if dist.get_rank() == 0 else self.b)(x)
 
 
+@check
+def gradients_are_those_of_the_rank_without_the_wrapper(folder):
+    """When a `DistributedDataParallel` is gone, its hooks are, too; those of a later one stay."""
+    model = make_model()
+    inputs, targets = make_batch(1)[0]
+    first = DistributedDataParallel(model)
+    second = DistributedDataParallel(model)
+    del first
+    F.mse_loss(second(own_part(inputs)), own_part(targets)).backward()
+    assert_same_bits_on_all_ranks([p.grad.numpy() for p in model.parameters()])
+    del second
+    model.zero_grad()
+    F.mse_loss(model(own_part(inputs)), own_part(targets)).backward()
+    single = make_model()
+    F.mse_loss(single(own_part(inputs)), own_part(targets)).backward()
+    for actual, expected in zip(model.parameters(), single.parameters(), strict=True):
+        np.testing.assert_array_equal(actual.grad.numpy(), expected.grad.numpy())
+
+
 def check_branches(model, inputs, targets):
     for _ in range(3):
         model.zero_grad()

@@ -15,7 +15,7 @@ DATA_PARALLEL = (
     "reduction_starts_during_backward", "no_sync_accumulates_on_each_rank", "unused_parameters_after_no_sync",
     "unused_parameters_with_unusual_graphs",
     "gradients_accumulate_over_backwards_as_in_one_process", "unused_parameters", "different_modules_are_refused",
-    "buffers_are_those_of_rank_0",
+    "buffers_are_those_of_rank_0", "gradients_are_those_of_the_rank_without_the_wrapper",
 )  # fmt: skip
 HOOKS_AND_INPUTS = (
     "communication_hooks", "power_sgd", "uneven_inputs", "uneven_inputs_with_divided_optimizer",

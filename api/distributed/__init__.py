@@ -6,12 +6,20 @@ engines are libraries: `mpi4py` with any MPI, and NCCL.
 
 Modules, in the order of their imports: `errors`, `reduce_ops`, `headers` (what ranks compare), `watching` (notices
 between ranks about failures), `launchers` (environment variables), `world` (start and end of MPI), `works` (calls in
-flight), `buffers`, `nccl`, `groups`, `staging` (copies on the host), `host_collectives` (MPI's functions),
-`collectives`, `barriers`, `point_to_point`, `objects`, and `nn.functional` (differentiable collectives). They are
-internal, like every name that begins with an underscore; public are the names in `__all__`, and `nn.functional`.
+flight), `buffers`, `nccl`, `availability`, `process_group`, `groups` (beginning and end of process groups), `staging`
+(copies on the host), `host_collectives` (MPI's functions), `collectives`, `barriers`, `point_to_point`, `objects`, and
+`nn.functional` (differentiable collectives). They are internal, like every name that begins with an underscore; public
+are the names in `__all__`, and `nn.functional`.
 """
 
 from . import nn as nn
+from .availability import (
+    is_available,
+    is_gloo_available,
+    is_mpi_available,
+    is_nccl_available,
+    is_torchelastic_launched,
+)
 from .barriers import barrier, monitored_barrier
 from .collectives import (
     all_gather,
@@ -35,10 +43,12 @@ from .errors import (
     DistStoreError,
     RankFailure,
 )
-from .groups import (
+from .groups import destroy_process_group, init_process_group, new_group, new_subgroups
+from .objects import all_gather_object, broadcast_object_list, gather_object, scatter_object_list
+from .point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
+from .process_group import (
     GroupMember,
     ProcessGroup,
-    destroy_process_group,
     get_backend,
     get_global_rank,
     get_group_rank,
@@ -47,18 +57,8 @@ from .groups import (
     get_rank,
     get_world_size,
     group,
-    init_process_group,
-    is_available,
-    is_gloo_available,
     is_initialized,
-    is_mpi_available,
-    is_nccl_available,
-    is_torchelastic_launched,
-    new_group,
-    new_subgroups,
 )
-from .objects import all_gather_object, broadcast_object_list, gather_object, scatter_object_list
-from .point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from .reduce_ops import ReduceOp
 from .works import Future, Work
 

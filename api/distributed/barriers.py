@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from .groups import ProcessGroup, find_group
+from .process_group import ProcessGroup, find_group
 from .works import Work
 
 __all__ = ["barrier", "monitored_barrier"]

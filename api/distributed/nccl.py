@@ -30,7 +30,7 @@ from .works import Steps, Work
 
 if TYPE_CHECKING:
     from ..runtime.backends.cuda_streams import CudaEvent, CudaStream
-    from .groups import ProcessGroup
+    from .process_group import ProcessGroup
 
 __all__ = ["Communicator", "find_library", "library", "start", "takes", "use"]
 
@@ -143,6 +143,7 @@ class Communicator:
         self.handle = _POINTER()
         with group._world.guard(f"NCCL's start for {group!r}", group._timeout):
             _call("ncclCommInitRank", ctypes.byref(self.handle), group.size(), identifier, group.rank())
+        self._group = group
         self.driver = driver
         self.stream: CudaStream = driver.new_stream()
         self._is_aborted = False
@@ -153,6 +154,14 @@ class Communicator:
         if not self._is_aborted:
             self._is_aborted = True
             library().ncclCommAbort(self.handle)
+
+    def close(self) -> None:
+        """Wait for the collectives, and free the communicator."""
+        self._group._world.failure_hooks.remove(self.abort)
+        if not self._is_aborted:
+            self._is_aborted = True
+            self.stream.synchronize()
+            _call("ncclCommDestroy", self.handle)
 
     def launch(self, name: str, *arguments: Any) -> _Launched:
         """Queue a collective behind the caller's stream, and return it.

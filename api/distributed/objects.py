@@ -11,7 +11,7 @@ import numpy as np
 
 from ..runtime.errors import ArgumentError
 from .collectives import root_rank
-from .groups import ProcessGroup, find_group
+from .process_group import ProcessGroup, find_group
 from .works import Steps
 
 __all__ = ["all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list"]

@@ -14,8 +14,8 @@ from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from .buffers import check_tensor, mark_written, mpi_buffer
 from .errors import CollectiveMismatch
-from .groups import ProcessGroup, find_group
 from .headers import HEADER_BYTES, describe, pack, read_message
+from .process_group import ProcessGroup, find_group
 from .staging import HostCopy, with_host_copies
 from .works import Steps, Work, leave_in_background
 
@@ -262,7 +262,7 @@ def _start(group: ProcessGroup, header: bytes, steps: Steps, members: tuple[int,
         world.raise_failure(describe(header))
     with world.lock:
         work = Work(world, members, group._timeout, header, None, None, steps, None, outputs)
-    world.last_work = work
+    world.set_last_call(work, header)
     leave_in_background(work)
     return work
 

@@ -268,6 +268,11 @@ class Work:
 
     # moving on
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the work is done; unlike `is_completed`, it does not move the work on."""
+        return self._done
+
     def _advance(self) -> bool:
         """Test the requests and continue if they are complete; return whether the work is done. Needs the lock."""
         if self._done:

@@ -22,13 +22,18 @@ import sys
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import CollectiveTimeout, DistBackendError, RankFailure
+from .headers import describe
 from .launchers import Place, read_environment
 from .watching import Hub, Watcher
+
+if TYPE_CHECKING:
+    from .works import Work
 
 __all__ = ["World", "current_world", "start_world", "timeout_error"]
 
@@ -51,10 +56,8 @@ class World:
         failure: The first failure of another rank that this process has learnt of, in words; None if there is none.
         failed_rank: The rank that failed.
         lock: Held while requests are tested and works are moved on.
-        last_work: The `Work` of the last call.
         failure_hooks: Called when a rank has failed.
         is_ending: MPI is about to end: the progress thread calls it no more.
-        describe_activity: Returns what this rank does, in words, for other ranks.
     """
 
     def __init__(self, timeout: float):
@@ -64,9 +67,8 @@ class World:
         self.lock = threading.RLock()
         self.failure: str | None = None
         self.failed_rank = -1
-        self.last_work: Any = None
+        self._last_call: tuple[weakref.ref[Work], bytes] | None = None
         self.failure_hooks: list[Callable[[], None]] = []
-        self.describe_activity: Callable[[], str] = lambda: "has not called a collective yet"
         self.is_ending = False
         self._guarded: str | None = None
         self._has_raised = False
@@ -96,10 +98,23 @@ class World:
         addresses, port, secret = self.comm.bcast(contact)
         return Watcher(self.rank, addresses, port, secret, self._report, self._on_failure)
 
+    def set_last_call(self, work: Work, header: bytes) -> None:
+        """Remember the last call, for messages to other ranks. The work, and its tensors, may go before the next."""
+        self._last_call = weakref.ref(work), header
+
+    def _describe_activity(self) -> str:
+        if self._last_call is None:
+            return "has not called a collective yet"
+        reference, header = self._last_call
+        work, call = reference(), describe(header)
+        if work is None or work.is_finished:
+            return f"has completed {call} and called none since"
+        return f"waits in {call}"
+
     def _report(self) -> str:
         frame = sys._current_frames().get(threading.main_thread().ident or 0)
         location = f"; its main thread is in {_location_of(frame)}" if frame is not None else ""
-        return self.describe_activity() + location
+        return self._describe_activity() + location
 
     def _on_failure(self, rank: int, text: str) -> None:
         if self.failure is None:

@@ -15,7 +15,7 @@ from ...runtime.errors import NotSupported
 from ...runtime.tensor import Tensor
 from ...shape.joining import cat, stack
 from .. import collectives
-from ..groups import ProcessGroup, find_group
+from ..process_group import ProcessGroup, find_group
 from ..reduce_ops import ReduceOp
 
 __all__ = ["all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather", "reduce",

@@ -16,9 +16,9 @@ from ...runtime.device import DeviceLike
 from ...runtime.errors import ArgumentError
 from ..barriers import barrier
 from ..collectives import all_reduce
-from ..groups import get_rank, get_world_size, is_initialized
 from ..objects import all_gather_object
 from ..point_to_point import recv, send
+from ..process_group import get_rank, get_world_size, is_initialized
 from .machines import Link
 
 __all__ = ["LinkFit", "fit_all_reduce", "fit_link", "measure_all_reduce", "measure_messages"]

@@ -8,6 +8,7 @@ of them (Li et al. 2020, PyTorch Distributed: Experiences on Accelerating Data P
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -23,7 +24,7 @@ from ...runtime.tensor import Tensor
 from .buckets import Bucket, GradBucket, assign_buckets
 
 if TYPE_CHECKING:
-    from ...distributed.groups import ProcessGroup
+    from ...distributed.process_group import ProcessGroup
 
 __all__ = ["CommHook", "Reducer"]
 
@@ -99,11 +100,11 @@ class Reducer:
         self._unreached: set[int] = set()  # parameters that the current backward reduces as zeros
         self._used_locally: set[int] = set()  # parameters with a gradient that no rank has averaged yet
         self._build(range(len(params) - 1, -1, -1))
-        for index, param in enumerate(self._params):
-            set_ready_hook(param, self._hook_of(index))
-
-    def _hook_of(self, index: int) -> Callable[[Tensor, Tensor], None]:
-        return lambda param, grad: self._receive(index, param, grad)
+        hooks = [_ParameterHook(self, index) for index in range(len(params))]
+        for param, hook in zip(self._params, hooks, strict=True):
+            set_ready_hook(param, hook)
+        # Without the reducer, backward accumulates gradients as usual, on this rank alone.
+        weakref.finalize(self, _remove_hooks, self._params, hooks).atexit = False
 
     def _build(self, order: Sequence[int]) -> None:
         """Divide the parameters between buckets in this order of their gradients."""
@@ -120,11 +121,6 @@ class Reducer:
         if self._hook is not None:
             raise ArgumentError("register_comm_hook: there is a communication hook already; register it once only")
         self._hook, self._hook_state = hook, state
-
-    def remove_hooks(self) -> None:
-        """Stop receiving gradients: backward accumulates them as usual."""
-        for param in self._params:
-            set_ready_hook(param, None)
 
     # between backwards
 
@@ -369,6 +365,28 @@ class Reducer:
                 self._static_counts = counts
         if not self._order:  # so that `prepare` rebuilds the buckets here, too: that is a collective
             self._order = list(range(len(self._params)))
+
+
+class _ParameterHook:
+    """Passes the gradients of a parameter to its reducer, which it does not keep alive."""
+
+    __slots__ = ("_index", "_reducer")
+
+    def __init__(self, reducer: Reducer, index: int):
+        self._reducer = weakref.ref(reducer)
+        self._index = index
+
+    def __call__(self, param: Tensor, grad: Tensor) -> None:
+        reducer = self._reducer()
+        assert reducer is not None, "the hooks of a reducer are removed with it"
+        reducer._receive(self._index, param, grad)
+
+
+def _remove_hooks(params: Sequence[Tensor], hooks: Sequence[_ParameterHook]) -> None:
+    """Remove hooks from parameters, unless others have replaced them."""
+    for param, hook in zip(params, hooks, strict=True):
+        if param.extra is not None and param.extra.ready_hook is hook:
+            set_ready_hook(param, None)
 
 
 def _is_same_memory(a: Tensor, b: Tensor) -> bool:
