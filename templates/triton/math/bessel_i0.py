@@ -1,4 +1,4 @@
-# needs: exp, sqrt
+# needs: bessel_i0_far, bessel_i0_near, exp, sqrt
 # The Bessel function I0: its Taylor series below 8, then e^|x| times a polynomial of 8 / |x| over sqrt(|x|), our own
 # Chebyshev fit (2^-58). The exponential is split, so that it overflows no earlier than the product.
 @triton.jit
@@ -6,59 +6,9 @@ def wg_bessel_i0(of):
     x = of.to(tl.float64)
     a = tl.abs(x)
     n = tl.where(a < 8.0, a, 0.0)
-    z = n * n * 0.015625
-    p = z * 2.4496635130433923e-16 + 7.410232126956262e-15
-    p = p * z + 2.0424452299923196e-13
-    p = p * z + 5.106113074980799e-12
-    p = p * z + 1.1520667625425427e-10
-    p = p * z + 2.332935194148649e-09
-    p = p * z + 4.2138641944309975e-08
-    p = p * z + 6.742182711089596e-07
-    p = p * z + 9.481194437469744e-06
-    p = p * z + 0.00011614463185900436
-    p = p * z + 0.0012267776740107336
-    p = p * z + 0.011040999066096603
-    p = p * z + 0.08349755543735556
-    p = p * z + 0.5218597214834723
-    p = p * z + 2.6419148400100783
-    p = p * z + 10.567659360040313
-    p = p * z + 32.36345679012346
-    p = p * z + 72.81777777777778
-    p = p * z + 113.77777777777777
-    p = p * z + 113.77777777777777
-    p = p * z + 64.0
-    p = p * z + 16.0
-    p = p * z + 1.0
-    near = p
+    near = wg_bessel_i0_near(n)
     b = tl.where(a < 8.0, 8.0, a)
-    u = 16.0 / b - 1.0
-    q = u * 4.005227764863093e-11 + 1.6645473602872717e-11
-    q = q * u - 3.210161204221311e-10
-    q = q * u - 1.2429481430536811e-10
-    q = q * u + 1.2061857017231527e-09
-    q = q * u + 4.388861044991905e-10
-    q = q * u - 2.871865993820918e-09
-    q = q * u - 1.0267340552488217e-09
-    q = q * u + 4.9905012775902334e-09
-    q = q * u + 1.983359036878627e-09
-    q = q * u - 6.93899627720982e-09
-    q = q * u - 3.82099512308995e-09
-    q = q * u + 7.92317806979789e-09
-    q = q * u + 7.697662019062485e-09
-    q = q * u - 5.573331421610012e-09
-    q = q * u - 1.3453822931523271e-08
-    q = q * u - 6.709029656225637e-09
-    q = q * u + 7.56377201554603e-09
-    q = q * u + 2.1542697342456025e-08
-    q = q * u + 3.9324708328742363e-08
-    q = q * u + 8.87226944343699e-08
-    q = q * u + 2.9735993830791437e-07
-    q = q * u + 1.4838475432345007e-06
-    q = q * u + 1.1143033788352455e-05
-    q = q * u + 0.00013621607439233397
-    q = q * u + 0.0033605519836678865
-    q = q * u + 0.4021765094450081
     e = tl.where(b < 80.0, b, 80.0)
-    r = tl.where(a < 8.0, near, wg_exp(e) * q / wg_sqrt(b) * wg_exp(b - e))
+    r = tl.where(a < 8.0, near, wg_exp(e) * wg_bessel_i0_far(b) / wg_sqrt(b) * wg_exp(b - e))
     r = tl.where(a == float("inf"), float("inf"), r)
     return r.to(of.dtype)

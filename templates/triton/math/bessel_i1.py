@@ -1,4 +1,4 @@
-# needs: exp, sqrt
+# needs: bessel_i1_far, bessel_i1_near, exp, sqrt
 # The Bessel function I1: its Taylor series below 8, then e^|x| times a polynomial of 8 / |x| over sqrt(|x|), our own
 # Chebyshev fit (2^-58). The exponential is split, so that it overflows no earlier than the product.
 @triton.jit
@@ -6,58 +6,9 @@ def wg_bessel_i1(of):
     x = of.to(tl.float64)
     a = tl.abs(x)
     n = tl.where(a < 8.0, a, 0.0)
-    z = n * n * 0.015625
-    p = z * 1.684143665217332e-16 + 4.862964833315046e-15
-    p = p * z + 1.2765282687451997e-13
-    p = p * z + 3.0317546382698492e-12
-    p = p * z + 6.480375539301803e-11
-    p = p * z + 1.2393718218914697e-09
-    p = p * z + 2.1069320972154988e-08
-    p = p * z + 3.160398145823248e-07
-    p = p * z + 4.148022566393013e-06
-    p = p * z + 4.7183756692720526e-05
-    p = p * z + 0.0004600416277540251
-    p = p * z + 0.003795343428970707
-    p = p * z + 0.02609298607417361
-    p = p * z + 0.14677304666722657
-    p = p * z + 0.6604787100025196
-    p = p * z + 2.311675485008818
-    p = p * z + 6.068148148148148
-    p = p * z + 11.377777777777778
-    p = p * z + 14.222222222222221
-    p = p * z + 10.666666666666666
-    p = p * z + 4.0
-    p = p * z + 0.5
-    near = n * p
+    near = n * wg_bessel_i1_near(n)
     b = tl.where(a < 8.0, 8.0, a)
-    u = 16.0 / b - 1.0
-    q = u * -4.1681089783384256e-11 - 1.5626599071977848e-11
-    q = q * u + 3.339867355634982e-10
-    q = q * u + 1.161813630287145e-10
-    q = q * u - 1.2547972491973786e-09
-    q = q * u - 4.086984233473255e-10
-    q = q * u + 2.9887350377570034e-09
-    q = q * u + 9.568523624905203e-10
-    q = q * u - 5.2022217601823894e-09
-    q = q * u - 1.8736450470066097e-09
-    q = q * u + 7.268242563538968e-09
-    q = q * u + 3.7219797447255018e-09
-    q = q * u - 8.401102179738338e-09
-    q = q * u - 7.778592763970399e-09
-    q = q * u + 6.14985231157688e-09
-    q = q * u + 1.4076395500755014e-08
-    q = q * u + 6.694265612407784e-09
-    q = q * u - 8.436290430234562e-09
-    q = q * u - 2.3368016560658254e-08
-    q = q * u - 4.312811174972107e-08
-    q = q * u - 1.0001340021780371e-07
-    q = q * u - 3.4838565069237384e-07
-    q = q * u - 1.8349101091858603e-06
-    q = q * u - 1.503854719814553e-05
-    q = q * u - 0.00021923576383430914
-    q = q * u - 0.00974957719323576
-    q = q * u + 0.38939845902587233
     e = tl.where(b < 80.0, b, 80.0)
-    r = tl.where(a < 8.0, near, wg_exp(e) * q / wg_sqrt(b) * wg_exp(b - e))
+    r = tl.where(a < 8.0, near, wg_exp(e) * wg_bessel_i1_far(b) / wg_sqrt(b) * wg_exp(b - e))
     r = tl.where(a == float("inf"), float("inf"), r)
     return tl.where(x < 0.0, 0.0 - r, r).to(of.dtype)
