@@ -12,7 +12,7 @@ import pytest
 
 __all__ = ["Ended", "find_launcher", "launch", "run_ranks"]
 
-_LIMIT_SECONDS = 120.0
+_LIMIT_SECONDS = 300.0  # kernels are compiled anew, on cores that ranks share
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,17 @@ ROOT = Path(os.environ.get("WEFTGRAD_CHECKOUT") or Path(__file__).resolve().pare
     ("checks", "count"),
     [
         ("reductions,half_sums,layouts,gathers,host_copies,messages", 2),
-        ("objects,groups,asynchronous,derivatives,devices", 2),
+        ("objects,groups,asynchronous,derivatives", 2),
         ("half_sums,gathers,messages,objects,groups,asynchronous,derivatives", 4),
     ],
 )
 def test_ranks(checks: str, count: int) -> None:
     run_ranks("distributed_checks.py", checks, count)
+
+
+@pytest.mark.skipif(all(d.type != "opencl" for d in wg.devices()), reason="no OpenCL device")
+def test_tensors_of_an_opencl_device() -> None:
+    run_ranks("distributed_checks.py", "devices", 2)
 
 
 def test_nccl_on_stand_ins() -> None:
