@@ -32,6 +32,14 @@ def test_a_tensor_larger_than_memory_takes_none() -> None:
     assert (x + 1)[5:, ::2].shape == ((1 << 40) - 5, 1 << 9)
 
 
+def test_indices_are_not_checked() -> None:
+    index = wg.zeros(3, dtype=wg.int64, device="meta")
+    assert wg.nn.functional.embedding(index, wg.ones(5, 2, device="meta")).shape == (3, 2)
+    assert wg.ones(5, 2, device="meta")[index].shape == (3, 2)
+    wg.synchronize("meta")
+    wg.synchronize()
+
+
 def test_values_cannot_be_read() -> None:
     x = wg.ones(2, 3).to("meta")
     for read in (x.tolist, x.cpu, x.sum().item, lambda: x.numpy(force=True)):
