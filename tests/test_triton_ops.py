@@ -208,7 +208,7 @@ CALLS = (
         ("reduction.tiles many",), ("pointwise.flat",), (),
     ),
     Call(
-        "a number over all", lambda x, y: (x / y).sin(), lambda x, y: np.sin(x / y), ((9, 1000), ()),
+        "a number over all", lambda x, y: (x / y).sin(), lambda x, y: np.sin(x / y), ((9, 2000), ()),
         ("pointwise.flat many",), ("reduction.partial shares", "reduction.finish"), ("reduction.partial shares",),
     ),
     Call(

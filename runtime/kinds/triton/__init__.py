@@ -11,17 +11,28 @@ from collections.abc import Iterable, Mapping
 from ...backends.protocol import Instance, Slot
 from .. import Request
 
-__all__ = ["Defines", "Geometry", "index_type", "instance", "next_power", "strided_extent"]
+__all__ = ["Defines", "Geometry", "index_type", "instance", "limit_block", "next_power", "strided_extent"]
 
 Defines = dict[str, str | int | float]
 Geometry = tuple[int | tuple[int, ...], ...]
 
 _INT32 = 2**31 - 1
+# Functions that need so many registers that a thread computes one or two elements at a time, and not eight: the block
+# of a program of 4 warps.
+_HEAVY_BLOCKS = {
+    **dict.fromkeys(("digamma", "fmod", "lgamma", "mod", "polygamma", "trigamma"), 256),
+    **dict.fromkeys(("bessel_y0", "bessel_y1", "zeta"), 128),
+}
 
 
 def next_power(n: int) -> int:
     """Return the smallest power of two that is at least `n`, and at least 1."""
     return 1 << max(n - 1, 0).bit_length()
+
+
+def limit_block(block: int, functions: Iterable[str]) -> int:
+    """Return the block of a program that calls these functions: `block`, or less if they need many registers."""
+    return min([block, *(_HEAVY_BLOCKS[name] for name in functions if name in _HEAVY_BLOCKS)])
 
 
 def strided_extent(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:

@@ -11,13 +11,10 @@ from ...backends.protocol import Step
 from ...schedules import choose
 from .. import Request
 from ..elementwise import Operands
-from . import Defines, Geometry, index_type, instance, next_power, strided_extent
+from . import Defines, Geometry, index_type, instance, limit_block, next_power, strided_extent
 
 __all__ = ["step"]
 
-# Functions that need so many registers that a thread should compute two elements instead of eight.
-_HEAVY_FUNCTIONS = frozenset(("digamma", "fmod", "lgamma", "mod", "polygamma", "trigamma"))
-_HEAVY_BLOCK = 256
 _MIN_BLOCK = 1024  # for the interpreter, whose blocks are larger: small tensors take one program
 
 
@@ -58,8 +55,8 @@ def step(
     block = min(params["block"] or request.capabilities.block, max(_MIN_BLOCK, next_power(numel)))
     if params["warps"] != 4:  # Triton's own default
         defines["num_warps"] = params["warps"]
-    if params["block"] is None and _HEAVY_FUNCTIONS & set(request.text.functions):
-        block = min(block, _HEAVY_BLOCK)
+    if params["block"] is None:
+        block = limit_block(block, request.text.functions)
     if len(sizes) <= 1 and all(outputs_are_contiguous) and all(s in ((), (0,), (1,)) for s in strides):
         defines.update(INDEX=index_type([numel]), BLOCK=block)
         kernel = instance(request, "flat", element, operands.slots, defines)

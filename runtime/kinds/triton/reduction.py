@@ -12,7 +12,7 @@ from ...device import Meta
 from ...layout import split
 from .. import Request, slot
 from ..reduction_states import IterationSpace, is_bool, schedule, state_bytes, state_slot
-from . import Defines, Geometry, index_type, instance, next_power, strided_extent
+from . import Defines, Geometry, index_type, instance, limit_block, next_power, strided_extent
 
 __all__ = ["LIGHT_FUNCTIONS", "LIMITS", "steps"]
 
@@ -52,7 +52,8 @@ def steps(
     heavy = set(request.text.functions) - LIGHT_FUNCTIONS
     params = schedule(request, space)
     light_block = params["blocks_per_tile"] * caps.block
-    max_tile = (caps.block // 2 if heavy else light_block) // max(1, len(states) // 2)
+    block = limit_block(caps.block // 2, heavy) if heavy else light_block
+    max_tile = block // max(1, len(states) // 2)
     has_lines = _has_lines(space)
     length = space.reduced_sizes[-1] if has_lines else space.count
     tile_results, tile_elements = _tile(space, length, max_tile)
