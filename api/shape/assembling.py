@@ -319,7 +319,7 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor
 
     Raises:
         ShapeError: The positions reach past the end of dimension `dim`.
-        IndexOutOfRange: `dim` is out of range.
+        IndexOutOfRange: `dim` or `start` is out of range.
 
     Example:
         >>> wg.narrow_copy(wg.arange(4), 0, 1, 2)
