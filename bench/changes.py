@@ -1,12 +1,13 @@
 """Compare two reports: find rows that became slower by more than their noise.
 
-The minimum decides, because other load on a machine only adds time. The median has to change half as far in the same
-direction, because a single sample may be lucky. A change counts if it exceeds the row's threshold: the caller's
-threshold or the spread of the samples in both reports, whichever is larger. The spread of a minimum is estimated by its
-distance to the 20th percentile; the spread of a median by the distance between the 20th and the 80th percentile.
+The minimum of a row's samples decides, because other load on a machine only adds time. Its change counts if it exceeds
+the row's threshold: that of the caller, or the spread of the minimum in both reports, whichever is larger. This spread
+is estimated by the distance from the minimum to the 20th percentile. A single sample may be lucky, so the median has to
+change in the same direction, by half of the caller's threshold.
 
-The control are peers of unchanged version in the same row, whose samples were interleaved with ours: if all of them
-became slower too, the machine did. A row without peers is compared with the median change of all peers in the report.
+The other libraries in a row (peers) show whether the machine changed. Their samples alternated with ours. If all peers
+of unchanged version became slower, our change has to count without theirs as well. For a row without peers, the median
+change of all peers in the report stands in.
 """
 
 from __future__ import annotations
@@ -25,50 +26,62 @@ if TYPE_CHECKING:
 
 __all__ = ["THRESHOLD", "Change", "Comparison", "check_threshold", "compare"]
 
-# Two runs of the same kernels, six minutes apart on a shared machine, had 5 minima in 46 that differed by 29 to 40 %.
+# In two runs of the same kernels, six minutes apart on a shared machine, 5 of 46 minima differed by 29 to 40 %.
 THRESHOLD = 0.5
-RowKey = tuple[str, str, str, str, str]  # `Entry.key`
+RowKey = tuple[str, str, str, str, str]  # suite, part, group, name and device: `Entry.key`
 _PEERS = ("numpy", "torch", "cupy", "jax", "tinygrad")
-_MIN_PEER_CHANGES = 5  # fewer of them do not show how the machine changed
+_MIN_PEER_CHANGES = 5  # the median of fewer changes says little about the machine
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """A row in two reports.
 
-    least, median: new time / old time, of minima and of medians. control: the factor that the peers share.
-    threshold: the relative change of the minimum that counts, 0.5 for 50 %. open_median: the same for the median.
-    verdict: `slower`, `faster`, `same`, `broken` (correct before, now with a problem), `mended`, or `skipped` (measured
-    before, now left out for lack of time or memory).
+    Attributes:
+        old: The row in the earlier report.
+        new: The row in the later report.
+        minimum_ratio: New time / old time, of minima.
+        median_ratio: The same of medians.
+        control: The ratio that all peers have in common; 1 if some became faster and some slower.
+        threshold: The relative change of the minimum that counts, 0.5 for 50 %.
+        median_threshold: The relative change of the median beyond its spread, from the 20th to the 80th percentile. It
+            does not decide the verdict.
+        verdict: `slower`, `faster`, `same`, `broken` (correct before, now with a problem), `fixed` (the reverse), or
+            `skipped` (measured before, now left out for lack of time or memory).
     """
 
     old: Entry
     new: Entry
-    least: float
-    median: float
+    minimum_ratio: float
+    median_ratio: float
     control: float
     threshold: float
-    open_median: float
+    median_threshold: float
     verdict: str
 
     @property
     def is_uncertain(self) -> bool:
-        """True if either time is: it was measured under load, or its samples disagree."""
+        """True if one of the two times was measured under load, or from samples that disagree."""
         return bool(self.old.doubts or self.new.doubts)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All rows that both reports have, in the new report's order, and the names of rows that only one has.
+    """All rows of two reports.
 
-    drift: the median change of the peers. moved: devices whose hardware differs between the reports.
+    Attributes:
+        changes: The rows that both reports have, in the order of the later one.
+        missing: Names of rows that only the earlier report has.
+        added: Names of rows that only the later report has.
+        drift: The median of new time / old time of all peers; 1 if there are too few.
+        hardware_changes: A sentence for each device whose hardware differs between the reports.
     """
 
     changes: list[Change]
     missing: list[str]
     added: list[str]
     drift: float
-    moved: list[str]
+    hardware_changes: list[str]
 
     @property
     def regressions(self) -> list[Change]:
@@ -79,16 +92,19 @@ class Comparison:
 def check_threshold(threshold: float) -> None:
     """Raise ArgumentError unless `--threshold` is positive and finite."""
     if not 0 < threshold < math.inf:
-        raise ArgumentError(f"bench: --threshold must be above 0, as 0.5 for a half, not {threshold}")
+        raise ArgumentError(f"bench: --threshold must be above 0 and finite, such as 0.5 for 50 %, not {threshold}")
 
 
 def compare(old: Report, new: Report, threshold: float = THRESHOLD) -> Comparison:
-    """Compare two reports, matching rows by suite, part, name and device.
+    """Compare two reports, matching rows by suite, part, group, name and device.
 
     Args:
         old: the earlier report, as `load` reads it.
         new: the later report.
-        threshold: the least relative change that counts, 0.5 for 50 %.
+        threshold: the smallest relative change of a minimum that counts, 0.5 for 50 %.
+
+    Returns:
+        The comparison.
 
     Raises:
         ArgumentError: the reports have no row in common, or `threshold` is not positive and finite.
@@ -97,7 +113,8 @@ def compare(old: Report, new: Report, threshold: float = THRESHOLD) -> Compariso
     old_entries, new_entries = ({entry.key: entry for entry in entries([report])} for report in (old, new))
     common_keys = [key for key in new_entries if key in old_entries]
     if not common_keys:
-        suites, devices = ({key[i] for key in (*old_entries, *new_entries)} for i in (0, 4))
+        keys = (*old_entries, *new_entries)
+        suites, devices = {suite for suite, *_ in keys}, {device for *_, device in keys}
         raise ArgumentError(
             f"bench: the reports have no row in common (suites {', '.join(sorted(suites))}; "
             f"devices {', '.join(sorted(devices))}): measure the same suite on the same device twice"
@@ -108,7 +125,7 @@ def compare(old: Report, new: Report, threshold: float = THRESHOLD) -> Compariso
     ]
     drift = statistics.median(peer_changes) if len(peer_changes) >= _MIN_PEER_CHANGES else 1.0
     changes = [_change(old_entries[key], new_entries[key], peers, drift, threshold) for key in common_keys]
-    moved_devices = dict.fromkeys(
+    hardware_changes = dict.fromkeys(
         f"{c.new.device} was {c.old.hardware}, is {c.new.hardware}" for c in changes if c.old.hardware != c.new.hardware
     )
     return Comparison(
@@ -116,7 +133,7 @@ def compare(old: Report, new: Report, threshold: float = THRESHOLD) -> Compariso
         _only_in_first(old_entries, new_entries),
         _only_in_first(new_entries, old_entries),
         drift,
-        list(moved_devices),
+        list(hardware_changes),
     )
 
 
@@ -136,29 +153,31 @@ def _same_peers(old: Report, new: Report) -> frozenset[str]:
 
 
 def _peer_changes(old: Entry, new: Entry, peers: Iterable[str]) -> list[float]:
+    """Return new time / old time, of minima, of each library of `peers` that both rows have."""
     return [new.peers[n]["least"] / old.peers[n]["least"] for n in peers if n in old.peers and n in new.peers]
 
 
 def _change(old: Entry, new: Entry, peers: frozenset[str], drift: float, threshold: float) -> Change:
     if old.time is None or new.time is None:
-        verdict = "same" if old.time is new.time else "broken" if new.time is None else "mended"
+        verdict = "same" if old.time is new.time else "broken" if new.time is None else "fixed"
         if verdict == "broken" and (new.problem or "").startswith("skipped"):
             verdict = "skipped"
         return Change(old, new, 1.0, 1.0, 1.0, threshold, threshold, verdict)
-    least, median = (new.time[n] / old.time[n] for n in ("least", "median"))
+    minimum_ratio, median_ratio = (new.time[n] / old.time[n] for n in ("least", "median"))
     control = _control(_peer_changes(old, new, peers) or [drift])
     times = (old.time, new.time)
-    limit = max(threshold, sum(t["p20"] / t["least"] - 1 for t in times))
-    open_median = max(threshold, sum((t["p80"] - t["p20"]) / t["median"] for t in times))
+    row_threshold = max(threshold, sum(t["p20"] / t["least"] - 1 for t in times))
+    median_threshold = max(threshold, sum((t["p80"] - t["p20"]) / t["median"] for t in times))
     verdict = "same"
-    # Both the raw and the control-adjusted ratio have to agree: a peer's noise neither hides nor makes a change.
-    if min(least, least / control) > 1 + limit and median > 1 + threshold / 2:
+    # The ratio has to count both as measured and relative to the peers: their noise alone must not make a change.
+    ratios = (minimum_ratio, minimum_ratio / control)
+    if min(ratios) > 1 + row_threshold and median_ratio > 1 + threshold / 2:
         verdict = "slower"
-    elif max(least, least / control) < 1 / (1 + limit) and median < 1 / (1 + threshold / 2):
+    elif max(ratios) < 1 / (1 + row_threshold) and median_ratio < 1 / (1 + threshold / 2):
         verdict = "faster"
-    return Change(old, new, least, median, control, limit, open_median, verdict)
+    return Change(old, new, minimum_ratio, median_ratio, control, row_threshold, median_threshold, verdict)
 
 
 def _control(peer_changes: Sequence[float]) -> float:
-    """Return the smallest change that all peers share in one direction; 1 if their directions differ."""
+    """Return the ratio nearest to 1 if all ratios are above 1, or all below it; else 1."""
     return max(1.0, min(peer_changes)) * min(1.0, max(peer_changes))

@@ -1,4 +1,4 @@
-"""Describe the machine for a report: devices, drivers, versions."""
+"""Describe the machine that a report was measured on: devices, drivers, versions of libraries."""
 
 from __future__ import annotations
 
@@ -29,16 +29,20 @@ _PACKAGES = ("weftgrad", "numpy", "torch", "cupy", "jax", "tinygrad", "triton", 
 
 
 def describe(sites: Sequence[Site]) -> Machine:
-    """Return a report's `machine` dictionary: what a reader needs to compare it with the report of another machine."""
+    """Return a report's `machine` dictionary: what a reader needs to compare it with the report of another machine.
+
+    Args:
+        sites: All contenders of the report, ours and other libraries.
+    """
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "devices": [_device(site) for site in sites if isinstance(site, OurSite)],
+        "devices": [_describe_device(site) for site in sites if isinstance(site, OurSite)],
         "torch": next((str(site.device) for site in sites if site.name == "torch"), None),
         "places": {site.name: site.device_name for site in sites if not site.ours},
         "cores": os.cpu_count(), "threads": cores(), "cache": last_level_cache(), "system": platform.platform(),
         "processor": _processor(),
         "python": platform.python_version(), "versions": {name: _version(name) for name in _PACKAGES},
-        "driver": _driver(), "commit": _commit(), "specs": _specs(),
+        "driver": _nvidia_driver(), "commit": _commit(), "specs": _specs_digest(),
         "calls": "in C" if native.present else "in Python",
     }  # fmt: skip
 
@@ -53,16 +57,16 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _device(site: OurSite) -> DeviceFacts:
+def _describe_device(site: OurSite) -> DeviceFacts:
     """Describe one of our devices.
 
-    The key `kind` is `GPU` or `CPU`, also for a CPU that OpenCL drives. `sm` is the compute capability on CUDA,
-    `platform` the name of an OpenCL platform.
+    The key `kind` is `GPU` or `CPU`. A CPU behind an OpenCL driver is a `CPU`, too. `sm` is the compute capability of a
+    CUDA device, `platform` the name of an OpenCL platform.
     """
     driver = site.device.driver
     caps = driver.capabilities
     facts: DeviceFacts = {
-        "device": site.name, "name": _hardware(driver.name), "schedules": caps.style, "cores": caps.cores,
+        "device": site.name, "name": _hardware_name(driver.name), "schedules": caps.style, "cores": caps.cores,
         "memory": caps.memory, "kind": "GPU" if site.gpu or is_gpu(site.device) else "CPU",
     }  # fmt: skip
     if site.device.type == "cuda":
@@ -80,8 +84,8 @@ def _device(site: OurSite) -> DeviceFacts:
     return facts
 
 
-def _hardware(name: str) -> str:
-    """Return the device's name without PoCL's prefix, so that a CPU has the same name under every driver."""
+def _hardware_name(name: str) -> str:
+    """Return a CPU's name as in /proc/cpuinfo, without the prefix of a driver such as PoCL; other names unchanged."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -91,7 +95,10 @@ def _hardware(name: str) -> str:
 
 
 def _processor() -> str:
-    """Return what tells processors of one name apart: `family 25, model 17, stepping 1`; empty if it is unknown."""
+    """Return the processor's numbers, such as `family 25, model 17, stepping 1`; empty if they are unknown.
+
+    Different processors may have the same name, for example in virtual machines.
+    """
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
     except OSError:
@@ -102,7 +109,7 @@ def _processor() -> str:
 
 
 def _commit() -> str | None:
-    """Return the commit of a checkout, or None for an installed package."""
+    """Return the checkout's commit, with `-dirty` after local changes; None for an installed package."""
     folder = Path(__file__).resolve().parent.parent
     if not (folder / ".git").exists():
         return None
@@ -113,16 +120,16 @@ def _commit() -> str | None:
         return None
 
 
-def _specs() -> str:
-    """Return a digest of the specs that kernels are generated from."""
+def _specs_digest() -> str:
+    """Return 16 hexadecimal digits that differ if the specs that kernels are generated from do."""
     digest = hashlib.sha256()
     for path in own_specs():
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _driver() -> str | None:
-    """Return the version line of NVIDIA's kernel module, or None."""
+def _nvidia_driver() -> str | None:
+    """Return the version line of NVIDIA's kernel module, or None if it is not loaded."""
     try:
         with open("/proc/driver/nvidia/version", encoding="utf-8") as file:
             return file.readline().strip().removeprefix("NVRM version: ")

@@ -253,7 +253,7 @@ def print_comparison(old: Report, new: Report, threshold: float) -> int:
 def _change_line(change: Change, paint: Paint, name_width: int) -> str:
     name = pad_to_width(f"{change.new.name} ({change.new.device})", name_width)
     if change.old.time is None or change.new.time is None:
-        role = {"broken": "bad", "mended": "good"}.get(change.verdict, "faint")
+        role = {"broken": "bad", "fixed": "good"}.get(change.verdict, "faint")
         return f"{name} {paint(change.new.problem or change.verdict, role)}"
     role = {"slower": "bad", "faster": "good"}.get(change.verdict, "")
     control = f"{change.control - 1:+.0%}" if abs(change.control - 1) >= 0.005 else ""
@@ -261,29 +261,29 @@ def _change_line(change: Change, paint: Paint, name_width: int) -> str:
     mark = "~" if change.is_uncertain else ""
     return (
         f"{name} {number(change.new.time['least'] * 1e6):>10s} {number(change.old.time['least'] * 1e6):>10s} "
-        f"{paint(f'{change.least - 1:>+8.0%}', role)} {_median_text(change)} {control:>7s} {change.threshold:>7.0%} "
-        f"{paint(verdict, role)} {mark}"
+        f"{paint(f'{change.minimum_ratio - 1:>+8.0%}', role)} {_median_text(change)} {control:>7s} "
+        f"{change.threshold:>7.0%} {paint(verdict, role)} {mark}"
     ).rstrip()
 
 
 def _median_text(change: Change) -> str:
     """Return the change of the median, with `!` if it exceeds the spread of the samples."""
-    beyond = change.median > 1 + change.open_median or change.median < 1 / (1 + change.open_median)
-    return f"{change.median - 1:+.0%}{'!' if beyond else ' '}".rjust(8)
+    ratio, limit = change.median_ratio, 1 + change.median_threshold
+    return f"{ratio - 1:+.0%}{' ' if 1 / limit <= ratio <= limit else '!'}".rjust(8)
 
 
 def _summary(comparison: Comparison, paint: Paint) -> str:
     verdicts = [change.verdict for change in comparison.changes]
     counts = [f"{len(verdicts)} rows"] + [
         paint(f"{verdicts.count(v)} {v}", role)
-        for v, role in (("slower", "bad"), ("broken", "bad"), ("faster", "good"), ("mended", "good"))
+        for v, role in (("slower", "bad"), ("broken", "bad"), ("faster", "good"), ("fixed", "good"))
         if v in verdicts
     ]
     lines = [", ".join(counts) + f"; peers of all rows changed by {comparison.drift - 1:+.0%} (middle)"]
     uncertain = sum(change.is_uncertain for change in comparison.changes)
     if uncertain:
         lines.append(f"~: {uncertain} of {len(verdicts)} rows uncertain: measured under load, or samples disagree")
-    lines += [paint(f"another device: {counts}", "fair") for counts in comparison.moved]
+    lines += [paint(f"another device: {sentence}", "fair") for sentence in comparison.hardware_changes]
     for row_names, label in ((comparison.missing, "no longer measured"), (comparison.added, "new")):
         if row_names:
             lines.append(

@@ -1,7 +1,7 @@
-"""The head of the HTML page over all devices: one merged table, and one picture with a bar for each row.
+"""The head of the HTML page: one table of all devices, and one picture with a bar for each row and device.
 
-A row is an op with its dtype and shape. Rows of one group (an op class) stand together. A device is compared with torch
-where torch was measured beside it, else with the first other library.
+A row is an op with its dtype and shape. Rows of one group, such as reductions, stand together. Each device is compared
+with torch if torch was measured beside it, else with the first other library.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from .plot_axes import round_ticks
 from .roofline import Roof, roofs, share
@@ -24,13 +24,19 @@ __all__ = ["panels", "table"]
 
 _PREFERRED_PEER = "torch"
 _PANEL_WIDTH, _LABEL_WIDTH, _RIGHT_MARGIN, _AXIS_HEIGHT = 440.0, 110.0, 18.0, 20.0  # in units of a panel's view box
-_BAND_GAP = 6.0  # between the bands of two classes
-_BAR_HEIGHTS = ((40, 6.0), (150, 4.0), (math.inf, 2.5))  # (up to so many bars, height of a bar)
-_MIN_BAND = 14.0  # height of a class's band, for its label
-_MAX_RATIO = 32.0  # longer bars are cut off: a ratio beyond it is shown as this one
+_BAND_GAP = 6.0  # between the bands of two groups
+_BAR_HEIGHTS = ((40, 6.0), (150, 4.0), (math.inf, 2.5))  # (highest number of bars, height of a bar)
+_MIN_BAND_HEIGHT = 14.0  # room for the group's label
+_MAX_RATIO = 32.0  # bars of ratios above it, and below its inverse, are cut off
 _COLOURS = 6  # of devices, in the style sheet
-_Value: TypeAlias = "tuple[float, str, bool] | None"
-"""What a bar shows, its text, and whether it is uncertain; None for a row without a bar."""
+
+
+class _BarValue(NamedTuple):
+    """The number that a bar shows, its text, and whether the number is uncertain."""
+
+    number: float
+    text: str
+    is_uncertain: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +70,10 @@ def _peer(entry: Entry, ours: set[str]) -> str | None:
 
 
 def table(entries: Sequence[Entry]) -> Table | None:
-    """Return the merged table: for each device time, ratio and share of the roof, with bars.
+    """Return the merged table, with a time, a ratio and a share of the roofline for each device.
 
-    None if there are no rows, or of one device only, whose own tables have all of this.
+    Returns:
+        The table; None if fewer than two devices have rows, because a device's own tables say the same.
     """
     devices, rows = _merged_rows(entries)
     if not rows or len(devices) < 2:
@@ -98,12 +105,12 @@ def table(entries: Sequence[Entry]) -> Table | None:
 
 
 def _cells(entry: Entry | None, roof_by_hardware: Mapping[str, Roof], ours: set[str]) -> list[Cell]:
-    """Return a device's cells of a row: time, ratio, share."""
+    """Return a device's cells of a row: minimum time, ratio to the other library, share of the roofline."""
     if entry is None or entry.time is None:
         return [number_cell(None, "" if entry is None else "failed"), number_cell(None), number_cell(None)]
     mark = "~" if entry.doubts else ""
-    least = entry.time["least"] * 1e6
-    cells = [number_cell(least, f"{mark}{number(least)}", role="doubtful" if mark else "")]
+    microseconds = entry.time["least"] * 1e6
+    cells = [number_cell(microseconds, f"{mark}{number(microseconds)}", role="doubtful" if mark else "")]
     peer = _peer(entry, ours)
     ratio, limits = (entry.ratio(peer), entry.ratio_range(peer)) if peer else (None, None)
     if peer and ratio and limits:
@@ -119,18 +126,18 @@ def _cells(entry: Entry | None, roof_by_hardware: Mapping[str, Roof], ours: set[
 
 
 def panels(entries: Sequence[Entry]) -> list[Panel]:
-    """Return the picture's two panels, ratios and shares of the roof, with a bar for each row and device."""
+    """Return up to two panels of the picture: ratios, and shares of the roofline. A panel without bars is left out."""
     devices, rows = _merged_rows(entries)
     roof_by_hardware, ours = roofs(entries), {entry.device for entry in entries}
-    ratios: list[list[_Value]] = []
-    shares: list[list[_Value]] = []
+    ratios: list[list[_BarValue | None]] = []
+    shares: list[list[_BarValue | None]] = []
     for row in rows:
         row_entries = [row.entries.get(device) for device in devices]
         ratios.append([_ratio_value(entry, ours) for entry in row_entries])
         shares.append([_share_value(entry, roof_by_hardware) for entry in row_entries])
     pictures = []
-    values = [value[0] for line in ratios for value in line if value]
-    if values:
+    values = [value.number for line in ratios for value in line if value]
+    if values:  # a logarithmic axis that has at least the ratios from 0.5 to 2
         low = max(min(0.5, *values), 1 / _MAX_RATIO) / 1.1
         high = min(max(2.0, *values), _MAX_RATIO) * 1.1
         axis = _Axis(lambda ratio: math.log(min(max(ratio, low), high) / low) / math.log(high / low), 1.0,
@@ -145,32 +152,43 @@ def panels(entries: Sequence[Entry]) -> list[Panel]:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """A horizontal axis. position: a value's place from 0 to 1. origin: where bars begin. ticks: values and labels."""
+    """A horizontal axis.
+
+    Attributes:
+        position: Function from a value to its position on the axis, from 0 to 1.
+        origin: Value at which bars begin.
+        ticks: Values and labels of the ticks.
+    """
 
     position: Callable[[float], float]
     origin: float
     ticks: list[tuple[float, str]]
 
 
-def _ratio_value(entry: Entry | None, ours: set[str]) -> _Value:
-    """Return the ratio to a device's peer."""
+def _ratio_value(entry: Entry | None, ours: set[str]) -> _BarValue | None:
+    """Return the other library's time / ours; None if a time is missing."""
     peer = _peer(entry, ours) if entry is not None else None
     ratio = entry.ratio(peer) if entry is not None and peer else None
     if entry is None or peer is None or ratio is None:
         return None
-    return ratio[0], f"{peer} / ours {ratio[0]:.2f}", bool(entry.doubts or entry.peer_doubts(peer))
+    return _BarValue(ratio[0], f"{peer} / ours {ratio[0]:.2f}", bool(entry.doubts or entry.peer_doubts(peer)))
 
 
-def _share_value(entry: Entry | None, roof_by_hardware: Mapping[str, Roof]) -> _Value:
-    """Return the share of a device's roofline."""
+def _share_value(entry: Entry | None, roof_by_hardware: Mapping[str, Roof]) -> _BarValue | None:
+    """Return the share of the device's roofline; None if it is unknown."""
     roof_share = share(entry, roof_by_hardware.get(entry.hardware)) if entry is not None else None
-    return None if entry is None or roof_share is None else (roof_share.value, str(roof_share), bool(entry.doubts))
+    if entry is None or roof_share is None:
+        return None
+    return _BarValue(roof_share.value, str(roof_share), bool(entry.doubts))
 
 
 def _panel(
-    title: str, devices: Sequence[str], rows: Sequence[_Row], values: Sequence[Sequence[_Value]], axis: _Axis
+    title: str, devices: Sequence[str], rows: Sequence[_Row], values: Sequence[Sequence[_BarValue | None]], axis: _Axis
 ) -> Panel:
-    """Lay out a panel: a band for each class, in it a bar for each row and device that has a value."""
+    """Lay out a panel: a band for each group, and in it a bar for each row and device that has a value.
+
+    A row and device with a time but without a value gets an empty place, so that the bars of both panels align.
+    """
     bar_count = sum(_is_timed(row, device) for row in rows for device in devices)
     bar_height = next(height for limit, height in _BAR_HEIGHTS if bar_count <= limit)
     plot_width = _PANEL_WIDTH - _LABEL_WIDTH - _RIGHT_MARGIN
@@ -190,13 +208,14 @@ def _panel(
                 if not _is_timed(row, device):
                     continue
                 if value is not None:
-                    ends = sorted((x_of(axis.origin), x_of(value[0])))
+                    ends = sorted((x_of(axis.origin), x_of(value.number)))
                     bars.append({"x": ends[0], "y": round(y, 1), "width": round(max(1.0, ends[1] - ends[0]), 1),
-                                 "height": bar_height - 0.5, "colour": colour % _COLOURS, "doubtful": value[2],
-                                 "text": f"{row.name}, {device}: {value[1]}{'~' * value[2]}"})  # fmt: skip
+                                 "height": bar_height - 0.5, "colour": colour % _COLOURS,
+                                 "doubtful": value.is_uncertain,
+                                 "text": f"{row.name}, {device}: {value.text}{'~' * value.is_uncertain}"})  # fmt: skip
                 y += bar_height
             y += bar_height / 2
-        y = max(y, top + _MIN_BAND) + _BAND_GAP
+        y = max(y, top + _MIN_BAND_HEIGHT) + _BAND_GAP
         bands.append({"label": group, "y": round(top, 1), "height": round(y - top - _BAND_GAP / 2, 1)})
     return {
         "title": title, "width": _PANEL_WIDTH, "height": round(y, 1), "top": _AXIS_HEIGHT - 4,
@@ -208,5 +227,5 @@ def _panel(
 
 
 def _is_timed(row: _Row, device: str) -> bool:
-    """Return True if a device has a time for a row, and so a place for its bar in both panels."""
+    """Return True if a device has a time for a row: then both panels have a place for its bar."""
     return device in row.entries and row.entries[device].time is not None

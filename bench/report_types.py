@@ -144,7 +144,11 @@ class DeviceFacts(TypedDict):
 
 
 class Machine(TypedDict):
-    """The machine of a report, with the versions of its libraries."""
+    """The machine of a report, with the versions of its libraries.
+
+    `cores` counts the machine's logical processors, `threads` those that the process may use. `cache` is the size of
+    the largest cache in bytes. `torch` and `places` have the devices of the other libraries.
+    """
 
     date: str
     devices: list[DeviceFacts]

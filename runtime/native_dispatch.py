@@ -1,4 +1,7 @@
-"""Give `dispatch` the C versions of its functions, bound to the classes of tensors, memory and the autograd graph."""
+"""Select the C versions of `dispatch`'s functions, if the C extension is installed.
+
+The extension imports nothing. It is passed the classes whose objects it creates and reads.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,13 @@ _CLASSES: tuple[type, ...] = (
 
 
 def bind(plan: type, call: Call, call_into: CallInto, empty: Empty) -> tuple[Call, CallInto, Empty]:
-    """Return the C versions of `dispatch`'s call, call_into and empty, or the Python versions themselves.
+    """Return the C versions of `dispatch`'s `call`, `call_into` and `empty`; without the extension, the arguments.
 
-    The C code also returns storages to their pools.
+    The extension calls the Python versions in all cases that it does not handle. It also sets `Storage.__del__`, which
+    returns memory to its pool.
 
     Args:
-        plan: The class `Plan`.
+        plan: The class `Plan`, which `dispatch` defines.
         call: The Python version of `dispatch.call`.
         call_into: The Python version of `dispatch.call_into`.
         empty: The Python version of `dispatch.empty`.

@@ -1,8 +1,8 @@
 """Test cases of ops that are not elementwise: row ops, contractions, convolutions, index ops, views, random numbers.
 
 A row of the table is an op, its operands, and its numbers and static arguments by name. Every row is a case in float32,
-and an op's first row also in every other dtype. Values of index ops, views and convolutions are multiples of 1/8. So
-their sums are exact in every dtype and order, and results must equal the expected ones exactly.
+and an op's first row is also a case in every other dtype. Values of index ops, views and convolutions are multiples of
+1/8. So their sums are exact in every dtype and order, and results must equal the expected ones exactly.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class OperandSpec:
     Attributes:
         shape: The shape.
         layout: The memory layout, see `op_running.with_layout`.
-        holds: `value`; `index`: integers in [low, high); `ordered`: the same, sorted; `mask`; `chance`: in [0, 1);
-            `partner`: element i is an integer in [0, i].
+        holds: What the values are. `value`: any numbers. `index`: integers in [low, high). `ordered`: the same, sorted.
+            `mask`: bools. `chance`: probabilities in [0, 1). `partner`: element i is an integer in [0, i].
         low: The smallest index.
         high: The end of the range of indices.
         dtype: The dtype; None: that of the case.
@@ -70,7 +70,14 @@ def ordered(high: int, *shape: int, layout: str = "contiguous", dtype: str = "in
 
 
 class Row(NamedTuple):
-    """A call of an op. checks_gradients: whether its derivatives are compared with finite differences."""
+    """A call of an op.
+
+    Attributes:
+        op: Name of the op.
+        operands: Its tensors, in order; None for an optional one that is left out.
+        named: Its numbers and static arguments, by name.
+        checks_gradients: Whether its derivatives are compared with finite differences.
+    """
 
     op: str
     operands: tuple[OperandSpec | None, ...]
@@ -129,8 +136,9 @@ CONTRACTIONS = [
 ]  # fmt: skip
 
 
-# Skipped rows of embeddings have no gradient, unlike finite differences, so another test covers them.
-# An index out of range reads 0 and writes nothing; some rows have such indices.
+# The row `skipped` of an embedding gets no gradient (PyTorch's `padding_idx`), although finite differences see one. So
+# a case that reads this row does not check gradients, and another test does.
+# Kernels read 0 for an index out of range, and write nothing. Some cases have such indices.
 INDEX = [
     Row("gather", (arg(5, 17), idx(17, 5, 9)), {"dim": 1}),
     Row("gather", (arg(7), idx(7, 11)), {"dim": 0}),
@@ -167,7 +175,7 @@ INDEX = [
     Row("spread_at", (arg(2, 3, 5), idx(12, 2, 3)), {"shape": (3, 4, 5), "dim": 0, "count": 2}),
     Row("spread_at", (arg(3, 8, 6), idx(5, 8, low=-1, dtype="int32")), {"shape": (3, 4, 6), "dim": 1, "count": 1}),
     Row("spread_at", (arg(40, 33, layout="transposed"), idx(3, 40)), {"shape": (3, 33), "dim": 0, "count": 1}, False),
-    Row("spread_at", (arg(4, 33), idx(3)), {"shape": (4, 3, 33), "dim": 1, "count": 1},),
+    Row("spread_at", (arg(4, 33), idx(3)), {"shape": (4, 3, 33), "dim": 1, "count": 1}),
     Row("spread_at", (arg(0, 6), idx(6, 0)), {"shape": (6, 6), "dim": 0, "count": 1}, False),
     Row("scatter", (arg(5, 17), idx(17, 5, 9), arg(5, 9)), {"dim": 1}),
     Row("scatter", (arg(7), idx(7, 40), arg(40)), {"dim": 0}),
@@ -183,7 +191,7 @@ INDEX = [
     Row("put_at", (arg(9, 33, layout="transposed"), idx(9, 20, layout="stepped"), arg(20, 33)), {"dim": 0, "count": 1}),
     Row("put_at", (arg(4, 3, 33), idx(3), arg(4, 33, layout="sliced")), {"dim": 1, "count": 1}),
     Row("put_at", (arg(5, 6), idx(5, 0), arg(0, 6)), {"dim": 0, "count": 1}, False),
-    # The counts are those before each chunk; there is only one chunk here.
+    # The result has the number of true elements before each chunk. These masks are a single chunk.
     Row("mask_counts", (arg(65, holds="mask"),), {}),
     Row("mask_counts", (arg(5, 17, holds="mask"),), {}),
     Row("mask_counts", (arg(holds="mask"),), {}),
@@ -191,7 +199,7 @@ INDEX = [
     Row("mask_positions", (arg(5, 17, holds="mask"), None), {}),
     Row("mask_positions", (arg(holds="mask"), None), {}),
 ]  # fmt: skip
-INDEX += [row._replace(op=f"{row.op[:-3]}_add_at") for row in INDEX if row.op == "put_at"]
+INDEX += [row._replace(op="put_add_at") for row in INDEX if row.op == "put_at"]
 INDEX += [row._replace(op="scatter_add") for row in INDEX if row.op == "scatter"]
 INDEX += index_rows(Row, arg, idx, ordered)
 
@@ -260,31 +268,35 @@ VIEWS = [
 ]  # fmt: skip
 
 _STREAM = {"seed": 0xDEADBEEF12345678, "offset": 5}
-_LATER = {"seed": 7, "offset": (1 << 40) + 3}
+_LATE_STREAM = {"seed": 7, "offset": (1 << 40) + 3}  # an offset of more than 32 bits
 
 
 def _random(op: str, *other_operands: OperandSpec, **named: Any) -> list[Row]:
     """Return rows with sizes around the vector width, and several layouts, which must not change the draws."""
-    first = [arg(65), arg(1000), arg(5, 17), arg(5, 17, layout="transposed"), arg(3, 5, 18, layout="permuted")]
-    first += [arg(33, layout="stepped"), arg(), arg(3, 0)]
-    rows = [Row(op, (x, *other_operands), named | (_LATER if number == 1 else _STREAM), 0 < number < 4 and number != 1)
-            for number, x in enumerate(first)]  # fmt: skip
-    return rows
+    first_operands = [
+        arg(65), arg(1000), arg(5, 17), arg(5, 17, layout="transposed"), arg(3, 5, 18, layout="permuted"),
+        arg(33, layout="stepped"), arg(), arg(3, 0),
+    ]  # fmt: skip
+    return [
+        Row(op, (x, *other_operands), named | (_LATE_STREAM if x.shape == (1000,) else _STREAM), x.shape == (5, 17))
+        for x in first_operands
+    ]
 
 
-def _places(op: str, **named: Any) -> list[Row]:
-    """Return rows with the same layouts for an op that counts positions instead of drawing."""
+def _progressions(op: str, **named: Any) -> list[Row]:
+    """Return rows of the same shapes and layouts for an op that computes elements from their positions."""
     return [row._replace(named=named, checks_gradients=False) for row in _random(op)]
 
 
-def _chances(rows: list[Row]) -> list[Row]:
-    return [row._replace(operands=tuple(replace(g, holds="chance") for g in row.operands if g)) for row in rows]
+def _with_probabilities(rows: list[Row]) -> list[Row]:
+    """Return the rows with probabilities as operands."""
+    return [row._replace(operands=tuple(replace(x, holds="chance") for x in row.operands if x)) for row in rows]
 
 
 RANDOM = [
     *_random("uniform_fill", low=-1.5, high=2.5, levels=None),
     *_random("normal_fill", mean=0.5, std=2.0),
-    *_random("normal_around", arg(), ),
+    *_random("normal_around", arg()),
     Row("normal_around", (arg(5, 1), arg(17)), _STREAM),
     *_random("exponential_fill", rate=1.5),
     *_random("integer_fill", low=-20, span=53),
@@ -292,13 +304,13 @@ RANDOM = [
     *_random("narrow_integer_fill", low=-(1 << 30), span=1 << 31)[:1],
     *_random("partner_fill"),
     *_random("wide_partner_fill"),
-    *_chances(_random("weighted_key")),
+    *_with_probabilities(_random("weighted_key")),
     *_random("bernoulli_fill", p=0.3),
-    *_chances(_random("bernoulli_draw")),
+    *_with_probabilities(_random("bernoulli_draw")),
     *_random("dropout_draw", p=0.3, scale=1 / 0.7),
-    *_places("arange_fill", start=3, step=1),
-    *_places("arange_fill", start=0.3, step=-0.1),
-    *_places("linspace_fill", start=-1.0, end=2.5, step=3.5 / 7, last=7.0),
+    *_progressions("arange_fill", start=3, step=1),
+    *_progressions("arange_fill", start=0.3, step=-0.1),
+    *_progressions("linspace_fill", start=-1.0, end=2.5, step=3.5 / 7, last=7.0),
 ]  # fmt: skip
 
 GROUP_NORMS = [
@@ -321,7 +333,9 @@ for _row in (*ROWS, *CONTRACTIONS, *INDEX, *VIEWS, *RANDOM, *GROUP_NORMS, *SHUFF
 
 _FLOATS = ("float32", "float64", "float16", "bfloat16")
 _ALL_DTYPES = (*_FLOATS, "int8", "int16", "int32", "int64", "uint8", "bool")
-_BY_KIND = {"rowwise": _FLOATS[:2] + _FLOATS[3:], "contraction": _FLOATS[:2] + _FLOATS[3:], "custom": _FLOATS}
+_BY_KIND = {
+    "rowwise": ("float32", "float64", "bfloat16"), "contraction": ("float32", "float64", "bfloat16"), "custom": _FLOATS,
+}  # fmt: skip
 _BY_OP = {
     "integer_fill": ("int64", "int32", "int16", "int8", "float32"),
     "narrow_integer_fill": ("int64", "int32"),
@@ -329,7 +343,7 @@ _BY_OP = {
     "wide_partner_fill": ("int64",),
     "shuffle_order": ("int64", "int32"),
     "normalize_groups": ("float32", "float16", "bfloat16"),
-    "class_loss_sums": _FLOATS[:2],
+    "class_loss_sums": ("float32", "float64"),
     "bernoulli_fill": (*_FLOATS, "int64", "uint8", "bool"),
     "arange_fill": (*_FLOATS, "int64", "int32", "int16", "int8", "uint8"),
     **INDEX_DTYPES,
@@ -338,19 +352,19 @@ _SIGNIFICAND_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
 def dtypes_of(op: Op, device: Device, selection: str) -> list[str]:
-    """Return the dtypes of an op's first row. All other rows have the first of these dtypes."""
+    """Return the dtypes of an op's first row. Its other rows have the first of these dtypes only."""
     restricted = _ALL_DTYPES if op.name in EVERY_DTYPE else _BY_OP.get(op.name) or _BY_KIND.get(op.kind)
     dtypes = [d for d in restricted or (_FLOATS if op.kind == "random" else _ALL_DTYPES) if has(device, d)]
     if selection == "full":
         return dtypes
-    halves = ("float16", "bool") if op.kind in ("index", "custom", "view") else ()
-    return [d for d in dtypes if d == dtypes[0] or d in halves or (selection == "small" and d in ("float64", "int32"))]
+    narrow = ("float16", "bool") if op.kind in ("index", "custom", "view") else ()
+    return [d for d in dtypes if d == dtypes[0] or d in narrow or (selection == "small" and d in ("float64", "int32"))]
 
 
 # Values
 
 
-def _draw(op: Op, operand: OperandSpec, shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> Array:
+def _draw_values(op: Op, operand: OperandSpec, shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> Array:
     kind = numpy_of(dtype).kind
     if operand.holds == "mask" or kind == "b":
         return rng.random(shape) > 0.5
@@ -384,7 +398,7 @@ def _operands(row: Row, dtype: str, device: Device, layouts: bool = True) -> tup
         operand_dtype = operand.dtype or ("bool" if operand.holds == "mask" and dtype == "float32" else dtype)
 
         def make(shape: tuple[int, ...], operand: OperandSpec = operand, operand_dtype: str = operand_dtype) -> Array:
-            return _draw(op, operand, shape, operand_dtype, rng)
+            return _draw_values(op, operand, shape, operand_dtype, rng)
 
         layout = (
             operand.layout if (layouts and operand.layout != "expanded") or operand.holds == "index" else "contiguous"
@@ -398,7 +412,10 @@ def _operands(row: Row, dtype: str, device: Device, layouts: bool = True) -> tup
 
 
 def _numbers(row: Row, dtype: str, arrays: list[Any]) -> dict[str, Any]:
-    """Return the row's numbers and static arguments, including those that depend on its values."""
+    """Return the row's numbers and static arguments, including those that depend on its values.
+
+    For `mask_positions` this also sets the second of `arrays`, the numbers of true elements before each chunk.
+    """
     named = dict(row.named)
     if row.op == "mask_positions":
         total = int(np.count_nonzero(arrays[0]))
@@ -431,13 +448,13 @@ def table_cases(op: Op, device: Device, selection: str) -> list[Case]:
     """Return a case for every row of an op, and for its first row in every dtype."""
     rows, dtypes = TABLE.get(op.name, []), dtypes_of(op, device, selection)
     if selection == "small":
-        rows = [row for row in rows if _size(row) <= 700]
+        rows = [row for row in rows if _element_count(row) <= 700]
     cases = [_case(op, row, dtypes[0], device) for row in rows]
     return cases + [_case(op, row, dtype, device) for row in rows[:1] for dtype in dtypes[1:]]
 
 
-def _size(row: Row) -> int:
-    return sum(int(np.prod(g.shape)) for g in row.operands if g)
+def _element_count(row: Row) -> int:
+    return sum(int(np.prod(operand.shape)) for operand in row.operands if operand)
 
 
 def _case(op: Op, row: Row, dtype: str, device: Device) -> Case:
@@ -454,7 +471,7 @@ def _case(op: Op, row: Row, dtype: str, device: Device) -> Case:
         named["dtype"] = dtype
     with np.errstate(all="ignore"):
         expected = reference(*inputs, **named)
-    layouts = [g.layout if g else None for g in row.operands]
+    layouts = [operand.layout if operand else None for operand in row.operands]
     result: Any = "int64" if op.name.startswith("mask_") or op.name in ("bag_of", "shuffle_order") else dtype
     if op.name == "normalize_groups":  # its statistics are float32
         result = (dtype, "float32", "float32")
@@ -478,10 +495,10 @@ def table_gradient_cases(op: Op, device: Device, selection: str) -> list[Gradien
     A `small` selection takes one row: the smallest with all operands and at least `_MIN_ELEMENTS` elements.
     """
     rows = [row for row in TABLE.get(op.name, []) if row.checks_gradients]
-    selected = [row for row in rows if _size(row) <= 500] or sorted(rows, key=_size)[:1]
+    selected = [row for row in rows if _element_count(row) <= 500] or sorted(rows, key=_element_count)[:1]
     if selection == "small":
-        large_enough = [row for row in selected if _size(row) >= _MIN_ELEMENTS] or selected
-        selected = [min(large_enough, key=lambda row: (row.operands.count(None), _size(row)))]
+        large_enough = [row for row in selected if _element_count(row) >= _MIN_ELEMENTS] or selected
+        selected = [min(large_enough, key=lambda row: (row.operands.count(None), _element_count(row)))]
     return [_gradient_case(op, row, device) for row in selected]
 
 

@@ -148,11 +148,11 @@ def test_the_median_must_increase_too() -> None:
 
 
 def test_a_row_whose_values_became_wrong() -> None:
-    """It is a regression; the reverse is reported as mended."""
+    """It is a regression; the reverse is reported as fixed."""
     old, new = report(1), report(1)
     new["kernels"][2] = row("row 2", problem="WRONG")
     assert regressions(old, new) == ["row 2"]
-    assert compare(new, old).changes[2].verdict == "mended"
+    assert compare(new, old).changes[2].verdict == "fixed"
     assert not regressions(new, new)
 
 
@@ -170,8 +170,8 @@ def test_rows_are_matched_by_name() -> None:
 def test_another_device_is_reported() -> None:
     new = report(2)
     new["machine"]["devices"][0]["name"] = "More cores"
-    assert compare(report(1), new).moved == ["cpu was Cores, is More cores"]
-    assert compare(report(1), report(2)).moved == []
+    assert compare(report(1), new).hardware_changes == ["cpu was Cores, is More cores"]
+    assert compare(report(1), report(2)).hardware_changes == []
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,7 +209,7 @@ def test_a_report_compared_with_itself() -> None:
     comparison = compare(measured_report(), measured_report())
     assert [change.new.key for change in comparison.changes] == [entry.key for entry in entries([measured_report()])]
     assert {change.verdict for change in comparison.changes} == {"same"}
-    assert (comparison.missing, comparison.added, comparison.moved) == ([], [], [])
+    assert (comparison.missing, comparison.added, comparison.hardware_changes) == ([], [], [])
 
 
 def test_every_row_ten_times_slower_is_found() -> None:

@@ -98,7 +98,7 @@ Args:
         as a second line says.
     dtype: Its dtype.
     *size: The shape, as ints or as one sequence.
-    out: Tensor to write the result to.
+    out: Tensor of the result's shape to write it to; one without elements is resized.
     **named: `size=`: the shape, as a sequence.
 
 Returns:

@@ -5,6 +5,8 @@ Tensors are float32 of few shapes. The generated suite checks the ops themselves
 
 from __future__ import annotations
 
+import linecache
+
 import numpy as np
 import pytest
 from op_ctc import enumerate_alignments
@@ -142,6 +144,14 @@ def test_binary_cross_entropy_takes_probabilities(dtype):
             F.binary_cross_entropy(x.t(), zeros)
         with pytest.raises(RuntimeError, match="of target"):
             F.binary_cross_entropy(half, x)
+
+
+@pytest.mark.parametrize("layer", [nn.L1Loss, nn.KLDivLoss, nn.BCELoss, nn.CrossEntropyLoss])
+def test_a_deprecated_argument_warns_where_the_layer_is_created(layer):
+    """It does so however many classes from the layer up to `Loss` have an `__init__`."""
+    with pytest.warns(UserWarning, match="reduction='sum'") as warned:
+        layer(size_average=False)
+    assert linecache.getline(warned[0].filename, warned[0].lineno).strip() == "layer(size_average=False)"
 
 
 def test_losses_as_modules_keep_their_weights():

@@ -371,7 +371,7 @@ def test_interleaved_rows(ops: dict[str, OpRecord], wide_vectors: None, dtype: s
         x64 = x.astype(np.float64)
         abs_sum = np.nansum(np.abs(x64), 1)
         entry = dispatch.plan_for(ops["sum"], (operand,), statics(ops["sum"], {"dim": 1})).steps[0].instance.entry
-        assert entry == "sum_abreast", (rows, n, gap)
+        assert entry == "sum_interleaved", (rows, n, gap)
         tolerance = 1e-6 if dtype != "bfloat16" else 2**-8
         unpack = _from_bfloat16_bits if dtype == "bfloat16" else lambda check: check
         cases.append((ops["sum"], (operand,), {"dim": 1}, unpack(close(x64.sum(1), tolerance, abs_sum))))
@@ -391,7 +391,7 @@ def test_which_rows_are_interleaved(ops: dict[str, OpRecord], wide_vectors: None
     for array, dim, expected in cases:
         plan = dispatch.plan_for(ops["sum"], (tensor(array),), statics(ops["sum"], {"dim": dim}))
         entry = plan.steps[0].instance.entry
-        assert (entry == "sum_abreast") is expected, (array.shape, array.strides, dim, entry)
+        assert (entry == "sum_interleaved") is expected, (array.shape, array.strides, dim, entry)
 
 
 def test_any_and_count_nonzero_of_small_numbers(ops: dict[str, OpRecord], cpu: None) -> None:

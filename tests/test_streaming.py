@@ -196,6 +196,8 @@ def test_threshold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         assert of_caches("48K", "2048K", "491520K") == 8 << 20
         assert of_caches("48K", "2M", "1G") == 8 << 20
         assert of_caches() == of_caches("odd") == 128 << 20
+        assert of_caches("32K", "1024K", "8192K") == 32 << 20
+        assert processor.last_level_cache() == 8 << 20
     finally:
         processor.last_level_cache.cache_clear()
 

@@ -71,7 +71,7 @@ def batch(lanes: int, registers: int) -> list[Instance]:
 def test_kernels_compile_and_link(
     machine: str, system: str, instructions: str, compiler: compilers.Compiler, tmp_path: Path
 ) -> None:
-    instances = batch(*processor.vectors(instructions))
+    instances = batch(*processor.vector_registers(instructions))
     source = program.source(instances, as_c=True)
     flags = compilers.flags(instructions, machine, system, optimize=False, prefetch=True)
     object_file, library = str(tmp_path / "kernels.o"), str(tmp_path / "kernels.lib")

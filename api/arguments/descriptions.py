@@ -13,19 +13,19 @@ from typing import TypeVar
 __all__ = ["LIKE_OPTIONS", "OPTIONS", "Docstring", "describe"]
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
-# Sections, in the order of a docstring.
+# The sections that a docstring may have, in the order in which `str` of a `Docstring` writes them.
 _TITLES = ("Args", "Shape", "Attributes", "Returns", "Yields", "Raises", "Example")
 
 OPTIONS = {
     "*size": "The shape, as ints or as one sequence.",
     "generator": "Source of random numbers; None: the default generator.",
-    "out": "Tensor to write the result to.",
+    "out": "Tensor of the result's shape to write it to; one without elements is resized.",
     "dtype": "Dtype of the result; None: the default dtype.",
-    "layout": "Accepted for compatibility with PyTorch.",
+    "layout": "`strided` or None: every tensor is dense.",
     "device": "Device of the result; None: the default device.",
     "requires_grad": "Whether to record operations on the result.",
-    "pin_memory": "Whether to use page-locked host memory.",
-    "memory_format": "Accepted for compatibility with PyTorch.",
+    "pin_memory": "Whether to use page-locked host memory, for fast copies to a CUDA device.",
+    "memory_format": "Accepted for compatibility with PyTorch: the result is row-major.",
     "**named": "`size=`: the shape, as a sequence.",
 }
 """The options of functions that create tensors."""
@@ -35,6 +35,7 @@ LIKE_OPTIONS = {
     **OPTIONS,
     "dtype": "Dtype of the result; None: that of `input`.",
     "device": "Device of the result; None: that of `input`.",
+    "memory_format": "`contiguous_format`: row-major strides. Else those of `input` if it is dense (without gaps).",
 }
 """The options of functions such as `zeros_like`."""
 
@@ -43,8 +44,8 @@ def describe(parameters: Mapping[str, str], *, returns: str = "", raises: str = 
     """Return a decorator that adds rows to a function's docstring.
 
     Args:
-        parameters: Name (with its stars) -> description. Rows are added at the end of `Args`, in the table's order, for
-            those parameters that the function has and its docstring does not describe.
+        parameters: Description of each parameter, by its name with stars. A row is added if the function has the
+            parameter and its docstring does not describe it. Rows stand at the end of `Args`, in the table's order.
         returns: Text of the section `Returns`, for a docstring without that section.
         raises: A row to add at the beginning of the section `Raises`.
     """
@@ -87,17 +88,17 @@ class Docstring:
 
     Attributes:
         summary: The text before the first section.
-        sections: Title -> text of the section, whose first line is the title.
+        sections: The text of each section, whose first line is the title, by title.
         indent: The spaces before a title. Python 3.13 removes them from docstrings.
     """
 
     def __init__(self, text: str):
         parts = text.split("\n\n")
-        summary_parts = next((i for i, part in enumerate(parts) if _title(part)), len(parts))
-        self.summary = "\n\n".join(parts[:summary_parts])
+        summary_length = next((i for i, part in enumerate(parts) if _title(part)), len(parts))  # in parts
+        self.summary = "\n\n".join(parts[:summary_length])
         self.sections: dict[str, str] = {}
         title = ""
-        for part in parts[summary_parts:]:
+        for part in parts[summary_length:]:
             title = _title(part) or title  # text without a title continues the last section
             self.sections[title] = f"{self.sections[title]}\n\n{part}" if title in self.sections else part
         first_section = next(iter(self.sections.values()), "")

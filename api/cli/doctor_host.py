@@ -49,7 +49,7 @@ def check_processor() -> Iterator[Finding]:
 
 def _check_instructions(topic: str) -> Iterator[Finding]:
     features, best = processor.features(), processor.best_instruction_set()
-    lanes, registers = processor.vectors(best)
+    lanes, registers = processor.vector_registers(best)
     present = [name for name in _EXTRA[best] if name in features]
     facts = {"instruction_set": best, "lanes": lanes, "registers": registers, "features": sorted(features)}
     text = f"{_NAMES[best]}: vectors of {lanes} float32, {registers} registers"

@@ -1,6 +1,6 @@
-"""Create tensors that are filled with a value, or not at all. Names and arguments are PyTorch's.
+"""Create uninitialised tensors, tensors of one value, and identity matrices. Names and arguments are PyTorch's.
 
-`from_data` creates tensors from data, `sequences` from a rule.
+See `from_data` for tensors with the values of lists and arrays, and `sequences` for `arange` and `linspace`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import SupportsIndex, overload
 import numpy as np
 
 from ..arguments.descriptions import LIKE_OPTIONS, OPTIONS, describe
-from ..arguments.types import Layout, MemoryFormat, Number, Operand, Sizes
+from ..arguments.types import Layout, MemoryFormat, Operand, Sizes
 from ..runtime import dtypes, host_data
 from ..runtime.device import DeviceLike, meta
 from ..runtime.device import device as to_device
 from ..runtime.dispatch import call, call_into
 from ..runtime.dispatch import empty as _empty
 from ..runtime.dtypes import DTypeLike
-from ..runtime.errors import ArgumentError
+from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.layout import strides_like
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -71,17 +71,24 @@ def empty_strided(
 
     Args:
         size: Shape.
-        stride: Distance between neighbours along each dimension, in elements.
+        stride: For each dimension the distance between neighbours, in elements, at least 0.
 
     Returns:
         Tensor of shape `size`, whose elements are undefined.
+
+    Raises:
+        ShapeError: `size` and `stride` differ in length, or one of their numbers is negative.
 
     Example:
         >>> wg.empty_strided((2, 3), (1, 2)).stride()
         (1, 2)
     """
-    target_dtype = dtypes.parse(dtype or dtypes.default_dtype())
-    output = _empty(meta(target_dtype, shape_of((tuple(size),)), tuple(stride), to_device(device)))
+    shape, strides = shape_of((tuple(size),)), tuple(stride)
+    if len(shape) != len(strides):
+        raise ShapeError(f"empty_strided: size {list(shape)} and stride {list(strides)} differ in length")
+    if any(s < 0 for s in strides):
+        raise ShapeError(f"empty_strided: strides must not be negative, got {list(strides)}; use flip() on the tensor")
+    output = _empty(meta(dtypes.parse(dtype or dtypes.default_dtype()), shape, strides, to_device(device)))
     return finalize_output(output, "empty_strided", requires_grad)
 
 
@@ -93,47 +100,53 @@ def full(
 ) -> Tensor:  # fmt: skip
     """Create a tensor of shape `size` filled with `fill_value`.
 
-    Without `dtype`, the number's type decides the dtype.
-
     Args:
         size: Shape.
         fill_value: Number, or a tensor of one element.
-        dtype: Dtype of the result; None: bool, int64 or the default dtype, by the number's type.
+        dtype: Dtype of the result; None: that of `out`, else bool for a bool, int64 for an int, and the default dtype
+            for a float.
 
     Returns:
         Tensor of shape `size`.
 
     Raises:
-        ArgumentError: `size` is no sequence, or `fill_value` is no number.
+        ArgumentError: `size` is no sequence, or `fill_value` is no number, or an integer dtype cannot hold it.
 
     Example:
         >>> wg.full((2, 2), 7)
         tensor([[7, 7],
                 [7, 7]])
     """
-    if isinstance(fill_value, (Tensor, np.generic)):
-        fill_value = fill_value.item()
+    number = _fill_number(fill_value, "full")
     if not isinstance(size, (tuple, list)):
-        raise ArgumentError(f"full: size must be a tuple of ints, not {size!r}")
-    if not isinstance(fill_value, (bool, int, float)):
-        raise ArgumentError(f"full: the value must be a number, not {fill_value!r}")
-    target_dtype = dtypes.number_dtype(fill_value) if dtype is None and out is None else dtype
-    output = _fill_output(allocate_output("full", (tuple(size),), {}, target_dtype, device, out), fill_value, out)
+        raise ArgumentError(f"full: size must be a tuple or list of ints, not {size!r}")
+    target_dtype = dtypes.number_dtype(number) if dtype is None and out is None else dtype
+    output = _fill_output(allocate_output("full", (tuple(size),), {}, target_dtype, device, out), number, out, "full")
     return finalize_output(output, "full", requires_grad, None, layout, pin_memory)
 
 
-def _fill_output(output: Tensor, value: Operand, out: Tensor | None) -> Tensor:
-    return _fill_constant(output, value) if out is None else out.fill_(value)
+def _fill_number(value: Operand, where: str) -> bool | int | float:
+    """Return a fill value as a Python number. Raises `ArgumentError` for other types."""
+    number = value.item() if isinstance(value, (Tensor, np.generic)) else value
+    if not isinstance(number, (bool, int, float)):
+        raise ArgumentError(f"{where}: the value must be a number, not {value!r}")
+    return number
 
 
-def _fill_constant(output: Tensor, value: Operand) -> Tensor:
+def _fill_output(output: Tensor, number: float, out: Tensor | None, where: str) -> Tensor:
+    """Fill a new `output`, or the caller's `out`: only the second is a write that autograd must know of."""
+    return _fill_new(output, number, where) if out is None else out.fill_(number)
+
+
+def _fill_new(output: Tensor, number: float, where: str) -> Tensor:
+    """Fill a tensor that nobody has seen yet: its version does not count this write."""
     if output.meta.numel:
-        number = to_dtype_number(value, output.meta.dtype, "full")
+        dtype_number = to_dtype_number(number, output.meta.dtype, where)
         if not getattr(output.meta.device.driver, "opened", True):  # host memory: do not open a driver for a constant
-            host_data.fill(output, number)
+            host_data.fill(output, dtype_number)
             return output
         version = output.storage.version
-        call_into(registry["fill"], (output, number), (), (output,), in_place=False)
+        call_into(registry["fill"], (output, dtype_number), (), (output,), in_place=False)
         output.storage.version = version
     return output
 
@@ -164,7 +177,7 @@ def zeros(
         tensor([[0., 0., 0.],
                 [0., 0., 0.]])
     """
-    output = _fill_output(allocate_output("zeros", size, named, dtype, device, out), 0, out)
+    output = _fill_output(allocate_output("zeros", size, named, dtype, device, out), 0, out, "zeros")
     return finalize_output(output, "zeros", requires_grad, None, layout, pin_memory)
 
 
@@ -193,7 +206,7 @@ def ones(
         >>> wg.ones(2, dtype=wg.int64)
         tensor([1, 1])
     """
-    output = _fill_output(allocate_output("ones", size, named, dtype, device, out), 1, out)
+    output = _fill_output(allocate_output("ones", size, named, dtype, device, out), 1, out, "ones")
     return finalize_output(output, "ones", requires_grad, None, layout, pin_memory)
 
 
@@ -203,12 +216,6 @@ def empty_like(
     requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
     """Create an uninitialised tensor with the shape, dtype and device of `input`.
-
-    It has the strides of `input` if these are dense, or row-major ones with `memory_format=contiguous_format`.
-
-    Args:
-        input: Tensor whose shape the result has.
-        memory_format: `contiguous_format`: row-major strides; else the strides of `input` if they are dense.
 
     Returns:
         Tensor of the shape of `input`, whose elements are undefined.
@@ -227,7 +234,7 @@ def empty_like(
 
 @describe(LIKE_OPTIONS)
 def full_like(
-    input: Tensor, fill_value: Number, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    input: Tensor, fill_value: Operand, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
     device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
@@ -235,17 +242,21 @@ def full_like(
 
     Args:
         input: Tensor whose shape the result has.
-        fill_value: Number.
+        fill_value: Number, or a tensor of one element.
 
     Returns:
         Tensor of the shape of `input`.
+
+    Raises:
+        ArgumentError: `fill_value` is no number, or an integer dtype cannot hold it.
 
     Example:
         >>> wg.full_like(wg.zeros(2), 3)
         tensor([3., 3.])
     """
     only_tensors("full_like", input)
-    output = _fill_constant(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), fill_value)
+    number = _fill_number(fill_value, "full_like")
+    output = _fill_new(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), number, "full_like")
     return finalize_output(output, "full_like", requires_grad, None, layout, pin_memory)
 
 
@@ -264,7 +275,7 @@ def zeros_like(
         tensor([0, 0])
     """
     only_tensors("zeros_like", input)
-    output = _fill_constant(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), 0)
+    output = _fill_new(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), 0, "zeros_like")
     return finalize_output(output, "zeros_like", requires_grad, None, layout, pin_memory)
 
 
@@ -283,7 +294,7 @@ def ones_like(
         tensor([1, 1])
     """
     only_tensors("ones_like", input)
-    output = _fill_constant(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), 1)
+    output = _fill_new(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), 1, "ones_like")
     return finalize_output(output, "ones_like", requires_grad, None, layout, pin_memory)
 
 
@@ -292,22 +303,24 @@ def scalar_tensor(
     value: Operand, *, dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Create a 0-d tensor, of the default dtype unless `dtype` is set.
+    """Create a 0-d tensor. Unlike `tensor`, it has the default dtype also for an int or a bool.
 
     Args:
-        value: Number.
+        value: Number, or a tensor of one element.
 
     Returns:
         Tensor of shape `()`.
+
+    Raises:
+        ArgumentError: `value` is no number, or an integer dtype cannot hold it.
 
     Example:
         >>> wg.scalar_tensor(3)
         tensor(3.)
     """
-    return full(
-        (), value, dtype=dtype or dtypes.default_dtype(), layout=layout, device=device, requires_grad=requires_grad,
-        pin_memory=pin_memory,
-    )  # fmt: skip
+    number = _fill_number(value, "scalar_tensor")
+    output = _fill_new(allocate_output("scalar_tensor", (), {}, dtype, device), number, "scalar_tensor")
+    return finalize_output(output, "scalar_tensor", requires_grad, None, layout, pin_memory)
 
 
 @describe(OPTIONS)
@@ -316,7 +329,7 @@ def eye(
     layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Create an `(n, m)` matrix with ones on the diagonal and zeros elsewhere; `m` defaults to `n`.
+    """Create an `(n, m)` matrix with ones on the main diagonal and zeros elsewhere.
 
     Args:
         n: Number of rows.
@@ -324,6 +337,9 @@ def eye(
 
     Returns:
         Tensor of shape `(n, m)`.
+
+    Raises:
+        ArgumentError: `n` or `m` is no integer from 0 on.
 
     Example:
         >>> wg.eye(2)
@@ -333,5 +349,5 @@ def eye(
     rows, columns = (to_integer(k, "eye", name) for k, name in ((n, "n"), (n if m is None else m, "m")))
     target_dtype, target_device = resolve_dtype_and_device(dtype, device, out)
     output = zeros(rows, columns, dtype=target_dtype, device=target_device)
-    _fill_constant(call(registry["diagonal"], (output,), (0, 0, 1)), 1)
+    _fill_new(call(registry["diagonal"], (output,), (0, 0, 1)), 1, "eye")
     return finalize_output(output, "eye", requires_grad, out, layout, pin_memory)

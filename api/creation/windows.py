@@ -1,7 +1,8 @@
 """Window functions for spectral analysis (Harris, "On the use of windows for harmonic analysis", 1978).
 
-A periodic window of N points (the default) is the first N points of the symmetric window of N + 1 points, as a discrete
-Fourier transform of N points needs it. A window of 0 points is empty, and a window of 1 point is 1.
+A symmetric window of N points has the same value at both ends. A discrete Fourier transform repeats its input, so that
+the last point would stand next to an equal first one. A periodic window (the default) of N points therefore is the
+symmetric window of N + 1 points without its last point. A window of 0 points is empty, and a window of 1 point is 1.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ _describe_window = describe(OPTIONS | {"dtype": "Floating dtype; None: the defau
 
 
 def _window(
-    where: str, points: int, periodic: bool, cosines: tuple[float, ...], dtype: DTypeLike | None, layout: Layout | None,
-    device: DeviceLike | None, requires_grad: bool, pin_memory: bool,
+    where: str, points: int, periodic: bool, coefficients: tuple[float, ...], dtype: DTypeLike | None,
+    layout: Layout | None, device: DeviceLike | None, requires_grad: bool, pin_memory: bool,
 ) -> Tensor:  # fmt: skip
-    """Return the sum over k of (-1)^k * cosines[k] * cos(2 pi k n / (N - 1)), or without `cosines` a triangle."""
+    """Return the sum over k of (-1)^k coefficients[k] cos(2 pi k n / (N - 1)); a triangle without coefficients."""
     points = to_integer(points, where, "window_length")
     result_dtype = dtypes.parse(dtype or dtypes.default_dtype())
     if result_dtype.kind != "f":
         raise DTypeError(f"{where}: dtype must be floating, not {result_dtype.name}")
-    period = points if periodic else points - 1
+    period = max(points if periodic else points - 1, 1)  # at least 1: an empty window is divided by it, too
     if points == 1:
         window = factories.ones(1, dtype=result_dtype, device=device)
     else:
         compute_dtype = result_dtype if result_dtype.itemsize > 4 else dtypes.float32
-        phase = sequences.arange(points, dtype=compute_dtype, device=device) / max(period, 1)
-        if not cosines:
-            window = 1 - (2 * phase - 1).abs()
+        fractions = sequences.arange(points, dtype=compute_dtype, device=device) / period
+        if not coefficients:
+            window = 1 - (2 * fractions - 1).abs()
         else:
-            window = sum((-1) ** k * factor * (2 * math.pi * k * phase).cos() for k, factor in enumerate(cosines))
+            window = sum((-1) ** k * c * (2 * math.pi * k * fractions).cos() for k, c in enumerate(coefficients))
         window = window.to(result_dtype)
     return finalize_output(window, where, requires_grad, None, layout, pin_memory)
 
@@ -52,15 +53,19 @@ def hann_window(
     window_length: int, periodic: bool = True, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
     device: DeviceLike | None = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Return the Hann window 0.5 - 0.5 cos(2 pi n / (N - 1)), of shape `(window_length,)`.
+    """Return the Hann window 0.5 - 0.5 cos(2 pi n / (N - 1)).
 
     Args:
-        window_length: Number of elements.
-        periodic: Whether the window is periodic, with N = `window_length + 1` in the formula, or symmetric, with N =
-            `window_length`.
+        window_length: Number of elements; n runs from 0 to `window_length - 1`.
+        periodic: True: N is `window_length + 1`, for Fourier transforms. False: N is `window_length`, and the window is
+            symmetric.
 
     Returns:
-        Vector of `window_length` elements.
+        Tensor of shape `(window_length,)`.
+
+    Raises:
+        DTypeError: `dtype` is not floating.
+        ArgumentError: `window_length` is no integer from 0 on.
 
     Example:
         >>> wg.hann_window(4)
@@ -75,17 +80,21 @@ def hamming_window(
     dtype: DTypeLike | None = None, layout: Layout | None = None, device: DeviceLike | None = None,
     pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Return the Hamming window alpha - beta cos(2 pi n / (N - 1)), of shape `(window_length,)`.
+    """Return the Hamming window alpha - beta cos(2 pi n / (N - 1)).
 
     Args:
-        window_length: Number of elements.
-        periodic: Whether the window is periodic, with N = `window_length + 1` in the formula, or symmetric, with N =
-            `window_length`.
-        alpha: The constant.
+        window_length: Number of elements; n runs from 0 to `window_length - 1`.
+        periodic: True: N is `window_length + 1`, for Fourier transforms. False: N is `window_length`, and the window is
+            symmetric.
+        alpha: Constant term.
         beta: Factor of the cosine.
 
     Returns:
-        Vector of `window_length` elements.
+        Tensor of shape `(window_length,)`.
+
+    Raises:
+        DTypeError: `dtype` is not floating.
+        ArgumentError: `window_length` is no integer from 0 on.
 
     Example:
         >>> wg.hamming_window(4)
@@ -101,15 +110,19 @@ def blackman_window(
     window_length: int, periodic: bool = True, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
     device: DeviceLike | None = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Return the Blackman window 0.42 - 0.5 cos(2 pi n / (N - 1)) + 0.08 cos(4 pi n / (N - 1)), `(window_length,)`.
+    """Return the Blackman window 0.42 - 0.5 cos(2 pi n / (N - 1)) + 0.08 cos(4 pi n / (N - 1)).
 
     Args:
-        window_length: Number of elements.
-        periodic: Whether the window is periodic, with N = `window_length + 1` in the formula, or symmetric, with N =
-            `window_length`.
+        window_length: Number of elements; n runs from 0 to `window_length - 1`.
+        periodic: True: N is `window_length + 1`, for Fourier transforms. False: N is `window_length`, and the window is
+            symmetric.
 
     Returns:
-        Vector of `window_length` elements.
+        Tensor of shape `(window_length,)`.
+
+    Raises:
+        DTypeError: `dtype` is not floating.
+        ArgumentError: `window_length` is no integer from 0 on.
 
     Example:
         >>> wg.blackman_window(4)[1:]
@@ -125,15 +138,19 @@ def bartlett_window(
     window_length: int, periodic: bool = True, *, dtype: DTypeLike | None = None, layout: Layout | None = None,
     device: DeviceLike | None = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Return the Bartlett (triangular) window 1 - |2 n / (N - 1) - 1|, of shape `(window_length,)`.
+    """Return the Bartlett (triangular) window 1 - |2 n / (N - 1) - 1|.
 
     Args:
-        window_length: Number of elements.
-        periodic: Whether the window is periodic, with N = `window_length + 1` in the formula, or symmetric, with N =
-            `window_length`.
+        window_length: Number of elements; n runs from 0 to `window_length - 1`.
+        periodic: True: N is `window_length + 1`, for Fourier transforms. False: N is `window_length`, and the window is
+            symmetric.
 
     Returns:
-        Vector of `window_length` elements.
+        Tensor of shape `(window_length,)`.
+
+    Raises:
+        DTypeError: `dtype` is not floating.
+        ArgumentError: `window_length` is no integer from 0 on.
 
     Example:
         >>> wg.bartlett_window(4)

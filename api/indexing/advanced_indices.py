@@ -1,7 +1,8 @@
 """Advanced indices: combine the tensors, lists and masks of `x[items]` into one tensor of positions.
 
-`resolve_advanced` returns the view that the basic items give, in which the indexed dimensions are whole, and positions
-in these dimensions, flattened. See `subscripts`.
+`resolve_advanced` applies the basic items (ints, slices, None, `...`) first. They give a view of `x` that still has
+every element of the dimensions that advanced items index. The advanced items then become row-major positions in those
+dimensions, as if they were flattened into one. `subscripts` reads or writes at these positions.
 """
 
 from __future__ import annotations
@@ -52,7 +53,12 @@ def to_bound(value: SupportsIndex | None) -> int | None:
 
 
 def to_step(value: SupportsIndex | None) -> int | None:
-    """Return the step of a slice as an int or None. Raises `IndexKindError`, or `ShapeError` for a step below 1."""
+    """Return the step of a slice as an int or None.
+
+    Raises:
+        IndexKindError: The step is neither an int nor None.
+        ShapeError: The step is below 1.
+    """
     step = to_bound(value)
     if step is not None and step < 1:
         raise ShapeError(f"the step of a slice must be positive, not {step}; use flip() to reverse a dimension")
@@ -60,7 +66,7 @@ def to_step(value: SupportsIndex | None) -> int | None:
 
 
 def is_int(item: object) -> TypeGuard[SupportsIndex]:
-    """Return True for an int, a NumPy integer, or a 0-d integer tensor or array (the host waits for its value)."""
+    """Return True for an int, a NumPy integer, or a 0-d integer tensor or array. Bools and uint8 are masks."""
     if isinstance(item, (bool, np.bool_)):
         return False
     if isinstance(item, Tensor):
@@ -71,8 +77,15 @@ def is_int(item: object) -> TypeGuard[SupportsIndex]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
-    """One advanced index: it covers `count` dimensions of the view from `dim` on, with `size` positions in total."""
+class _AdvancedIndex:
+    """The positions that one advanced item selects in one or more adjacent dimensions of the view.
+
+    Attributes:
+        dim: The first of these dimensions.
+        count: Their number: that of a mask's dimensions, else 1.
+        size: Product of their sizes.
+        index: Row-major positions in them, below `size`.
+    """
 
     dim: int
     count: int
@@ -81,10 +94,25 @@ class _Item:
 
 
 def resolve_advanced(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, int, int, Tensor]:
-    """Return the view, its first advanced dimension, their number, and one tensor of positions in them."""
+    """Split an index into a view by its basic items and positions by its advanced items.
+
+    Args:
+        tensor: The indexed tensor.
+        items: The index, with at least one advanced item.
+
+    Returns:
+        The view; its first indexed dimension; the number of indexed dimensions, which are adjacent; and an int64 tensor
+        of row-major positions in them. If they are not adjacent in `tensor`, they are the first ones of the view.
+
+    Raises:
+        IndexOutOfRange: There are too many items, a position is out of range, or a mask has another shape.
+        IndexKindError: An item has a type or a dtype that cannot index.
+        IndexShapeError: The advanced items do not broadcast.
+        ShapeError: The step of a slice is below 1.
+    """
     view, advanced = _split_items(tensor, items)
     dims = [d for entry in advanced for d in range(entry.dim, entry.dim + entry.count)]
-    first = dims[0] if dims else advanced[0].dim
+    first = dims[0]
     if any(b != a + 1 for a, b in pairwise(dims)):
         other_dims = [d for d in range(view.meta.ndim) if d not in dims]
         view = call(registry["permute"], (view,), ((*dims, *other_dims),))
@@ -93,7 +121,8 @@ def resolve_advanced(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor,
     return view, first, len(dims), index
 
 
-def _split_items(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, list[_Item]]:
+def _split_items(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, list[_AdvancedIndex]]:
+    """Return the view by the basic items, and the advanced items by the view's dimensions."""
     prepared: list[_PreparedItem] = [
         item if item is None or isinstance(item, (slice, EllipsisType)) else _normalize_item(item) for item in items
     ]
@@ -104,7 +133,7 @@ def _split_items(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, lis
     if sum(item is Ellipsis for item in prepared) > 1:
         raise IndexOutOfRange("an index has at most one '...'")
     statics: list[Static] = []
-    advanced: list[_Item] = []
+    advanced: list[_AdvancedIndex] = []
     axis = view_axis = 0  # the next dimension of the tensor, and of the view
     for item in prepared:
         if item is None:
@@ -124,14 +153,15 @@ def _split_items(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, lis
             check_mask(shape, tensor_shape, axis)
             if shape:
                 statics += [FULL_SLICE] * len(shape)
-                advanced.append(_Item(view_axis, len(shape), prod(shape), _true_positions(item)))
-            else:  # a single bool adds a dimension of size 1 or 0
+                advanced.append(_AdvancedIndex(view_axis, len(shape), prod(shape), _true_positions(item)))
+            else:  # a single bool indexes a new dimension of size 1: True takes its element, False none
                 statics.append(None)
-                advanced.append(_Item(view_axis, 1, 1, np.zeros(int(bool(item)), np.int64)))
+                advanced.append(_AdvancedIndex(view_axis, 1, 1, np.zeros(int(bool(item)), np.int64)))
             axis, view_axis = axis + len(shape), view_axis + max(len(shape), 1)
         else:
             statics.append(FULL_SLICE)
-            advanced.append(_Item(view_axis, 1, tensor_shape[axis], without_negatives(item, tensor_shape[axis], axis)))
+            size = tensor_shape[axis]
+            advanced.append(_AdvancedIndex(view_axis, 1, size, without_negatives(item, size, axis)))
             axis, view_axis = axis + 1, view_axis + 1
     is_identity = all(s == FULL_SLICE for s in statics)
     return (tensor if is_identity else call(_index_view, (tensor,), tuple(statics))), advanced
@@ -171,7 +201,7 @@ def _normalize_item(item: object) -> int | Array | Tensor:
         array = np.asarray(item)
     except ValueError as error:
         raise IndexKindError(f"an index cannot be made from {item!r}: {error}") from None
-    if not array.size and not isinstance(item, np.ndarray):
+    if not array.size and not isinstance(item, np.ndarray):  # NumPy makes a float64 array of []
         array = array.astype(np.int64)
     if array.dtype.kind not in "uib":
         raise IndexKindError(f"an index must hold integers or bools, not {array.dtype}")
@@ -214,13 +244,14 @@ def check_mask(shape: tuple[int, ...], tensor_shape: tuple[int, ...], axis: int)
 
 
 def mask_tensor(mask: _Mask, like: Tensor) -> Tensor:
-    """Return a mask as a bool tensor. An array goes to the device of `like`."""
+    """Return a mask as a bool tensor. An array is copied to the device of `like`."""
     if isinstance(mask, Tensor):
         return _as_bool_tensor(mask)
     return host_data.from_host(_as_bool_array(mask), dtypes.bool_, like.meta.device)
 
 
 def _true_positions(mask: _Mask) -> Array | Tensor:
+    """Return the row-major positions of a mask's true elements. The host waits for the number of a tensor's."""
     return positions(mask) if isinstance(mask, Tensor) else np.flatnonzero(mask)
 
 
@@ -229,7 +260,17 @@ def without_negatives(index: Tensor, size: int, dim: int) -> Tensor: ...
 @overload
 def without_negatives(index: Array, size: int, dim: int) -> Array: ...
 def without_negatives(index: Array | Tensor, size: int, dim: int) -> Array | Tensor:
-    """Return `index` with negative positions wrapped. Raises `IndexOutOfRange`."""
+    """Return `index` with `size` added to negative positions.
+
+    Args:
+        index: Integer positions.
+        size: Size of the indexed dimension.
+        dim: Number of that dimension, for the error message.
+
+    Raises:
+        IndexOutOfRange: A position is not in [-size, size). For a tensor on another device than `cpu` the error may
+            come later, when the host next waits for the device.
+    """
     where = f"index of dimension {dim}"
     if isinstance(index, Tensor):
         if check_bounds(index, size, where, negative=True) < 0:
@@ -244,7 +285,12 @@ def without_negatives(index: Array | Tensor, size: int, dim: int) -> Array | Ten
 
 
 def _combine_positions(items: Sequence[tuple[Array | Tensor, int]], device: Device) -> Tensor:
-    """Combine (index, dimension size) pairs into one tensor of flattened positions; the indices broadcast."""
+    """Combine indices of several dimensions, which broadcast, into one int64 tensor of row-major positions.
+
+    Args:
+        items: (index, size) for each dimension or group of dimensions, outermost first.
+        device: Device of the result.
+    """
     combined, _ = items[0]
     if len(items) == 1:
         return _as_int64(combined, device)

@@ -1,4 +1,4 @@
-"""Combine values that go to the same position: the reductions of `scatter_reduce` and `index_reduce`."""
+"""Reduce values that are written to the same position, for `scatter_reduce` and `index_reduce`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from .assignment import tensor_value
 
 __all__ = ["check_reduce", "reduce_into"]
 
-# PyTorch's names of reductions, and the ops that compute them.
+# By PyTorch's name of the reduction, the part of an op's name: `scatter_add`, `put_maximum_at`. A mean is a sum that is
+# divided by the number of values.
 _REDUCTION_OPS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
 
 
@@ -29,14 +30,15 @@ def _highest_value(dtype: DType) -> float:
     return {"f": np.inf, "b": True}[dtype.kind] if dtype.kind in "fb" else int(np.iinfo(dtype.numpy).max)
 
 
-# The neutral element of each reduction: it replaces the old values where they take no part.
+# The neutral element of each reduction. Without `include_self` it replaces the old values before the reduction.
 _NEUTRAL: dict[str, Callable[[DType], float]] = {
     "sum": lambda dtype: 0, "mean": lambda dtype: 0, "prod": lambda dtype: 1, "amax": _lowest_value,
     "amin": _highest_value,
 }  # fmt: skip
 
 
-def _reduction_op(action: str, indexes_slices: bool) -> OpRecord:
+def _write_op(action: str, indexes_slices: bool) -> OpRecord:
+    """Return the op that writes by index: `action` is "write", or a value of `_REDUCTION_OPS`."""
     if action == "write":
         return registry["put_at" if indexes_slices else "scatter"]
     return registry[f"put_{action}_at" if indexes_slices else f"scatter_{action}"]
@@ -55,16 +57,17 @@ def reduce_into(
 
     Args:
         target: Tensor of at least one dimension.
-        index: Positions.
-        source: Values to combine.
-        statics: Static arguments of the op: `(dim,)` if there is an index for each element, as in scatter ops;
-            `(dim, 1)` if there is one for each slice.
+        index: Non-negative positions in dimension `dim`: of the shape of `source` if each element has its own index,
+            as in scatter ops; a vector if each slice has one.
+        source: Values to combine, of the dtype of `target`. With an index for each slice it has the shape of `target`,
+            but for the length of `index` in dimension `dim`.
+        statics: Static arguments of the op: `(dim,)` for an index for each element, `(dim, 1)` for each slice.
         reduce: "sum", "prod", "mean", "amax" or "amin".
         include_self: Whether the values of `target` take part.
         in_place: Write to `target`, instead of to a copy.
 
     Returns:
-        `target`, or the new tensor.
+        `target`, or the new tensor. Integers get means that are rounded down.
     """
     indexes_slices = len(statics) == 2
 
@@ -77,11 +80,11 @@ def reduce_into(
 
     if not include_self:
         neutral = tensor_value(_NEUTRAL[reduce](target.meta.dtype), target, source.meta.shape)
-        apply(_reduction_op("write", indexes_slices), (index, neutral), statics)
-    apply(_reduction_op(_REDUCTION_OPS[reduce], indexes_slices), (index, source), statics)
+        apply(_write_op("write", indexes_slices), (index, neutral), statics)
+    apply(_write_op(_REDUCTION_OPS[reduce], indexes_slices), (index, source), statics)
     if reduce == "mean":
         counts = _index_counts(target, index, statics, 1 if include_self else 0)
-        counts = counts if include_self else ops.clamp_min(counts, 1)
+        counts = counts if include_self else ops.clamp_min(counts, 1)  # positions without values keep their own
         if target.meta.dtype.kind == "f":
             apply(registry["true_divide"], (counts,), ())
         else:
@@ -90,7 +93,12 @@ def reduce_into(
 
 
 def _index_counts(target: Tensor, index: Tensor, statics: tuple[int, ...], initial: int) -> Tensor:
-    """Return `initial` plus the number of times that each position occurs in `index`; broadcasts with `target`."""
+    """Return `initial` plus the number of times that each position occurs in `index`.
+
+    Returns:
+        Int64 tensor: of the shape of `target` if each element has its own index; else with the size of `target` in the
+        indexed dimension, and a size of 1 in each later one.
+    """
     initial_count = tensor_value(initial, index, ())
     if initial_count.meta.dtype is not dtypes.int64:
         initial_count = call(registry["copy"], (initial_count,), (dtypes.int64,))

@@ -1,8 +1,8 @@
 """Tensor contractions: einsum and tensordot.
 
-Operands are contracted in pairs. Each pair is one contraction kernel, or one multiplication if nothing is summed.
+Operands are contracted in pairs. Each pair takes one contraction kernel, or one multiplication if nothing is summed.
 Dimensions that only one operand has, and that are not in the result, are summed first. Pairs are chosen greedily: the
-next pair is the one whose product grows the total size of the operands least.
+next pair is the one after which the operands that are left have the fewest elements in total.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from ..tensor_methods.argument_checks import only_tensors
 
 __all__ = ["einsum", "tensordot"]
 
-# A label is the index of a letter, or a dimension of `...`, counted from the right: -1, -2, ...
+# A label stands for a dimension. It is the index of a letter in `_LETTERS`, or, for the dimensions of `...`, a negative
+# number that counts from the right: -1 is the last one.
 Labels = list[int]
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
@@ -40,14 +41,15 @@ def einsum(*args: str | Tensor | Sequence[Tensor | int | EllipsisType]) -> Tenso
 
     Args:
         *args: The equation, then the operands (or one list of them). Or the sublist form: each operand followed by a
-            list of its dimensions' numbers (0 to 51, or `...`), and optionally such a list for the result.
+            list with a number from 0 to 51 for each of its dimensions, in place of letters, or `...`; and optionally
+            such a list for the result.
 
     Returns:
         Tensor with the dimensions of the result's letters.
 
     Raises:
         ShapeError: The equation does not fit the operands, or sizes differ (a size of 1 broadcasts).
-        ArgumentError: No arguments.
+        ArgumentError: There are no arguments, or an operand is no tensor.
 
     Example:
         >>> wg.einsum('ij,j->i', wg.tensor([[1, 2], [3, 4]]), wg.tensor([10, 1]))
@@ -55,13 +57,13 @@ def einsum(*args: str | Tensor | Sequence[Tensor | int | EllipsisType]) -> Tenso
     """
     operands, terms, result = _parse_args(args)
     labels = [_labels(term, x, i) for i, (term, x) in enumerate(zip(terms, operands, strict=True))]
-    dots = -min((n for operand_labels in labels for n in operand_labels if n < 0), default=0)
-    result_labels = _result_labels(labels, result, dots)
+    ellipsis_ndim = -min((n for operand_labels in labels for n in operand_labels if n < 0), default=0)
+    result_labels = _result_labels(labels, result, ellipsis_ndim)
     return _contract_all(*_prepare_operands(operands, labels), result_labels)
 
 
 class _Term:
-    """The dimensions that one term of an equation names, such as `ab...c`.
+    """One term of an equation, such as `ab...c`, which names the dimensions of an operand or of the result.
 
     Attributes:
         left: Labels before `...`, or all labels if there is no `...`.
@@ -73,9 +75,9 @@ class _Term:
     def __init__(self, left: Labels, right: Labels | None):
         self.left, self.right = left, right
 
-    def expand(self, dots: int) -> Labels:
-        """Return the labels, with those of `dots` dimensions in the place of `...`."""
-        return self.left if self.right is None else [*self.left, *range(-dots, 0), *self.right]
+    def expand(self, ellipsis_ndim: int) -> Labels:
+        """Return the labels of all dimensions, where `...` stands for `ellipsis_ndim` dimensions."""
+        return self.left if self.right is None else [*self.left, *range(-ellipsis_ndim, 0), *self.right]
 
 
 def _parse_args(args: Sequence[object]) -> tuple[list[Tensor], list[_Term], _Term | None]:
@@ -84,31 +86,31 @@ def _parse_args(args: Sequence[object]) -> tuple[list[Tensor], list[_Term], _Ter
         raise ArgumentError("einsum: takes an equation and operands")
     equation = args[0]
     if not isinstance(equation, str):
-        return _sublists(args)
-    listed = args[1] if len(args) == 2 else None
-    operands = listed if isinstance(listed, (list, tuple)) else args[1:]
-    terms, result = _terms(equation)
+        return _parse_sublists(args)
+    operand_list = args[1] if len(args) == 2 else None
+    operands = operand_list if isinstance(operand_list, (list, tuple)) else args[1:]
+    terms, result = _parse_equation(equation)
     if not operands:
         raise ShapeError("einsum: there must be at least one operand")
     if len(terms) != len(operands):
         raise ShapeError(f"einsum: the equation {equation!r} is for {len(terms)} operands, not {len(operands)}")
-    return _tensors(operands), terms, result
+    return _check_operands(operands), terms, result
 
 
-def _tensors(operands: Sequence[object]) -> list[Tensor]:
-    """Return the operands as a list of tensors. Raises `ArgumentError` if there is another type."""
+def _check_operands(operands: Sequence[object]) -> list[Tensor]:
+    """Return the operands as a list. Raises `ArgumentError` unless all are tensors."""
     only_tensors("einsum", *operands)
     return [x for x in operands if isinstance(x, Tensor)]
 
 
 @lru_cache(1024)
-def _terms(equation: str) -> tuple[list[_Term], _Term | None]:
-    """Return the term of each operand and of the result. Their lists are cached: do not change them."""
+def _parse_equation(equation: str) -> tuple[list[_Term], _Term | None]:
+    """Return the term of each operand, and that of the result or None. They are cached: do not change their lists."""
     left, arrow, right = equation.replace(" ", "").partition("->")
-    return [_term(term, equation) for term in left.split(",")], _term(right, equation) if arrow else None
+    return [_parse_term(term, equation) for term in left.split(",")], _parse_term(right, equation) if arrow else None
 
 
-def _term(text: str, equation: str) -> _Term:
+def _parse_term(text: str, equation: str) -> _Term:
     """Parse one term of an equation, such as `ab...`."""
     parts = text.split("...")
     if len(parts) > 2:
@@ -120,14 +122,14 @@ def _term(text: str, equation: str) -> _Term:
     return _Term(left, right[0] if right else None)
 
 
-def _sublists(args: Sequence[object]) -> tuple[list[Tensor], list[_Term], _Term | None]:
+def _parse_sublists(args: Sequence[object]) -> tuple[list[Tensor], list[_Term], _Term | None]:
     """Parse the sublist form: operand, labels, operand, labels, …, and optionally the labels of the result."""
-    result = _sublist(args[-1]) if len(args) % 2 else None
+    result = _parse_sublist(args[-1]) if len(args) % 2 else None
     pairs = args[: len(args) - len(args) % 2]
-    return _tensors(pairs[::2]), [_sublist(sublist) for sublist in pairs[1::2]], result
+    return _check_operands(pairs[::2]), [_parse_sublist(sublist) for sublist in pairs[1::2]], result
 
 
-def _sublist(items: object) -> _Term:
+def _parse_sublist(items: object) -> _Term:
     """Parse a list of labels and at most one `...`."""
     if not isinstance(items, Iterable) or isinstance(items, Tensor):
         raise ArgumentError(f"einsum: the dimensions of an operand are a list, not {type(items).__name__}")
@@ -148,20 +150,21 @@ def _sublist(items: object) -> _Term:
 def _labels(term: _Term, operand: Tensor, position: int) -> Labels:
     """Return a label for each dimension of an operand."""
     count = len(term.left) + len(term.right or ())
-    dots = operand.meta.ndim - count
-    if dots < 0 or (dots and term.right is None):
+    ellipsis_ndim = operand.meta.ndim - count
+    if ellipsis_ndim < 0 or (ellipsis_ndim and term.right is None):
         raise ShapeError(
             f"einsum: operand {position} has shape {list(operand.meta.shape)}, and the equation names {count} of its "
             "dimensions"
         )
-    return term.expand(dots)
+    return term.expand(ellipsis_ndim)
 
 
-def _result_labels(labels: list[Labels], explicit: _Term | None, dots: int) -> Labels:
+def _result_labels(labels: list[Labels], explicit: _Term | None, ellipsis_ndim: int) -> Labels:
+    """Return the labels of the result: those after "->", or else `...` and the labels that occur once."""
     all_labels = [n for operand_labels in labels for n in operand_labels]
     if explicit is None:
-        return [*range(-dots, 0), *sorted({n for n in all_labels if n >= 0 and all_labels.count(n) == 1})]
-    result_labels = explicit.expand(dots)
+        return [*range(-ellipsis_ndim, 0), *sorted({n for n in all_labels if n >= 0 and all_labels.count(n) == 1})]
+    result_labels = explicit.expand(ellipsis_ndim)
     for n in result_labels:
         if result_labels.count(n) > 1:
             raise ShapeError(f"einsum: {_LETTERS[n]!r} stands twice in the result")
@@ -173,7 +176,11 @@ def _result_labels(labels: list[Labels], explicit: _Term | None, dots: int) -> L
 def _prepare_operands(
     operands: Sequence[Tensor], labels: list[Labels]
 ) -> tuple[list[Tensor], list[Labels], dict[int, int]]:
-    """Take diagonals of repeated labels and drop broadcast dimensions of size 1. Also return the size of each label."""
+    """Take diagonals of repeated labels and drop dimensions of size 1 that broadcast.
+
+    Returns:
+        The operands, the labels of each, and the size of each label.
+    """
     prepared, names = [], []
     sizes: dict[int, int] = {}
     for position, (x, operand_labels) in enumerate(zip(operands, labels, strict=True)):
@@ -184,7 +191,7 @@ def _prepare_operands(
                 second = operand_labels.index(n, first + 1)
                 if x.meta.shape[first] != x.meta.shape[second]:
                     raise ShapeError(
-                        f"einsum: {_label_name(n)} is {x.meta.shape[first]} and {x.meta.shape[second]} in operand "
+                        f"einsum: {_label_text(n)} is {x.meta.shape[first]} and {x.meta.shape[second]} in operand "
                         f"{position} of shape {list(operands[position].meta.shape)}"
                     )
                 x = call(registry["diagonal"], (x,), (0, first, second))
@@ -194,7 +201,7 @@ def _prepare_operands(
             if known_size == 1:
                 sizes[n] = size
             elif size not in (1, known_size):
-                raise ShapeError(f"einsum: {_label_name(n)} is {size} in operand {position}, and {known_size} before")
+                raise ShapeError(f"einsum: {_label_text(n)} is {size} in operand {position}, and {known_size} before")
         prepared.append(x)
         names.append(operand_labels)
     for i, x in enumerate(prepared):
@@ -205,7 +212,7 @@ def _prepare_operands(
     return prepared, names, sizes
 
 
-def _label_name(n: int) -> str:
+def _label_text(n: int) -> str:
     return f"dimension {n} of '...'" if n < 0 else repr(_LETTERS[n])
 
 
@@ -238,7 +245,7 @@ def _contract_all(operands: list[Tensor], labels: list[Labels], sizes: dict[int,
 
 
 def _cheapest_pair(labels: list[Labels], sizes: dict[int, int], result: Labels) -> tuple[int, int]:
-    """Return the pair with the smallest (size of product) - (sizes of both operands); the first of equal ones."""
+    """Return the first pair with the smallest (elements of the product) - (elements of both operands)."""
     if len(labels) == 2:
         return 0, 1
 
@@ -254,17 +261,26 @@ def _cheapest_pair(labels: list[Labels], sizes: dict[int, int], result: Labels) 
 
 
 def _contract_pair(
-    a: Tensor, first: Labels, b: Tensor, second: Labels, kept_labels: set[int], target: Labels | None
+    a: Tensor, first: Labels, b: Tensor, second: Labels, outer_labels: set[int], target: Labels | None
 ) -> tuple[Tensor, Labels]:
-    """Contract two operands over the labels that are not kept.
+    """Contract two operands over the labels that both have and that nothing else needs.
 
-    Return the product and its labels, in the order of `target` if that needs no copy.
+    Args:
+        a: First operand.
+        first: Its labels.
+        b: Second operand.
+        second: Its labels.
+        outer_labels: Labels of the result and of the other operands, which are not summed over.
+        target: Labels of the final result, if this is the last pair.
+
+    Returns:
+        The product and its labels, in the order of `target` if that needs no copy.
     """
-    summed = [n for n in first if n in second and n not in kept_labels]
+    summed = [n for n in first if n in second and n not in outer_labels]
     if not summed:
         output_labels = target or _union_labels(first, second)
         return ops.mul(_align_dims(a, first, output_labels), _align_dims(b, second, output_labels)), output_labels
-    batch_labels = [n for n in first if n in second and n in kept_labels]
+    batch_labels = [n for n in first if n in second and n in outer_labels]
     a_only, b_only = [n for n in first if n not in second], [n for n in second if n not in first]
     if target is not None and target == [*batch_labels, *b_only, *a_only]:
         a, first, b, second, a_only, b_only = b, second, a, first, b_only, a_only
@@ -278,6 +294,7 @@ def _contract_pair(
 
 
 def _union_labels(first: Labels, second: Labels) -> Labels:
+    """Return the labels of `first`, then those that only `second` has."""
     return first + [n for n in second if n not in first]
 
 
@@ -293,7 +310,7 @@ def _align_dims(x: Tensor, labels: Labels, target_labels: Labels) -> Tensor:
 def tensordot(
     a: Tensor, b: Tensor, dims: int | Tensor | Sequence[int] | Sequence[Sequence[int]] = 2, *, out: Tensor | None = None
 ) -> Tensor:
-    """Sum products over pairs of dimensions of `a` and `b`.
+    """Return the sum of products over pairs of dimensions, one of `a` and one of `b`.
 
     Args:
         a: First operand.
@@ -302,10 +319,11 @@ def tensordot(
         out: Tensor to write the result to.
 
     Returns:
-        A tensor with the remaining dimensions of `a`, then those of `b`.
+        Tensor with the remaining dimensions of `a`, then those of `b`.
 
     Raises:
-        ShapeError: Sizes differ (a size of 1 broadcasts), or `dims` is invalid.
+        ArgumentError: `a` or `b` is no tensor.
+        ShapeError: The sizes of a pair differ (a size of 1 broadcasts), or `dims` is invalid.
         IndexOutOfRange: A dimension does not exist.
 
     Example:

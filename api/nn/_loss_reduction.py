@@ -18,9 +18,13 @@ __all__ = [
 
 
 def resolve_reduction(size_average: bool | None, reduce: bool | None, reduction: str, stacklevel: int = 3) -> str:
-    """Return `reduction`, or the equivalent of the deprecated `size_average` and `reduce`.
+    """Return `reduction`, or the equivalent of PyTorch's deprecated `size_average` and `reduce`, with a `UserWarning`.
 
-    Those two are PyTorch's; using them is a `UserWarning`.
+    Args:
+        size_average: False asks for the sum, True for the mean; None: not passed.
+        reduce: False asks for the losses themselves; None: not passed.
+        reduction: The reduction if neither of them was passed.
+        stacklevel: Of the warning, as in `warnings.warn`; 3 is the caller of the function that calls this one.
     """
     if size_average is None and reduce is None:
         return reduction

@@ -1,4 +1,4 @@
-"""Dropout layers, which act in training mode only. The functions of `nn.functional` have the formulas."""
+"""Dropout layers. In evaluation mode they return their input. The functions of `nn.functional` have the formulas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Fe
 
 
 class _Dropout(Module):
-    """Base class of dropout layers.
+    """Base class of dropout layers, which call `function(input, p, training, inplace)`.
 
     Args:
         p: Probability of dropping, in [0, 1].
@@ -73,7 +73,9 @@ class Dropout1d(_Dropout):
 
 
 class Dropout2d(_Dropout):
-    """`Dropout` of whole channels of `(N, C, H, W)`; `(N, C, L)` with a warning.
+    """`Dropout` of whole channels of `(N, C, H, W)`.
+
+    An input of another number of dimensions is deprecated and warns. `(N, C, L)` loses whole channels, too.
 
     Args:
         p: Probability of dropping a channel.
@@ -91,7 +93,7 @@ class Dropout2d(_Dropout):
 
 
 class Dropout3d(_Dropout):
-    """`Dropout` of whole channels of `(N, C, D, H, W)` or `(C, D, H, W)`.
+    """`Dropout` of whole channels of `(N, C, D, H, W)` or `(C, D, H, W)`. Other inputs are deprecated and warn.
 
     Args:
         p: Probability of dropping a channel.
@@ -127,7 +129,7 @@ class AlphaDropout(_Dropout):
 
 
 class FeatureAlphaDropout(_Dropout):
-    """`AlphaDropout` of whole channels.
+    """`AlphaDropout` of whole channels of `(N, C, *)`, an input of at least two dimensions.
 
     Args:
         p: Probability of dropping a channel.

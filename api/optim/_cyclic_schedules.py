@@ -1,4 +1,4 @@
-"""Cyclic schedules: the learning rate rises and falls, and momentum moves the opposite way."""
+"""Cyclic schedules: the learning rate rises and falls, while momentum falls and rises."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ __all__ = ["CyclicLR", "OneCycleLR"]
 
 
 class _MomentumScheduler(LRScheduler):
-    """A schedule that also sets momentum (the first beta of Adam's family), high while the rate is low."""
+    """A schedule that also sets momentum (the first beta of Adam's family), high while the rate is low.
+
+    Attributes:
+        use_beta1: Whether the optimizer has `betas`, whose first one is set, instead of `momentum`.
+    """
 
     use_beta1: bool
 
@@ -30,6 +34,11 @@ class _MomentumScheduler(LRScheduler):
         self, optimizer: Optimizer, base_momentum: float | Sequence[float], max_momentum: float | Sequence[float],
         last_epoch: int,
     ) -> tuple[list[float], list[float]]:  # fmt: skip
+        """Start at the maximum, unless training resumes. Return base and maximum of each group.
+
+        Raises:
+            ArgumentError: The optimizer has neither momentum nor betas, or a list has a wrong length.
+        """
         title = type(self).__name__
         if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
             raise ArgumentError(
@@ -65,16 +74,18 @@ class CyclicLR(_MomentumScheduler):
         step_size_down: Steps of the falling half; None means `step_size_up`.
         mode: `"triangular"` repeats the cycle, `"triangular2"` halves its height each time, `"exp_range"` scales the
             height by `gamma ** step`. Ignored if `scale_fn` is not None.
-        gamma: Base of `"exp_range"`.
-        scale_fn: Function that returns the height of a cycle, relative to `max_lr - base_lr`.
-        scale_mode: Argument of `scale_fn`: `"cycle"` passes the cycle's number from 1 on, `"iterations"` the step.
+        gamma: Base of the power in mode `"exp_range"`.
+        scale_fn: Function that returns the height of a cycle, relative to `max_lr - base_lr`; None: that of `mode`.
+        scale_mode: What `scale_fn` is called with: `"cycle"` for the cycle's number, from 1 on; `"iterations"` for the
+            step.
         cycle_momentum: Also cycle momentum (or the first beta), from `max_momentum` down to `base_momentum` and back.
         base_momentum: Lower bound of momentum.
         max_momentum: Upper bound of momentum.
         last_epoch: Index of the last finished step when training resumes; -1 starts from the beginning.
 
     Raises:
-        ArgumentError: If `mode` is unknown, or a list has a wrong length.
+        ArgumentError: If `mode` is unknown, a list has a wrong length, or momentum is to be cycled and the optimizer
+            has neither `momentum` nor `betas`.
 
     Example:
         >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
@@ -116,7 +127,7 @@ class CyclicLR(_MomentumScheduler):
             momentum_bounds = self._init_momentum(optimizer, base_momentum, max_momentum, last_epoch)
             self.base_momentums, self.max_momentums = momentum_bounds
         super().__init__(optimizer, last_epoch)
-        self.base_lrs = [*base_lrs]
+        self.base_lrs = [*base_lrs]  # not the groups' `initial_lr`, which the base class reads
 
     def scale_fn(self, x: float) -> float:
         """Return the relative height of a cycle.
@@ -159,7 +170,7 @@ class CyclicLR(_MomentumScheduler):
         ]
 
     def state_dict(self) -> StateDict:
-        """Return all attributes except the optimizer. Of a callable `scale_fn`, only its attributes are saved.
+        """Return all attributes except the optimizer. Of a `scale_fn` that is an object, its attributes are saved.
 
         Returns:
             Dict from attribute names to values.
@@ -178,7 +189,11 @@ class CyclicLR(_MomentumScheduler):
 
 
 class _Phase(TypedDict):
-    """A part of a one-cycle schedule: its last step, and the group options that it starts from and ends with."""
+    """A part of a one-cycle schedule.
+
+    `end_step` is its last step, which may be a fraction. The other values are keys of a parameter group: those of the
+    rate and the momentum at its start and at its end.
+    """
 
     end_step: float
     start_lr: str
@@ -200,19 +215,21 @@ class OneCycleLR(_MomentumScheduler):
         total_steps: Number of steps of the cycle; None computes `epochs * steps_per_epoch`.
         epochs: Number of epochs, if `total_steps` is None.
         steps_per_epoch: Steps of one epoch, if `total_steps` is None.
-        pct_start: Fraction of all steps, 0 to 1, in which the rate rises.
+        pct_start: Fraction of all steps in which the rate rises, a float from 0 to 1.
         anneal_strategy: `"cos"` or `"linear"` interpolation.
         cycle_momentum: Also move momentum between `max_momentum` and `base_momentum`.
         base_momentum: Lowest momentum, at the peak rate.
         max_momentum: Highest momentum, at the first and the last rate.
         div_factor: The first rate is `max_lr / div_factor`.
         final_div_factor: The last rate is the first rate divided by this.
-        three_phase: Fall to the first rate in as many steps as it rose, and then to the last rate.
+        three_phase: False: after the peak, the rate falls to the last one in a single phase. True: it first falls to
+            the first rate, in as many steps as it rose, and then to the last one.
         last_epoch: Index of the last finished step when training resumes; -1 starts from the beginning.
 
     Raises:
-        ArgumentError: If `pct_start` or `anneal_strategy` is invalid, the number of steps is missing, or a list has a
-            wrong length.
+        ArgumentError: If `pct_start` or `anneal_strategy` is invalid, the number of steps is missing, a list has a
+            wrong length, or momentum is to be cycled and the optimizer has neither `momentum` nor `betas`. `step()`
+            raises it, too, after the last step of the cycle.
 
     Example:
         >>> optimizer = wg.optim.SGD([wg.zeros(1, requires_grad=True)], lr=1.0)
@@ -278,7 +295,7 @@ class OneCycleLR(_MomentumScheduler):
         self._warn_outside_step()
         step = self.last_epoch
         if step > self.total_steps:
-            raise ArgumentError(f"OneCycleLR: step {step} of {self.total_steps}: the cycle is over")
+            raise ArgumentError(f"OneCycleLR: step {step} is past the {self.total_steps} steps of the cycle")
         phase_start = 0.0
         for phase in self._schedule_phases:
             phase_end = phase["end_step"]
@@ -300,7 +317,7 @@ def _count_steps(total_steps: int | None, epochs: int | None, steps_per_epoch: i
     if total_steps is not None:
         factors = {"total_steps": total_steps}
     elif epochs is None or steps_per_epoch is None:
-        raise ArgumentError("OneCycleLR: give total_steps, or epochs and steps_per_epoch")
+        raise ArgumentError("OneCycleLR: pass total_steps, or epochs and steps_per_epoch")
     else:
         factors = {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
     for name, value in factors.items():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
+from typing import SupportsIndex
 
 from ..runtime.dispatch import call, call_into
 from ..runtime.dtypes import DType
@@ -67,13 +69,13 @@ def require_floating(output: Tensor, where: str) -> Tensor:
 
 
 def fill_integers(
-    output: Tensor, low: int, high: int, where: str, generator: Generator | None, in_place: bool
+    output: Tensor, low: SupportsIndex, high: SupportsIndex, where: str, generator: Generator | None, in_place: bool
 ) -> Tensor:
     """Write random integers of [low, high) to `output`.
 
     Args:
         output: Tensor to write to.
-        low: Lowest integer.
+        low: Lowest integer: an int, a NumPy integer or an integer tensor of one element.
         high: One more than the highest.
         where: The calling function, for errors.
         generator: Source of random numbers; None: the default generator.
@@ -83,15 +85,19 @@ def fill_integers(
         `output`.
 
     Raises:
-        ArgumentError: The range is empty, or longer than 2**63.
+        ArgumentError: A bound is no integer, or the range is empty or longer than 2**63.
     """
-    if high <= low:
-        raise ArgumentError(f"{where}: draws from [low, high), and low {low} is not below high {high}")
-    if high - low > 1 << 63 or not low >= -(1 << 63):
-        raise ArgumentError(f"{where}: [{low}, {high}) does not fit 64 bits")
-    span = min(high - low, (1 << 63) - 1)
+    try:
+        first, end = operator.index(low), operator.index(high)
+    except TypeError:
+        raise ArgumentError(f"{where}: low and high are ints, not {low!r} and {high!r}") from None
+    if end <= first:
+        raise ArgumentError(f"{where}: draws from [low, high), and low {first} is not below high {end}")
+    if end - first > 1 << 63 or not first >= -(1 << 63):
+        raise ArgumentError(f"{where}: [{first}, {end}) does not fit 64 bits")
+    span = min(end - first, (1 << 63) - 1)
     name = "narrow_integer_fill" if span <= _MAX_NARROW_SPAN else "integer_fill"
-    return fill_random(name, output, (low, span), generator, in_place)
+    return fill_random(name, output, (first, span), generator, in_place)
 
 
 def to_probability(p: float, where: str) -> float:

@@ -1,9 +1,9 @@
-"""Create tensors of random numbers: `rand`, `randn`, `randint`, and their forms with the shape of another tensor."""
+"""Create tensors of random numbers: `rand`, `randn`, `randint`, and `rand_like` etc. with the shape of a tensor."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import SupportsIndex, SupportsInt, overload
+from typing import SupportsIndex, overload
 
 from ..arguments.descriptions import LIKE_OPTIONS, OPTIONS, describe
 from ..arguments.types import Layout, MemoryFormat, Sizes
@@ -39,10 +39,15 @@ def rand(
     layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
     pin_memory: bool = False, **named: Sizes,
 ) -> Tensor:  # fmt: skip
-    """Sample uniformly from [0, 1), with a resolution of 24 bits (float64: 53). Pass the shape as for `empty`.
+    """Sample uniformly from [0, 1). Pass the shape as for `empty`.
+
+    Numbers are multiples of 2^-24 (float64: 2^-53, float16: 2^-11, bfloat16: 2^-8).
 
     Returns:
         Tensor of shape `size`.
+
+    Raises:
+        UnsupportedDType: The dtype is not floating.
 
     Example:
         >>> x = wg.rand(2, 3)
@@ -77,6 +82,9 @@ def randn(
     Returns:
         Tensor of shape `size`.
 
+    Raises:
+        UnsupportedDType: The dtype is not floating.
+
     Example:
         >>> wg.randn(2, 3).shape
         weftgrad.Size([2, 3])
@@ -96,6 +104,9 @@ def rand_like(
 
     Returns:
         Tensor of the shape of `input`.
+
+    Raises:
+        UnsupportedDType: The dtype is not floating.
 
     Example:
         >>> wg.rand_like(wg.zeros(2, 3)).shape
@@ -117,6 +128,9 @@ def randn_like(
 
     Returns:
         Tensor of the shape of `input`.
+
+    Raises:
+        UnsupportedDType: The dtype is not floating.
 
     Example:
         >>> wg.randn_like(wg.zeros(2, 3)).shape
@@ -157,7 +171,7 @@ def randint(
         Tensor of shape `size`.
 
     Raises:
-        ArgumentError: If an argument is missing or unknown, or `low` is not below `high`.
+        ArgumentError: If an argument is missing or unknown, a bound is no integer, or `low` is not below `high`.
 
     Example:
         >>> x = wg.randint(3, 6, (2, 4))
@@ -174,12 +188,12 @@ def randint(
         if name not in ("low", "high", "size"):
             raise ArgumentError(f"randint() got an unexpected keyword argument {name!r}")
     low, high, size = arguments.get("low", 0), arguments["high"], arguments["size"]
-    number = (int, SupportsInt)  # int first: a check of a protocol takes microseconds
-    if not (isinstance(low, number) and isinstance(high, number) and isinstance(size, Iterable)):
+    integer = (int, SupportsIndex)  # int first: a check of a protocol takes microseconds
+    if not (isinstance(low, integer) and isinstance(high, integer) and isinstance(size, Iterable)):
         raise ArgumentError(f"randint: low and high are ints and size is a sequence, not {low!r}, {high!r}, {size!r}")
     target_dtype = dtypes.int64 if dtype is None and out is None else dtype
     output = allocate_output("randint", (tuple(size),), {}, target_dtype, device, out)
-    fill_integers(output, int(low), int(high), "randint", generator, out is not None)
+    fill_integers(output, low, high, "randint", generator, out is not None)
     return finalize_output(output, "randint", requires_grad, None, layout, pin_memory)
 
 
@@ -189,7 +203,7 @@ def randint_like(
     layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
     pin_memory: bool = False, memory_format: MemoryFormat | None = None, **named: int,
 ) -> Tensor:  # fmt: skip
-    """Sample integers from [0, high) or [low, high), with the shape and dtype of `input`.
+    """Sample integers from [0, high) or [low, high), with the shape of `input`, and its dtype and device by default.
 
     Args:
         input: Tensor whose shape the result has.
@@ -200,7 +214,7 @@ def randint_like(
         Tensor of the shape of `input`.
 
     Raises:
-        ArgumentError: If `high` is missing, or `low` is not below it.
+        ArgumentError: If `high` is missing, a bound is no integer, or `low` is not below `high`.
 
     Example:
         >>> wg.randint_like(wg.zeros(2, 3), 1)

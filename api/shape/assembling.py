@@ -1,7 +1,7 @@
 """Build tensors by copying parts into views of the result: diagonals, slices, blocks.
 
-One copy kernel serves all functions, because each destination is a view. The gradient of a part is the same view of the
-result's gradient, which is differentiable again, to any order.
+All functions share the copy kernel, because the destination of each part is a view of the result. The gradient of a
+part is the same view of the result's gradient. Views are differentiable, so derivatives of any order work.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ def view_at(tensor: Tensor, path: ViewPath) -> Tensor:
 
 
 def assemble(
-    where: str, out: Tensor, parts: Sequence[tuple[Tensor, ViewPath]], *, base: Tensor | None = None, zeros: bool = True
-) -> Tensor:
+    where: str, out: Tensor, parts: Sequence[tuple[Tensor, ViewPath]], *, base: Tensor | None = None,
+    fill_zeros: bool = True,
+) -> Tensor:  # fmt: skip
     """Fill the new tensor `out` and record the call for autograd.
 
     Args:
@@ -50,7 +51,7 @@ def assemble(
         out: The tensor to fill.
         parts: (tensor, view path) pairs; each tensor is copied to that view of `out`.
         base: Tensor to copy to all of `out` first.
-        zeros: Whether to fill `out` with zeros first if there is no `base`. False if the parts cover it.
+        fill_zeros: Whether to fill `out` with zeros first if there is no `base`. Not needed if the parts cover it.
 
     Returns:
         A tensor with the memory of `out` and, if an operand requires grad, with a node.
@@ -64,7 +65,7 @@ def assemble(
     try:
         if base is not None and out.meta.numel:
             call_into(registry["copy"], (base,), (None,), (out,), in_place=False)
-        elif zeros and out.meta.numel:
+        elif fill_zeros and out.meta.numel:
             call_into(registry["fill"], (out, 0.0), (), (out,), in_place=False)
         for part, path in parts:
             target = view_at(out, path)
@@ -134,15 +135,15 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     Args:
         input: `(..., n)`.
         offset: Which diagonal: 0 is the main one, positive ones lie above it, negative ones below.
-        dim1: Dimension of the result that is the row of an element on the diagonal.
-        dim2: Dimension of the result that is its column.
+        dim1: Dimension of the result that counts rows.
+        dim2: Dimension of the result that counts columns.
 
     Returns:
-        Tensor with one dimension more than `input`; the two new ones have size `n + |offset|`.
+        Tensor of shape `(..., n + |offset|, n + |offset|)`, with the two new dimensions at `dim1` and `dim2`.
 
     Raises:
-        IndexOutOfRange: The result does not have the dimension, or `input` is 0-d.
-        ShapeError: The two dimensions are the same.
+        IndexOutOfRange: `dim1` or `dim2` is out of range, or `input` is 0-d.
+        ShapeError: `dim1` and `dim2` are the same dimension.
 
     Example:
         >>> wg.diag_embed(wg.tensor([1, 2]))
@@ -167,12 +168,12 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     """Return a matrix with the vector `input` on a diagonal, or a copy of a diagonal of the matrix `input`.
 
     Args:
-        input: Vector or matrix.
+        input: Vector `(n,)` or matrix `(n, m)`.
         diagonal: Which diagonal: 0 is the main one, positive ones lie above it, negative ones below.
         out: Tensor to write the result to.
 
     Returns:
-        A matrix for a vector, a vector for a matrix.
+        For a vector a matrix of `n + |diagonal|` rows and columns. For a matrix a vector.
 
     Raises:
         ShapeError: `input` has neither one nor two dimensions.
@@ -199,7 +200,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
         offset: Which diagonal: 0 is the main one, positive ones lie above it, negative ones below.
 
     Returns:
-        Square matrix.
+        Matrix with as many rows and columns as `input` has elements, plus `|offset|`.
 
     Example:
         >>> wg.diagflat(wg.tensor([[1], [2]]))
@@ -231,11 +232,16 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
         input: Tensor of at least 2 dimensions.
         src: Tensor of the shape of `input.diagonal(offset, dim1, dim2)`.
         offset: Which diagonal: 0 is the main one, positive ones lie above it, negative ones below.
-        dim1: Dimension that is the row of an element on the diagonal.
-        dim2: Dimension that is its column.
+        dim1: Dimension that counts rows.
+        dim2: Dimension that counts columns.
 
     Returns:
-        Tensor of the shape of `input`.
+        Tensor of the shape and dtype of `input`.
+
+    Raises:
+        ShapeError: `src` has another shape, or `dim1` and `dim2` are the same dimension.
+        IndexOutOfRange: `dim1` or `dim2` is out of range.
+        DeviceError: The tensors are on different devices.
 
     Example:
         >>> wg.diagonal_scatter(wg.zeros(2, 2), wg.ones(2))
@@ -255,7 +261,12 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
         index: Position in dimension `dim`; negative values count from the end.
 
     Returns:
-        Tensor of the shape of `input`.
+        Tensor of the shape and dtype of `input`.
+
+    Raises:
+        ShapeError: `src` has another shape.
+        IndexOutOfRange: `dim` or `index` is out of range.
+        DeviceError: The tensors are on different devices.
 
     Example:
         >>> wg.select_scatter(wg.zeros(2, 2), wg.ones(2), 0, 1)
@@ -272,14 +283,19 @@ def slice_scatter(
 
     Args:
         input: Tensor of any dtype.
-        src: Tensor of the shape of `input[..., start:end:step]`, with the slice in dimension `dim`.
+        src: Tensor of the shape of the slice: that of `input`, but for the number of positions in dimension `dim`.
         dim: The dimension; negative values count from the last.
         start: First position of the slice; None: 0.
         end: Position after the last one; None: the size.
         step: Distance between positions, at least 1.
 
     Returns:
-        Tensor of the shape of `input`.
+        Tensor of the shape and dtype of `input`.
+
+    Raises:
+        ShapeError: `src` has another shape, or `step` is below 1.
+        IndexOutOfRange: `dim` is out of range.
+        DeviceError: The tensors are on different devices.
 
     Example:
         >>> wg.slice_scatter(wg.zeros(4), wg.ones(2), 0, 1, 3)
@@ -301,6 +317,10 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor
     Returns:
         Tensor with size `length` in dimension `dim`.
 
+    Raises:
+        ShapeError: The positions reach past the end of dimension `dim`.
+        IndexOutOfRange: `dim` or `start` is out of range.
+
     Example:
         >>> wg.narrow_copy(wg.arange(4), 0, 1, 2)
         tensor([1, 2])
@@ -313,15 +333,16 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor
 
 
 def block_diag(*tensors: Tensor) -> Tensor:
-    """Return a block-diagonal matrix.
+    """Return a matrix with the tensors as blocks along the diagonal, and zeros elsewhere.
 
-    A vector counts as a row, a 0-d tensor as a 1 by 1 matrix. Dtypes are promoted.
+    A vector counts as a row, a 0-d tensor as a 1 by 1 matrix.
 
     Args:
         *tensors: Matrices, vectors and 0-d tensors on one device.
 
     Returns:
-        Matrix; without tensors, one of shape `(1, 0)`.
+        Matrix with the rows and the columns of all blocks together, of their promoted dtype. Without tensors it has the
+        shape `(1, 0)`.
 
     Raises:
         ShapeError: A tensor has more than two dimensions.

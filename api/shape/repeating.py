@@ -227,7 +227,7 @@ def _roll_blocks(input: Tensor, shifts: dict[int, int]) -> Tensor:
     for block in blocks:
         piece = call(registry["index_view"], (source,), tuple(source_range for source_range, _ in block))
         parts.append((piece, [("index_view", tuple(target_range for _, target_range in block))]))
-    output = assemble("roll", out, parts, zeros=False)
+    output = assemble("roll", out, parts, fill_zeros=False)
     inverse_shifts = {d: -shift for d, shift in shifts.items()}
     return record_call("roll", output, [input], [lambda grad: _roll_blocks(grad, inverse_shifts)])
 

@@ -6,7 +6,7 @@ bars           the least that each call must reach
 operands       the tensors of a call, with values only where a GPU runs it
 capture        the launches of a call, with the bytes of their buffers
 program_text   Triton's intermediate code, parsed
-program_code   the same, run on integers alone: how often each loop, load and product is executed
+program_code   the same, run on scalars: how often each loop, load and matrix product is executed
 machine_code   disassembly: instructions and loops of NVIDIA's and AMD's machine code
 execution      how often each instruction is executed
 estimate       all figures of a launch and of a call

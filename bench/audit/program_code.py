@@ -1,9 +1,12 @@
-"""Triton's intermediate code (`ttir`), run on integers alone: how often a program executes each operation.
+"""Count how often a program executes each operation of Triton's intermediate code (`ttir`).
 
-Bounds of loops and conditions of branches are scalar arithmetic on sizes and on the program's position in the grid. A
-few programs of the grid are run on these scalars, and tensors are followed only as far as to know from which pointer
-argument they come. What depends on data in memory is not known: such a loop counts as one iteration and such a branch
-as taken, of two numbers the larger is chosen, and `Execution.depends_on_data` says so.
+Bounds of loops and conditions of branches are scalar arithmetic on sizes and on the program's position in the grid. So
+a few programs of the grid are run on scalars alone. Of a tensor only the pointer argument is known from which its
+addresses come.
+
+Values in memory are unknown. A loop whose bounds depend on them counts as `unknown_trips` iterations, a `while` loop as
+one. If the condition of a branch does, both sides count, and the larger of two possible numbers is assumed.
+`Execution.depends_on_data` tells whether any of this happened.
 """
 
 from __future__ import annotations
@@ -19,8 +22,9 @@ __all__ = ["Access", "Execution", "Loop", "Product", "execute"]
 
 _SAMPLES = 16  # programs of a grid that are run; a power of two
 _LOOP_SAMPLES = 17  # iterations of a loop that are run if it has loops or branches inside, else 3
-_WHILE_LIMIT = 64
-_ITEM_BITS = re.compile(r"^(?:[a-z]*?)(\d+)")
+_MAX_WHILE_TRIPS = 64  # iterations of a `while` loop that are run
+_ITEM_BITS = re.compile(r"^(?:[a-z]*?)(\d+)")  # of a dtype such as `f32` or `f8E4M3FN`
+# A block's sizes (`64x32x`), `!tt.ptr<` if its elements are pointers, and its dtype.
 _SHAPED = re.compile(r"(?:tensor<((?:\d+x)+)?)?(!tt\.ptr<)?((?:bf|f|i|u|fp)\d+\w*)")
 
 
@@ -28,9 +32,12 @@ _SHAPED = re.compile(r"(?:tensor<((?:\d+x)+)?)?(!tt\.ptr<)?((?:bf|f|i|u|fp)\d+\w
 class Access:
     """Loads or stores of one operation.
 
-    pointer: the index of the pointer argument, None if the address comes from memory. nbytes: of all programs of the
-    grid together, as if no mask were off. nbytes_per_program: the largest of the programs that were run. line: in the
-    source. is_store: it writes.
+    Attributes:
+        pointer: Index of the argument that is the pointer; None if the address comes from memory.
+        nbytes: Bytes that all programs of the grid transfer together. Masked elements count as well.
+        nbytes_per_program: The most bytes that one of the programs that were run transfers.
+        line: Line of the operation in the source.
+        is_store: Whether it writes.
     """
 
     pointer: int | None
@@ -42,7 +49,14 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Matrix products of one operation: the blocks' shape, multiplications of all programs, dtype and precision."""
+    """Matrix products of one operation.
+
+    Attributes:
+        shape: M, N and K of one product of blocks.
+        macs: Multiply-adds of all programs of the grid together.
+        dtype: Dtype of the operands, such as `f16`.
+        precision: Precision of float32 operands, such as `tf32`.
+    """
 
     shape: tuple[int, ...]
     macs: float
@@ -52,11 +66,16 @@ class Product:
 
 @dataclass(slots=True, eq=False)
 class Loop:
-    """A loop, and how often it is entered and executed in a program on average.
+    """A loop, and how often a program enters and executes it on average.
 
-    line: of its `for`. parent: the loop around it. entries: times that an average program reaches it. iterations: of
-    all these entries together. lines: executions by line of the operations directly in it, the largest number where a
-    line has several. load_depth: loads of an iteration of which each needs the value of the one before.
+    Attributes:
+        line: Line of its `for` in the source.
+        parent: The loop around it.
+        entries: How often an average program reaches it.
+        iterations: Iterations of all these entries together.
+        lines: By line of the source, executions of the operations that are directly in the loop. If a line has several
+            operations, the largest number.
+        load_depth: Length of the longest chain of loads in an iteration. Each needs the value of the one before.
     """
 
     line: int
@@ -84,9 +103,9 @@ class Execution:
         loops: The loops; the first stands for the whole kernel and is executed once.
         accesses: Loads and stores, an entry for each operation.
         products: Matrix products, an entry for each operation.
-        programs: Of the grid.
-        imbalance: Work of the busiest program divided by that of the average one, by loops and accesses.
-        depends_on_data: A loop or a branch depends on data in memory.
+        programs: Number of programs in the grid.
+        imbalance: Iterations of all loops in the busiest program, divided by those of the average one.
+        depends_on_data: Whether a loop or a branch depends on data in memory, so that the counts are assumptions.
     """
 
     loops: list[Loop]
@@ -99,7 +118,13 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A scalar's number, a pointer's argument, and how many loads of the current iteration a value depends on."""
+    """What is known of a value.
+
+    Attributes:
+        number: The number of a scalar; None if it is unknown, or for a tensor.
+        pointer: Index of the argument that a pointer, or a tensor of pointers, comes from.
+        depth: Length of the chain of loads in the current iteration that the value depends on.
+    """
 
     number: int | None = None
     pointer: int | None = None
@@ -110,26 +135,30 @@ _UNKNOWN = _Value()
 
 
 def execute(text: str, arguments: Sequence[int | None], grid: Sequence[int], unknown_trips: int = 1) -> Execution:
-    """Run a kernel's scalars for some programs of the grid.
+    """Run a kernel's scalar arithmetic for some programs of the grid, and extrapolate to the grid.
 
     Args:
         text: The kernel's `ttir`.
-        arguments: A number for each parameter; None for pointers and for numbers that are not known.
-        grid: Programs along each axis.
-        unknown_trips: Iterations of a loop whose bounds depend on data.
+        arguments: A number for each parameter; None for pointers and for unknown numbers.
+        grid: Number of programs along each axis.
+        unknown_trips: Iterations that a `for` loop counts as if its bounds depend on data.
+
+    Raises:
+        ValueError: There are more or fewer arguments than parameters.
     """
     parameters, body = parse(text)
     if len(parameters) != len(arguments):
-        raise ValueError(f"the kernel has {len(parameters)} parameters, and {len(arguments)} arguments are given")
+        raise ValueError(f"the kernel has {len(parameters)} parameters, but got {len(arguments)} arguments")
     runs = [_Run(parameters, arguments, body, grid, ids, unknown_trips) for ids in _sample_programs(grid)]
     return _average(runs, prod(grid))
 
 
 def _sample_programs(grid: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return programs to run: their mean position along the first axis is the grid's; along others they are spread.
+    """Return the positions in the grid of the programs to run.
 
-    Work often grows along the first axis (causal attention). This axis is cut into `_SAMPLES` parts, which give by
-    turns their first and their last position.
+    Work often grows along the first axis, for example in causal attention. This axis is divided into `_SAMPLES` parts.
+    Even parts contribute their first position and odd ones their last, so that the mean position is that of the grid.
+    Positions along other axes are spread evenly, in bit-reversed order so that they do not grow with the first.
     """
     samples: set[tuple[int, ...]] = set()
     for i in range(_SAMPLES):
@@ -140,7 +169,19 @@ def _sample_programs(grid: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 class _Run:
-    """One program's run: counts of loops, accesses and products."""
+    """One program's run.
+
+    Attributes:
+        loop_counts: By loop, its entries and iterations. The key None stands for the whole kernel, here and below.
+        parents: By loop, the loop around it.
+        executions: By loop, how often each operation directly in it is executed.
+        depths: By loop, the length of the longest chain of loads in an iteration.
+        counts: How often each load, store and matrix product is executed.
+        pointers: By load or store, the index of its pointer argument.
+        depends_on_data: Whether a loop or a branch depends on data in memory.
+        loop: The loop that is being run.
+        values: By name, what is known of the values that were computed so far.
+    """
 
     def __init__(
         self, parameters: Sequence[str], arguments: Sequence[int | None], body: Region, grid: Sequence[int],
@@ -149,12 +190,11 @@ class _Run:
         self.unknown_trips = unknown_trips
         self.grid = grid
         self.ids = ids
-        # entries and iterations; the key None is the whole kernel
         self.loop_counts: dict[Operation | None, list[float]] = {None: [1.0, 1.0]}
         self.parents: dict[Operation, Operation | None] = {}
         self.executions: dict[Operation | None, dict[Operation, float]] = {None: {}}
         self.depths: dict[Operation | None, int] = {None: 0}
-        self.counts: dict[Operation, float] = {}  # of accesses and products
+        self.counts: dict[Operation, float] = {}
         self.pointers: dict[Operation, int | None] = {}
         self.depends_on_data = False
         self.loop: Operation | None = None
@@ -191,6 +231,7 @@ class _Run:
         return yielded
 
     def _evaluate(self, operation: Operation, weight: float) -> None:
+        """Record an operation without regions: its count, and what is known of its results."""
         operands = [self._value(n) for n in operation.operands]
         depth = max((v.depth for v in operands), default=0)
         pointer = next((v.pointer for v in operands if v.pointer is not None), None)
@@ -208,6 +249,7 @@ class _Run:
             self.values.update(dict.fromkeys(operation.results, _Value(None, None, depth)))
 
     def _number(self, operation: Operation, operands: Sequence[_Value]) -> int | None:
+        """Return the number that a scalar operation computes; None if it is unknown."""
         name = operation.name
         if name == "arith.constant":
             match = re.match(r" (-?\d+) : i\d+|\s*(true|false)", operation.text)
@@ -228,6 +270,7 @@ class _Run:
         return numbers[0] if name in _CONVERSIONS else None
 
     def _select(self, operands: Sequence[_Value]) -> int | None:
+        """Return the number that `arith.select` chooses: the larger one if the condition is unknown."""
         condition, first, second = (v.number for v in operands)
         if condition is not None:
             return first if condition else second
@@ -237,6 +280,7 @@ class _Run:
         return max(first, second)
 
     def _enter(self, operation: Operation, weight: float) -> Operation | None:
+        """Make a loop the current one and count its entry. Return the loop around it."""
         outer, self.loop = self.loop, operation
         if operation not in self.loop_counts:
             self.loop_counts[operation], self.parents[operation] = [0.0, 0.0], outer
@@ -245,6 +289,10 @@ class _Run:
         return outer
 
     def _for(self, operation: Operation, weight: float) -> None:
+        """Run sampled iterations of a `for` loop, each of which counts for its share of all iterations.
+
+        If iterations were left out, a value that the loop carries is known afterwards only if it does not change.
+        """
         header = re.match(r"(?: unsigned)? (%\w+) = (%[\w#]+) to (%[\w#]+) step (%[\w#]+)", operation.text)
         assert header is not None, operation.text
         begin, end, step = (self._value(header[k]).number for k in (2, 3, 4))
@@ -258,7 +306,7 @@ class _Run:
         self.loop_counts[operation][1] += weight * trips
         carried = [self._value(initial) for _, initial in carried_names]
         is_nested = any(inner.regions and inner.name.startswith("scf") for inner in operation.regions[0].operations)
-        samples = _spread(trips, _LOOP_SAMPLES if is_nested else 3)
+        samples = _spread_evenly(trips, _LOOP_SAMPLES if is_nested else 3)
         for sample in samples:
             self.values[header[1]] = _Value(None if begin is None or not step else begin + sample * step)
             for (name, _), value in zip(carried_names, carried, strict=True):
@@ -274,6 +322,7 @@ class _Run:
         self.values.update(zip(operation.results, carried, strict=False))
 
     def _if(self, operation: Operation, weight: float) -> None:
+        """Run the side of a branch that the condition selects, or both if it is unknown."""
         condition = self._value(operation.operands[0]).number
         results: list[tuple[_Value, ...]] = []
         for index, region in enumerate(operation.regions):
@@ -289,11 +338,12 @@ class _Run:
             self.values[name] = _Value(number, pointer)
 
     def _while(self, operation: Operation, weight: float) -> None:
+        """Run a `while` loop up to `_MAX_WHILE_TRIPS` times; once if its condition is unknown."""
         initial_names = re.findall(r"(%\w+) = (%[\w#]+)", operation.text.split(" : ")[0])
         carried = [self._value(initial) for _, initial in initial_names]
         before, after = operation.regions[0], operation.regions[1]
         outer = self._enter(operation, weight)
-        for trip in range(_WHILE_LIMIT):
+        for trip in range(_MAX_WHILE_TRIPS):
             for (name, _), value in zip(initial_names, carried, strict=True):
                 self.values[name] = value
             results = self._run(before.operations, weight)
@@ -340,14 +390,15 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 }  # fmt: skip
 
 
-def _spread(count: int, limit: int) -> list[int]:
-    """Return up to `limit` numbers below `count`, with the first and the last."""
+def _spread_evenly(count: int, limit: int) -> list[int]:
+    """Return up to `limit` numbers from 0 to `count - 1`, at about equal distances, with the first and the last."""
     if count <= limit:
         return list(range(count))
     return sorted({round(i * (count - 1) / (limit - 1)) for i in range(limit)})
 
 
 def _average(runs: Sequence[_Run], programs: int) -> Execution:
+    """Extrapolate from the programs that were run to a grid of `programs`."""
     order: list[Operation | None] = list(dict.fromkeys(key for run in runs for key in run.loop_counts))
     loops: dict[Operation | None, Loop] = {}
     for key in order:

@@ -119,7 +119,7 @@ def capabilities_of(info: DeviceInfo) -> Capabilities:
     instructions = processor.best_instruction_set()
     if instructions == "avx512" and is_pocl and not processor.llvm_knows_avx512(handle.version):
         instructions = "avx2"
-    lanes, registers = processor.vectors(instructions)
+    lanes, registers = processor.vector_registers(instructions)
     caps = Capabilities(
         style="gpu" if info.is_gpu else "cpu",
         cores=handle.max_compute_units,

@@ -1,18 +1,19 @@
-/* Arguments of launches: read operands' addresses, and pack numbers as kernels read them. */
+/* Arguments of launches: read operands' offsets and buffers, and pack numbers as kernels read them. */
 #include "native.h"
 
 #include <math.h>
 
-/* Pack a number as Python's `struct` does. Return its size in bytes, or 0 if the Python version has to handle it. */
-static size_t pack(char element, PyObject *value, char *target) {
-    if (element == 'f' || element == 'd') {
+/* Write a number to `target` in the format of a letter of Python's `struct`. Return its size in bytes, or 0 if the
+ * Python version has to handle it: it converts other types, and raises the errors. */
+static size_t pack(char format, PyObject *value, char *target) {
+    if (format == 'f' || format == 'd') {
         double x;
         if (PyFloat_Check(value)) x = PyFloat_AS_DOUBLE(value);
         else if (!PyLong_Check(value)) return 0;
         else if ((x = PyLong_AsDouble(value)) == -1.0 && PyErr_Occurred()) return PyErr_Clear(), 0;
-        if (element == 'd') return memcpy(target, &x, 8), 8;
+        if (format == 'd') return memcpy(target, &x, 8), 8;
         float narrow = (float)x;
-        if (isinf(narrow) && !isinf(x)) return 0;
+        if (isinf(narrow) && !isinf(x)) return 0;  /* an OverflowError in Python */
         return memcpy(target, &narrow, 4), 4;
     }
     if (!PyLong_Check(value)) return 0;
@@ -25,7 +26,7 @@ static size_t pack(char element, PyObject *value, char *target) {
         if (x < (min) || x > (max)) return 0;                                                                          \
         return memcpy(target, &narrow, sizeof narrow), sizeof narrow;                                                  \
     }
-    switch (element) {
+    switch (format) {
         PACK_INTEGER('b', int8_t, INT8_MIN, INT8_MAX)
         PACK_INTEGER('B', uint8_t, 0, UINT8_MAX)
         PACK_INTEGER('h', int16_t, INT16_MIN, INT16_MAX)
@@ -37,8 +38,9 @@ static size_t pack(char element, PyObject *value, char *target) {
     return 0;
 }
 
-/* Read an operand's start in bytes, and its buffer. Return 1, or 0 if the Python version has to handle the operand. */
-int operand_slots(PyObject *tensor, int64_t *start, PyObject **buffer) {
+/* Read the buffer of a Tensor, Scratch or Base (a borrowed reference), and where in it the operand starts, in bytes.
+ * Return 1, or 0 if the Python version has to handle the operand. */
+int read_operand(PyObject *tensor, int64_t *start, PyObject **buffer) {
     PyObject *number, *storage;
     int overflow;
     if (Py_IS_TYPE(tensor, Base.type)) number = SLOT(tensor, Base, start), *buffer = SLOT(tensor, Base, buffer);
@@ -59,35 +61,36 @@ int operand_slots(PyObject *tensor, int64_t *start, PyObject **buffer) {
 static int copy_positions(PyObject *tuple, int *target, Py_ssize_t capacity) {
     Py_ssize_t count = PyTuple_GET_SIZE(tuple);
     if (count > capacity) {
-        PyErr_Format(PyExc_ValueError, "a launch has %zd arguments of one kind, more than the %zd there is room for",
-                     count, capacity);
+        PyErr_Format(PyExc_ValueError, "a launch from C has at most %zd buffers, integers or scalars, not %zd",
+                     capacity, count);
         return -1;
     }
     for (Py_ssize_t i = 0; i < count; i++) target[i] = (int)index_at(tuple, i);
     return PyErr_Occurred() ? -1 : (int)count;
 }
 
-/* Fill a signature from tuples of positions. Return 0, or -1 with an exception. */
-int read_signature(Signature *signature, PyObject *buffers, PyObject *integers, PyObject *scalars, char element) {
-    int *numbers = signature->number_positions;
-    signature->element = element;
+/* Fill a signature. Return 0, or -1 with an exception: ValueError if there are too many arguments.
+ * buffers: tuple of positions in the call's list of tensors. integers, scalars: in its list of numbers. */
+int read_signature(Signature *signature, PyObject *buffers, PyObject *integers, PyObject *scalars, char format) {
+    int *positions = signature->number_positions;
+    signature->format = format;
     signature->buffer_count = copy_positions(buffers, signature->buffer_positions, MAX_BUFFERS);
     if (signature->buffer_count < 0) return -1;
-    signature->integer_count = copy_positions(integers, numbers, MAX_BUFFERS / 2);
+    signature->integer_count = copy_positions(integers, positions, MAX_BUFFERS / 2);
     if (signature->integer_count < 0) return -1;
     signature->scalar_count =
-        copy_positions(scalars, numbers + signature->integer_count, MAX_BUFFERS - signature->integer_count);
+        copy_positions(scalars, positions + signature->integer_count, MAX_BUFFERS - signature->integer_count);
     return signature->scalar_count < 0 ? -1 : 0;
 }
 
-/* Append a call's numbers to the `size` bytes of offsets in `dynamic`, and zeros up to a multiple of 8 bytes. Return
- * the new size in bytes, or -1 if the Python version has to handle the numbers. */
+/* Append a call's numbers to the `size` bytes of offsets in `dynamic`, which holds MAX_DYNAMIC_BYTES, and zeros up to a
+ * multiple of 8 bytes. Return the new size in bytes, or -1 if the Python version has to handle the numbers. */
 Py_ssize_t pack_numbers(const Signature *signature, PyObject *const *scalars, Py_ssize_t count, char *dynamic,
                         size_t size) {
     for (int i = 0; i < signature->integer_count + signature->scalar_count; i++) {
         int position = signature->number_positions[i];
         if (position >= count) return -1;
-        size_t width = pack(i < signature->integer_count ? 'q' : signature->element, scalars[position], dynamic + size);
+        size_t width = pack(i < signature->integer_count ? 'q' : signature->format, scalars[position], dynamic + size);
         if (width == 0) return -1;
         size += width;
     }
@@ -95,17 +98,18 @@ Py_ssize_t pack_numbers(const Signature *signature, PyObject *const *scalars, Py
     return (Py_ssize_t)size;
 }
 
-/* Read the sizes of up to three dimensions. Return the number of dimensions, or -1 (with or without an exception). */
-int sizes_of(PyObject *tuple, size_t *target) {
+/* Read the sizes of up to three dimensions. Return the number of dimensions, or -1: without an exception if there are
+ * more, with one if a size is no integer. */
+int read_sizes(PyObject *tuple, size_t *target) {
     Py_ssize_t count = PyTuple_GET_SIZE(tuple);
     if (count > 3) return -1;
     for (Py_ssize_t i = 0; i < count; i++) target[i] = (size_t)index_at(tuple, i);
     return PyErr_Occurred() ? -1 : (int)count;
 }
 
-/* Call `fallback(tensors, scalars, stream)` with the arrays converted to lists. */
+/* Call the Python version of a launch, `fallback(tensors, scalars, stream)`, with lists of the arrays' elements. */
 PyObject *call_fallback(PyObject *fallback, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
-                      Py_ssize_t scalar_count, PyObject *stream) {
+                        Py_ssize_t scalar_count, PyObject *stream) {
     PyObject *tensor_list = PyList_New(count), *scalar_list = PyList_New(scalar_count), *result = NULL;
     if (tensor_list != NULL && scalar_list != NULL) {
         for (Py_ssize_t i = 0; i < count; i++) PyList_SET_ITEM(tensor_list, i, Py_NewRef(tensors[i]));

@@ -71,7 +71,7 @@ int host_launch(PyObject *launcher, PyObject *const *tensors, Py_ssize_t count, 
         PyObject *buffer;
         int64_t start;
         int position = signature->buffer_positions[i];
-        if (position >= count || !operand_slots(tensors[position], &start, &buffer) || !PyLong_Check(buffer)) return 0;
+        if (position >= count || !read_operand(tensors[position], &start, &buffer) || !PyLong_Check(buffer)) return 0;
         if ((memory[i] = PyLong_AsVoidPtr(buffer)) == NULL && PyErr_Occurred()) return -1;
         launch.arguments[i] = &memory[i];
         memcpy(dynamic + filled, &start, sizeof start), filled += sizeof start;
@@ -207,9 +207,9 @@ static PyObject *template_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     PyObject *kernel, *buffers, *integers, *scalars, *make_fallback, *counter;
     unsigned helpers;
     long long max_locked_work;
-    int element;
+    int format;
     if (!PyArg_ParseTuple(args, "O!O!O!O!COO!IL", &kernel_type, &kernel, &PyTuple_Type, &buffers, &PyTuple_Type,
-                          &integers, &PyTuple_Type, &scalars, &element, &make_fallback, Counter.type, &counter,
+                          &integers, &PyTuple_Type, &scalars, &format, &make_fallback, Counter.type, &counter,
                           &helpers, &max_locked_work))
         return NULL;
     HostTemplate *self = (HostTemplate *)new_object(type);
@@ -217,7 +217,7 @@ static PyObject *template_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     self->kernel = Py_NewRef(kernel), self->counter = Py_NewRef(counter);
     self->make_fallback = Py_NewRef(make_fallback);
     self->helpers = helpers, self->max_locked_work = max_locked_work;
-    if (read_signature(&self->signature, buffers, integers, scalars, (char)element) < 0) {
+    if (read_signature(&self->signature, buffers, integers, scalars, (char)format) < 0) {
         Py_DECREF(self);
         return NULL;
     }
@@ -269,9 +269,9 @@ static void dealloc(HostLauncher *self) {
 }
 
 PyDoc_STRVAR(template_doc,
-"HostTemplate(kernel, buffers, integers, scalars, element, make_fallback, counter, helpers, max_locked_work)\n--\n\n"
+"HostTemplate(kernel, buffers, integers, scalars, format, make_fallback, counter, helpers, max_locked_work)\n--\n\n"
 "`template(geometry, size, work)` returns the HostLauncher of a step with these sizes on the `cpu` device.\n\n"
-"kernel: a Kernel. element: the struct letter of the compute type. counter: counts the driver's launches. helpers:\n"
+"kernel: a Kernel. format: the struct letter of the compute type. counter: counts the driver's launches. helpers:\n"
 "maximum number of threads that share the work-items with the calling one (team.c). max_locked_work: with more work\n"
 "than this, a kernel runs without the interpreter's lock. make_fallback(geometry, size, work): returns the same\n"
 "launcher in Python, for a kernel that is not compiled yet, profiled launches, numbers that do not fit, and errors.\n"

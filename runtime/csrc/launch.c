@@ -28,7 +28,7 @@ static int launch(Launcher *self, PyObject *const *tensors, Py_ssize_t count, Py
         PyObject *buffer;
         int64_t start;
         int operand = self->signature.buffer_positions[i];
-        if (operand >= count || !operand_slots(tensors[operand], &start, &buffer)) return 0;
+        if (operand >= count || !read_operand(tensors[operand], &start, &buffer)) return 0;
         PyObject *number = PyObject_GetAttr(buffer, s_int_ptr);
         if (number == NULL) return -1;
         handles[i] = PyLong_AsVoidPtr(number);
@@ -79,10 +79,10 @@ static PyObject *launcher_call(PyObject *callable, PyObject *const *args, size_t
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(keywords)) {
     PyObject *kernel, *geometry, *global_size, *local_size, *buffers, *integers, *scalars, *fallback, *counter;
     unsigned long long handle;
-    int element;
+    int format;
     if (!PyArg_ParseTuple(args, "OKSO!OO!O!O!COO!", &kernel, &handle, &geometry, &PyTuple_Type, &global_size,
                           &local_size, &PyTuple_Type, &buffers, &PyTuple_Type, &integers, &PyTuple_Type, &scalars,
-                          &element, &fallback, Counter.type, &counter))
+                          &format, &fallback, Counter.type, &counter))
         return NULL;
     if (driver.clSetKernelArg == NULL || driver.clEnqueueNDRangeKernel == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "Launcher: call set_opencl_functions first, or set WEFTGRAD_NATIVE=0");
@@ -95,10 +95,10 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     self->fallback = Py_NewRef(fallback), self->counter = Py_NewRef(counter);
     self->kernel_handle = (void *)(uintptr_t)handle;
     self->has_local = PyTuple_Check(local_size);
-    int dimensions = sizes_of(global_size, self->global_size);
-    int matching = self->has_local ? sizes_of(local_size, self->local_size) : dimensions;
+    int dimensions = read_sizes(global_size, self->global_size);
+    int matching = self->has_local ? read_sizes(local_size, self->local_size) : dimensions;
     self->dimensions = (uint32_t)dimensions;
-    int arguments = read_signature(&self->signature, buffers, integers, scalars, (char)element);
+    int arguments = read_signature(&self->signature, buffers, integers, scalars, (char)format);
     if (arguments < 0 || dimensions < 1 || matching != dimensions) {
         Py_DECREF(self);
         if (!PyErr_Occurred())
@@ -130,10 +130,10 @@ static void dealloc(Launcher *self) {
 }
 
 PyDoc_STRVAR(doc,
-"Launcher(kernel, handle, geometry, global_size, local_size, buffers, integers, scalars, element, fallback, counter)\n"
+"Launcher(kernel, handle, geometry, global_size, local_size, buffers, integers, scalars, format, fallback, counter)\n"
 "--\n\n"
 "`run(tensors, scalars, stream)` of one step on an OpenCL device.\n\n"
-"kernel, handle: pyopencl's kernel object, and its address. element: the struct letter of the compute type.\n"
+"kernel, handle: pyopencl's kernel object, and its address. format: the struct letter of the compute type.\n"
 "counter: counts the driver's launches. fallback: the same launch in Python, for a profiled stream, memory without a\n"
 "buffer, numbers that do not fit, and errors. Raises ValueError for more than 40 arguments of one kind.");
 

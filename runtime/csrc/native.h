@@ -131,11 +131,11 @@ typedef struct {
 } Launch;
 
 /* The arguments of a call that a kernel reads, as positions in the call's tensors and numbers: buffers, then integers
- * (64 bits each), then scalars of the compute type. element: the compute type's `struct` letter. */
+ * (64 bits each), then scalars of the compute type. format: the compute type's letter in Python's `struct`. */
 typedef struct {
     int buffer_count, integer_count, scalar_count;
     int buffer_positions[MAX_BUFFERS], number_positions[MAX_BUFFERS];  /* integers' positions before scalars' */
-    char element;
+    char format;
 } Signature;
 
 /* Kernels round to nearest and keep subnormal numbers, whatever the calling thread's mode is. `set_kernel_rounding`
@@ -197,11 +197,11 @@ PyObject *view_of(PyObject *plan, PyObject *const *operands, PyObject *statics);
 int record_node(PyObject *plan, PyObject *const *operands, PyObject *const *outs, PyObject *statics);
 int run_launcher(PyObject *run, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
              Py_ssize_t scalar_count, PyObject *stream);
-int operand_slots(PyObject *tensor, int64_t *start, PyObject **buffer);
-int read_signature(Signature *signature, PyObject *buffers, PyObject *integers, PyObject *scalars, char element);
+int read_operand(PyObject *tensor, int64_t *start, PyObject **buffer);
+int read_signature(Signature *signature, PyObject *buffers, PyObject *integers, PyObject *scalars, char format);
 Py_ssize_t pack_numbers(const Signature *signature, PyObject *const *scalars, Py_ssize_t count, char *dynamic,
                         size_t size);
-int sizes_of(PyObject *tuple, size_t *to);
+int read_sizes(PyObject *tuple, size_t *target);
 PyObject *call_fallback(PyObject *fallback, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
                       Py_ssize_t scalar_count, PyObject *stream);
 void team_run(const Launch *launch, uint32_t helpers, int64_t expected_ns);

@@ -46,7 +46,7 @@ from .index_access import (
 from .index_bags import plan_bag_sums, plan_bags
 from .index_masks import plan_mask_counts, plan_mask_positions
 from .triton import index as triton
-from .triton.index_sorted import sorted_write_steps, sorts_indices
+from .triton.index_sorted import should_sort_indices, sorted_write_steps
 
 __all__ = ["READS", "WRITES", "plan", "pointwise_steps"]
 
@@ -259,7 +259,7 @@ def _write(
             (indexed_dims[0], indexed_dims[1][0]),
             (index_sizes, index_strides[0], index_strides[1]),
         )
-        if scratch is not None and sorts_indices(request, access):
+        if scratch is not None and should_sort_indices(request, access):
             steps, scratch_nbytes = sorted_write_steps(
                 request, element, slots, access, index, sizes, strides, position_dims, index_dims, buffers
             )
@@ -352,7 +352,9 @@ def _update(request: Request, locate: Callable[[Request, Meta, Meta], Access]) -
     if out.shape != input_layout.shape or out.dtype is not input_layout.dtype:
         raise ShapeError(f"{request.where()}: the result is written in place of input")
     accumulator = (
-        None if _sorts_indices(request, locate(request, out, index)) else _accumulator_layout(request, out, source)
+        None
+        if _should_sort_indices(request, locate(request, out, index))
+        else _accumulator_layout(request, out, source)
     )
     miss_buffer = (4,) if _reports_misses(request) else ()
     if accumulator is not None:
@@ -377,9 +379,9 @@ def _update(request: Request, locate: Callable[[Request, Meta, Meta], Access]) -
     return Planned((out, *_miss_flags(request, items)), (*steps, *writes), tuple(scratch))
 
 
-def _sorts_indices(request: Request, access: Access) -> bool:
+def _should_sort_indices(request: Request, access: Access) -> bool:
     """Return True if the device's kernels sort the indices of a write; they need no wider accumulator."""
-    return request.capabilities.style in WRITES and sorts_indices(request, access)
+    return request.capabilities.style in WRITES and should_sort_indices(request, access)
 
 
 def _accumulator_layout(request: Request, out: Meta, source: Meta) -> Meta | None:
@@ -426,7 +428,7 @@ def _add_to_zeros(request: Request, out: Meta, locate: Callable[[Request, Meta, 
     access = locate(request, out, index)
     if not out.numel:
         return Planned((out,))
-    accumulator = None if _sorts_indices(request, access) else _accumulator_layout(request, out, source)
+    accumulator = None if _should_sort_indices(request, access) else _accumulator_layout(request, out, source)
     if accumulator is not None:
         steps = pointwise_steps(request, "zero_like", accumulator, accumulator, (), (3, 3))
         steps += _write(request, out, locate(request, accumulator, index), source, index, (1, 0, 3), accumulator)

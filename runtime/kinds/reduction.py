@@ -8,7 +8,7 @@ CPU schedules:
 - `rows`: vectors along the innermost reduced dimension.
 - `columns`: vectors along the innermost dimension of the result.
 - `short`: contiguous rows of up to 15 elements.
-- `abreast`: rows of one to eight vectors, interleaved: as many rows at once as a vector has lanes.
+- `interleaved`: rows of one to eight vectors, interleaved: as many rows at once as a vector has lanes.
 - `general`: one element at a time, for other short rows and for states that a vector cannot hold.
 
 GPU schedule: `tree`, where a work-group computes one or several neighbouring results and combines the states of its

@@ -1,4 +1,4 @@
-"""CPU schedules of reductions; `reduction.py` describes them."""
+"""Choose and divide the CPU schedules of reductions, which `reduction.py` describes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,30 @@ from .reduction_states import WIDE, IterationSpace, schedule, vector_defines
 
 __all__ = ["cpu_steps"]
 
-# A long sum adds blocks to a total, so that its rounding error stays small: elements per block.
-_ROW_BLOCK = 4096  # of a row
-_COLUMN_BLOCK = 256  # of a column
-_SHORT_MAX_ELEMENTS, _SHORT_MIN_ROWS = 15, 256  # longest row, and fewest rows, of the schedule `short`
+# Elements that a long sum adds before it adds their sum to the total. Without blocks the rounding error of a sum would
+# grow with the number of its elements.
+_ROW_BLOCK = 4096  # along a row
+_COLUMN_BLOCK = 256  # down a column
+_SHORT_MAX_ELEMENTS = 15  # longest row of the schedule `short`
+_MIN_ROWS = 256  # fewest rows of the schedules `short` and `interleaved`
+_MIN_COLUMN_ELEMENTS = 64  # fewest elements of a column in each part, where the reduced elements are split
 
 
 def cpu_steps(
     request: Request, outputs: tuple[Meta, ...], space: IterationSpace, element: str
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
-    """Choose a CPU schedule and build its launches."""
-    lanes = _lanes(request, space, element)
+    """Choose a CPU schedule and build its launches.
+
+    Args:
+        request: the call.
+        outputs: layouts of the results.
+        space: the merged dimensions.
+        element: the compute type, by its name in C.
+
+    Returns:
+        One launch or two, and the bytes of each field of the partial states; see `reduction_opencl.steps`.
+    """
+    lanes = _vector_lanes(request, space, element)
     params = schedule(request, space)
     min_elements = params["min_item_elements"]
     width, length = space.outer_sizes[-1], space.reduced_sizes[-1]
@@ -35,7 +48,7 @@ def cpu_steps(
     elif lanes == 1:
         entry = "general"
     elif _can_interleave_rows(request, space, lanes):
-        entry = "abreast"
+        entry = "interleaved"
     elif is_adjacent and space.count:
         entry = "columns"
     else:
@@ -45,7 +58,7 @@ def cpu_steps(
         chunk_size, items = split(space.results, parts)
         defines = [("ROW", str(space.count))]
         return steps(request, outputs, space, element, entry, (items,), (1,), (chunk_size, 0, 0), 1, defines, None, 1)
-    if entry == "abreast":
+    if entry == "interleaved":
         chunk_size, items = split(space.results, parts, lanes)
         defines = vector_defines(lanes) + [(f"CLASS{i}", str(s)) for i, (s,) in enumerate(space.reduced_strides)]
         return steps(
@@ -53,32 +66,32 @@ def cpu_steps(
         )
     widened = _widen_rows(request, space, lanes) if lanes > 1 else None
     if widened is not None:
-        entry, chunk, size, vector_strides = "columns", *_columns(request, widened, lanes, parts)
+        entry, chunks, counts, vector_strides = "columns", *_split_columns(request, widened, lanes, parts)
     elif entry == "columns":
-        chunk, size, vector_strides = _columns(request, space, lanes, parts)
+        chunks, counts, vector_strides = _split_columns(request, space, lanes, parts)
     elif entry == "rows":
-        chunk, size, vector_strides = _rows(space, parts, min_elements)
+        chunks, counts, vector_strides = _split_rows(space, parts, min_elements)
     else:
         vector_strides = None
         result_chunk, items = split(space.results, parts)
         target_parts = min(-(-parts // items), max(space.count // min_elements, 1))
         chunk_size, splits = split(max(space.count, 1), target_parts)
-        chunk, size = (result_chunk, 0, chunk_size), (items, 1, splits)
-    splits = size[2] if entry != "rows" else size[1] * size[2]
+        chunks, counts = (result_chunk, 0, chunk_size), (items, 1, splits)
+    splits = counts[2] if entry != "rows" else counts[1] * counts[2]
     if widened is not None:
         splits *= widened.results // space.results
     defines = [("BLOCK", str(_ROW_BLOCK if entry == "rows" else _COLUMN_BLOCK))]
     if vector_strides is not None:
         defines += vector_defines(lanes)
         defines += [(f"CLASS{i}", str(s if s in (0, 1) else 2)) for i, s in enumerate(vector_strides)]
-    finish = _cpu_finish(request, outputs, space, lanes, splits) if splits > 1 else None
+    finish = _split_finish(request, outputs, space, lanes, splits) if splits > 1 else None
     local = (1, 1, 1)
     return steps(
-        request, outputs, space, element, entry, size, local, chunk, splits, defines, finish, lanes, widened=widened
+        request, outputs, space, element, entry, counts, local, chunks, splits, defines, finish, lanes, widened=widened
     )
 
 
-def _lanes(request: Request, space: IterationSpace, element: str) -> int:
+def _vector_lanes(request: Request, space: IterationSpace, element: str) -> int:
     """Return the vector width in elements; 1 if vectors cannot hold the states."""
     lanes = request.capabilities.lanes
     if element in ("double", "long"):
@@ -96,21 +109,21 @@ def _is_short(space: IterationSpace) -> bool:
     input_count = len(space.reduced_strides)
     return (
         1 < space.count <= _SHORT_MAX_ELEMENTS
-        and space.results >= _SHORT_MIN_ROWS
+        and space.results >= _MIN_ROWS
         and all(s == (space.count,) for s in space.outer_strides[:input_count])
         and all(s == (1,) for s in (*space.outer_strides[input_count:], *space.reduced_strides))
     )
 
 
 def _can_interleave_rows(request: Request, space: IterationSpace, lanes: int) -> bool:
-    """Return True if there are many rows of one to eight vectors, the results are contiguous, and states are values.
+    """Return True if the schedule `interleaved` can run.
 
-    These are the conditions of the schedule `abreast`.
+    It needs many rows of one to eight vectors, contiguous results, and a state that is a single value.
     """
     input_count = len(space.reduced_strides)
     return (
         lanes <= space.count <= 8 * lanes
-        and space.results >= _SHORT_MIN_ROWS
+        and space.results >= _MIN_ROWS
         and len(space.outer_sizes) == len(space.reduced_sizes) == 1
         and space.reduced_strides[space.main_input] == (1,)
         and space.outer_strides[space.main_input] != (1,)
@@ -121,10 +134,10 @@ def _can_interleave_rows(request: Request, space: IterationSpace, lanes: int) ->
 
 
 def _widen_rows(request: Request, space: IterationSpace, lanes: int) -> IterationSpace | None:
-    """Treat several reduced rows as one wider row, if a row of results is narrower than the vectors of `columns`.
+    """Return a space in which several reduced rows are one wider row; None if that is impossible or useless.
 
-    Each column of the wide row gives a partial state. They are laid out like the partial states of that many splits,
-    so the usual `finish` combines them. Return None if the strides do not allow it.
+    It helps if a row of results is narrower than the vectors of `columns`. Each column of the wide row gives a partial
+    state. They are laid out like the partial states of that many splits, so the usual `finish` combines them.
     """
     if len(space.outer_sizes) > 1 or len(space.reduced_sizes) > 1 or request.record.detail.get("has_index"):
         return None
@@ -146,16 +159,20 @@ def _widen_rows(request: Request, space: IterationSpace, lanes: int) -> Iteratio
 
 @recorded
 def _widening_factor(width: int, count: int, lanes: int, full_width: int) -> int:
-    """Return how many of `count` rows make a wide row: the best divisor of `count`, 1 if there is none."""
-    max_factor = min(4 * full_width // width, count // 64)
+    """Return how many of `count` rows make a wide row: the best divisor of `count`, 1 if there is none.
+
+    A wide row has at most `4 * full_width` elements. The best one is a multiple of `full_width`, the elements of the
+    vectors that `columns` processes together; of several, the widest.
+    """
+    max_factor = min(4 * full_width // width, count // _MIN_COLUMN_ELEMENTS)
     factors = [k for k in range(2, max_factor + 1) if count % k == 0 and k * width >= lanes]
     return max(factors, key=lambda k: (k * width % full_width == 0, k), default=1)
 
 
-def _rows(
+def _split_rows(
     space: IterationSpace, parts: int, min_elements: int
 ) -> tuple[tuple[int, int, int], tuple[int, int, int], list[int]]:
-    """Split the schedule `rows`.
+    """Divide the schedule `rows` into about `parts` work-items of at least `min_elements` reduced elements.
 
     Returns:
         Sizes of the chunks of results, outer reduced rows and innermost reduced elements; the number of each; and the
@@ -170,10 +187,10 @@ def _rows(
     return (result_chunk, row_chunk, chunk_size), (items, row_items, run_items), [s[-1] for s in space.reduced_strides]
 
 
-def _columns(
+def _split_columns(
     request: Request, space: IterationSpace, lanes: int, parts: int
 ) -> tuple[tuple[int, int, int], tuple[int, int, int], list[int]]:
-    """Split the schedule `columns`.
+    """Divide the schedule `columns` into about `parts` work-items.
 
     Returns:
         Sizes of the chunks of outer rows, columns and reduced elements; the number of each; and the columns' strides.
@@ -182,7 +199,7 @@ def _columns(
     row_chunk, row_items = split(space.results // width, parts)
     target_parts = -(-parts // row_items)
     # Split the reduced elements before the columns: a complete row of columns is one sequential read.
-    chunk_size, runs = split(space.count, min(target_parts, max(space.count // 64, 1)))
+    chunk_size, runs = split(space.count, min(target_parts, max(space.count // _MIN_COLUMN_ELEMENTS, 1)))
     quantum = lanes * request.record.detail["column_vectors"]
     column_chunk, column_items = split(width, -(-target_parts // runs), quantum)
     if width % column_chunk and width % column_chunk < lanes:  # the last chunk must fill a vector
@@ -191,10 +208,10 @@ def _columns(
     return (row_chunk, column_chunk, chunk_size), (row_items, column_items, runs), column_strides
 
 
-def _cpu_finish(
+def _split_finish(
     request: Request, outputs: tuple[Meta, ...], space: IterationSpace, lanes: int, splits: int
 ) -> tuple[str, tuple[int, ...], tuple[int, ...], int, Sequence[tuple[str, str]]]:
-    """Plan the launch that combines partial states; see `finish` of `reduction_opencl.steps`."""
+    """Divide the launch that combines partial states. Return the argument `finish` of `reduction_opencl.steps`."""
     parts = elementwise_parts(space.results * splits, request.capabilities.cores)
     chunk, items = split(space.results, parts, 64)
     is_flat = len(space.outer_sizes) == 1 and all(s == (1,) for s in space.outer_strides[-len(outputs) :])

@@ -98,7 +98,7 @@ def estimate_work(request: Request, space: IterationSpace, entry: str) -> int:
     work = max(space.results * space.count, space.results)
     record = request.record
     is_cheap = all(COSTS.get(name, 4) <= 2 for name in request.text.functions)
-    is_adjacent = entry in ("columns", "abreast") or (
+    is_adjacent = entry in ("columns", "interleaved") or (
         entry == "rows" and space.reduced_strides[space.main_input][-1] == 1
     )
     return min(-(-work * len(record.detail["fields"]) // 5), work) if is_cheap and is_adjacent else work

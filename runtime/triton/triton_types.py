@@ -1,4 +1,4 @@
-"""Types of Triton's members that are used here. Triton is optional, so type checkers do not read it."""
+"""Protocols of those members of Triton's classes that the runtime uses. Triton is optional: type checkers see these."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Constant: TypeAlias = str | int | float | None
 
 
 class TritonType(Protocol):
-    """A type of triton.language. shape: of blocks only. primitive_bitwidth: of numbers only."""
+    """A type of triton.language. Only block types have a `shape`, and only types of numbers a `primitive_bitwidth`."""
 
     name: str
     shape: tuple[int, ...]
@@ -28,7 +28,7 @@ class TritonType(Protocol):
 
 
 class Handle(Protocol):
-    """A `TensorHandle` of Triton's interpreter: an array with the type of its elements, and attributes."""
+    """A `TensorHandle` of Triton's interpreter: a NumPy array, the type of its elements, and attributes."""
 
     data: Array
     dtype: TritonType
@@ -38,7 +38,7 @@ class Handle(Protocol):
 
 
 class TritonTensor(Protocol):
-    """A tensor of triton.language. type: of the whole tensor. dtype: of an element."""
+    """A tensor of triton.language: `type` is that of the whole block, `dtype` that of an element."""
 
     handle: Handle
     type: TritonType
@@ -46,6 +46,8 @@ class TritonTensor(Protocol):
 
 
 class _Metadata(Protocol):
+    """How a kernel is launched: its name, warps in a block, blocks in a cluster, and bytes of shared memory."""
+
     name: str
     num_warps: int
     num_ctas: int
@@ -53,7 +55,7 @@ class _Metadata(Protocol):
 
 
 class CompiledKernel(Protocol):
-    """The result of Triton's compiler. asm: the text or machine code of every stage."""
+    """The result of Triton's compiler. `asm` has the text or machine code of every stage, such as `ttir` and `ptx`."""
 
     metadata: _Metadata
     asm: Mapping[str, str | bytes]

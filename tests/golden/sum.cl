@@ -234,10 +234,10 @@ WG_ONE kernel void NAME(sum_rows)(global const S0 *p0,
 }
 #endif
 
-#ifdef SCHEDULE_ABREAST
-// LANES rows at once, each with its own vector state. The lanes are combined in the same order as in `fold`, but for
-// all rows together.
-WG_ONE kernel void NAME(sum_abreast)(global const S0 *p0, 
+#ifdef SCHEDULE_INTERLEAVED
+// Reduce LANES rows at once, each in its own vector state. A transposition then puts lane j of all rows into vector j,
+// so that vector operations combine the lanes of all rows together, in the same order as `fold`.
+WG_ONE kernel void NAME(sum_interleaved)(global const S0 *p0, 
 #ifdef SPLIT
     global S1 *p1, 
 #else

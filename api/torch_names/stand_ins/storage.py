@@ -1,4 +1,4 @@
-"""`torch.storage`: the class of a tensor's memory, and one that no tensor has."""
+"""`torch.storage`: `UntypedStorage`, and a placeholder for `TypedStorage`, which no tensor of ours has."""
 
 from ...tensor_methods.storage_methods import UntypedStorage
 from ..placeholders import placeholder

@@ -94,7 +94,7 @@ class CpuStream(QueueStream):
 
 def capabilities_here() -> Capabilities:
     """Return this processor's capabilities; `WEFTGRAD_CAPABILITIES` overrides fields for tests, as in `lanes=8`."""
-    lanes, registers = processor.vectors(processor.best_instruction_set())
+    lanes, registers = processor.vector_registers(processor.best_instruction_set())
     caps = Capabilities(
         style="cpu",
         cores=processor.cores(),

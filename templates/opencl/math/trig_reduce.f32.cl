@@ -1,7 +1,10 @@
 // needs: rem_pio2
-// x = q pi/2 + r + low with |r| <= pi/4 about (Cody & Waite). Up to 2^15, where products are known to be fused with sums:
-// pi/2 in three parts, the first of which is taken away exactly; r then has half an ULP of error. Up to 2^28 in double,
-// with pi/2 in two parts of which the first has 25 bits. Larger numbers, lane by lane in a cold loop, by rem_pio2.
+// Split x = q pi/2 + r + low with |r| about pi/4 at most (Cody & Waite). There are three ranges of |x|:
+// - Up to 2^15, if the compiler fuses products with sums: pi/2 is the sum of three parts. Subtracting multiples of the
+//   first one is exact, and r has an error of half an ULP.
+// - Up to 2^28: in double, with pi/2 as the sum of two parts of which the first has 25 bits. low is 0.
+// - Larger: a loop over lanes, which rarely runs, calls rem_pio2.
+// Return r of the second and third range, and store q modulo 4.
 static inline __attribute__((overloadable)) F wg_trig_reduce_far(F x, I *q) {
     D d = TO_D(x), t = d * 6.36619772367581382433e-01 + 6755399441055744.0, n = t - 6755399441055744.0;
     D r = (d - n * 1.57079631090164184570) - n * 1.58932547735281966916e-08;
@@ -19,6 +22,7 @@ static inline __attribute__((overloadable)) F wg_trig_reduce_far(F x, I *q) {
     }
     return result;
 }
+// Return r, and store low and q, of which callers read the lowest two bits.
 static inline __attribute__((overloadable)) F wg_trig_reduce(F x, F *low, I *q) {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(FP_FAST_FMAF)
     F t = x * K(0.63661977) + MAGIC, n = t - MAGIC;

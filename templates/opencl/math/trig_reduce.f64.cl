@@ -1,6 +1,7 @@
 // needs: rem_pio2
-// x = q pi/2 + r + low with |r| <= pi/4 about. pi/2 in three parts of 33 bits and a rest (fdlibm's e_rem_pio2.c): right
-// for |x| < 2^20. Larger numbers, lane by lane in a cold loop, by rem_pio2.
+// Return r, and store low and q modulo 4, of x = q pi/2 + r + low with |r| about pi/4 at most. pi/2 is the sum of three
+// parts of 33 bits and a rest, as in fdlibm's e_rem_pio2.c. This holds for |x| < 2^20. A loop over lanes, which rarely
+// runs, calls rem_pio2 for larger finite numbers.
 static inline __attribute__((overloadable)) F wg_trig_reduce(F x, F *low, I *q) {
     F t = x * 6.36619772367581382433e-01 + MAGIC, n = t - MAGIC;
     F a = x - n * 1.57079632673412561417e+00;

@@ -1,7 +1,7 @@
 # needs: as_float, as_int
 @triton.jit
 def wg_log_split(x):
-    """f and e of x = 2^e (1 + f), f in [sqrt(1/2) - 1, sqrt(2) - 1], subnormal x included."""
+    """Return f and e of x = 2^e (1 + f), f in [sqrt(1/2) - 1, sqrt(2) - 1], for x > 0, subnormal x included."""
     if x.dtype == tl.float64:
         tiny = x < 2.2250738585072014e-308
         i = wg_as_int(tl.where(tiny, x * 18446744073709551616.0, x))
