@@ -84,6 +84,7 @@ from .autograd import (
     set_grad_enabled as set_grad_enabled,
 )
 from .compiler import compile as compile
+from .creation.dlpack import from_dlpack as from_dlpack
 from .creation.factories import *
 from .creation.from_data import *
 from .creation.legacy_constructors import *
