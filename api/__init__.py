@@ -42,6 +42,7 @@ from .reductions import sorting as _sorting
 from .reductions import statistics as _statistics
 from .reductions import unique_elements as _unique_elements
 from .runtime import dtypes as _dtypes
+from .runtime import overriding as _overriding
 from .runtime.backends import available as _available_devices
 from .runtime.dtypes import DType as DType, bfloat16 as bfloat16, float16 as float16, float32 as float32
 from .runtime.dtypes import float64 as float64, int8 as int8, int16 as int16, int32 as int32, int64 as int64
@@ -83,6 +84,7 @@ from .autograd import (
     set_grad_enabled as set_grad_enabled,
 )
 from .compiler import compile as compile
+from .creation.dlpack import from_dlpack as from_dlpack
 from .creation.factories import *
 from .creation.from_data import *
 from .creation.legacy_constructors import *
@@ -172,8 +174,8 @@ inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 
 _LAZY = (
     "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "func", "jit", "linalg",
-    "mps", "multiprocessing", "nn", "ops", "optim", "profiler", "signal", "special", "testing", "utils", "version",
-    "xpu",
+    "mps", "multiprocessing", "nn", "ops", "optim", "overrides", "profiler", "signal", "special", "testing", "utils",
+    "version", "xpu",
 )  # fmt: skip
 
 
@@ -207,8 +209,8 @@ if _typing.TYPE_CHECKING:  # names that exist at run time through `globals().upd
     from . import accelerator as accelerator, amp as amp, autograd as autograd, backends as backends
     from . import compiler as compiler, cpu as cpu, cuda as cuda, distributed as distributed, func as func
     from . import jit as jit, linalg as linalg, mps as mps, multiprocessing as multiprocessing, nn as nn, ops as ops
-    from . import optim as optim, profiler as profiler, signal as signal, special as special, testing as testing
-    from . import utils as utils, version as version, xpu as xpu
+    from . import optim as optim, overrides as overrides, profiler as profiler, signal as signal, special as special
+    from . import testing as testing, utils as utils, version as version, xpu as xpu
     from ._generated.functions import *
     from .nn._torch_names import *
 else:
@@ -219,6 +221,11 @@ else:
         if name in _OF_LAYERS:
             return getattr(_import_module(".nn._torch_names", __name__), name)
         raise AttributeError(f"module 'weftgrad' has no attribute {name!r}")
+
+
+_overriding.set_checks(lambda: _import_module(".overrides._checks", __name__))
+_overriding.add_functions(globals())
+_overriding.add_functions(vars(Tensor))
 
 
 def __dir__() -> list[str]:

@@ -30,7 +30,7 @@ class _Member:
 
     Attributes:
         functions: The function of a method; getter, setter and deleter of a property.
-        kind: `method`, `property`, `static` or `constant`.
+        kind: `method`, `class`, `static`, `property` or `constant`.
         in_place: True if the function returns a new tensor and the method writes the result to its own.
         constant: The value of a constant.
     """
@@ -131,7 +131,7 @@ def _class_members(module: Module, class_name: str) -> dict[str, _Member]:
             members[name] = _Member((*members[name].functions, Function(module, [statement])), "property")
         else:
             definitions.setdefault(name, []).append(statement)
-            kind = "static" if "staticmethod" in decorators else "method"
+            kind = next((k for k in ("static", "class") if f"{k}method" in decorators), "method")
             members[name] = _Member((Function(module, definitions[name]),), kind)
     return members
 
@@ -343,8 +343,8 @@ def _declarations(name: str, member: _Member, imports: _Imports) -> Iterator[str
                 node.decorator_list = [ast.parse(decorator, mode="eval").body]
             elif len(definitions) > 1:
                 node.decorator_list = [_imported("overload", imports)]
-            elif member.kind == "static":
-                node.decorator_list = [ast.Name("staticmethod")]
+            elif member.kind in ("static", "class"):
+                node.decorator_list = [ast.Name(f"{member.kind}method")]
             else:
                 node.decorator_list = []
             yield ast.unparse(ast.fix_missing_locations(node)).replace(":\n    ...", ": ...")
@@ -356,7 +356,7 @@ def _imported(name: str, imports: _Imports) -> ast.expr:
 
 
 def _stub(definition: ast.FunctionDef, module: Module, imports: _Imports, member: _Member) -> ast.FunctionDef:
-    """Return the definition with `self` as its first parameter, the stub's annotations, and `...` as its body."""
+    """Return the definition with `self` or `cls` first, the stub's annotations, and `...` as its body."""
     node = copy.deepcopy(definition)
     annotate: Callable[[ast.expr], ast.expr] = _Renamer(module, imports).visit
     arguments = node.args
@@ -366,7 +366,7 @@ def _stub(definition: ast.FunctionDef, module: Module, imports: _Imports, member
         if parameter is None:
             continue
         if parameter is first:
-            parameter.arg, parameter.annotation = "self", None
+            parameter.arg, parameter.annotation = "cls" if member.kind == "class" else "self", None
         elif parameter.annotation is None:
             raise StubError(f"{module.name}.{definition.name}: the parameter {parameter.arg} has no annotation")
         else:

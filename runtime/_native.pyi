@@ -69,7 +69,7 @@ def fill_plan(
 ) -> Plan | None: ...  # fmt: skip
 def bind(
     classes: Mapping[str, type], local: object, node_numbers: Iterator[int], call: object, call_into: object,
-    empty: object, /,
+    empty: object, overriding: set[type], /,
 ) -> None: ...  # fmt: skip
 def call_kernel(
     kernel: object, buffers: tuple[int, ...], geometry: object, dynamic: bytes, size: tuple[int, int, int],

@@ -42,17 +42,19 @@ class State:
         grad: True if gradients are recorded.
         inference: True in inference mode.
         mode: The innermost mode, or None.
+        overriding_disabled: True while no argument takes over calls (`overriding.Disabled`).
         autocast: The innermost autocast region, or None.
         streams: Current streams by device; devices that are missing use their default stream.
         plans: The plans of `dispatch`, by key.
     """
 
-    __slots__ = ("__weakref__", "autocast", "grad", "inference", "mode", "plans", "streams")
+    __slots__ = ("__weakref__", "autocast", "grad", "inference", "mode", "overriding_disabled", "plans", "streams")
 
     def __init__(self) -> None:
         self.grad = True
         self.inference = False
         self.mode: Mode | None = None
+        self.overriding_disabled = False
         self.autocast: Region | None = None
         self.streams: dict[Device, Stream] | None = None
         self.plans: dict[tuple[object, ...], Plan] = {}

@@ -24,6 +24,8 @@ from .device import Meta, meta
 from .errors import ArgumentError, GradientError, ShapeError
 from .layout import are_disjoint
 from .native_dispatch import bind
+from .overriding import MISSING, intercept
+from .overriding import classes as _overriding_classes
 from .plans import Plan, make_plan, plan_for
 from .records import OpRecord
 from .storage import Storage
@@ -69,6 +71,10 @@ def _call(record: OpRecord, operands: Sequence[object], statics: Statics = ()) -
     Raises:
         ShapeError, DTypeError, DeviceError, ArgumentError: The message names the op, shapes, dtypes and the remedy.
     """
+    if _overriding_classes and not _overriding_classes.isdisjoint(map(type, operands)):
+        handled = intercept(operands)
+        if handled is not MISSING:
+            return handled
     state = _local.state
     if state.mode is not None:
         return state.mode.call(record, operands, statics, None, False)
@@ -94,6 +100,8 @@ def _call(record: OpRecord, operands: Sequence[object], statics: Statics = ()) -
     if plan is None:
         if (python_operands := _with_python_numbers(operands)) is not None:
             return _call(record, python_operands, statics)
+        if (handled := intercept(operands)) is not MISSING:
+            return handled
         plan = make_plan(state, tuple(key), record, operands, statics, grad_mask)
         if call is not _call and state.plans.get(tuple(key)) is plan:
             return call(record, operands, statics)  # the rest is faster in C
@@ -165,10 +173,16 @@ def _call_into(
         ShapeError: Elements of an output share memory with each other, or with different elements of an operand.
         GradientError: A leaf that requires a gradient would be written, or `out=` is used while gradients are recorded.
     """
+    if _overriding_classes and not _overriding_classes.isdisjoint(map(type, (*operands, *outs))):
+        handled = intercept(operands, outs)
+        if handled is not MISSING:
+            return handled
     state = _local.state
     if state.mode is not None:
         return state.mode.call(record, operands, statics, outs, in_place)
     if not in_place and not all(isinstance(out, Tensor) for out in outs):
+        if (handled := intercept(operands, outs)) is not MISSING:
+            return handled
         raise ArgumentError(f"{record.name}: out must be a tensor, not {', '.join(type(o).__name__ for o in outs)}")
     refresh_views(*operands, *outs)
     grad_mask = 0
@@ -191,6 +205,8 @@ def _call_into(
     if plan is None:
         if (python_operands := _with_python_numbers(operands)) is not None:
             return _call_into(record, python_operands, statics, outs, in_place=in_place)
+        if (handled := intercept(operands, outs)) is not MISSING:
+            return handled
         plan = make_plan(state, key, record, operands, statics, grad_mask, tuple(o.meta for o in outs))
     node = None
     if (recipe := plan.recipe) is not None:

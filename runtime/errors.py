@@ -10,6 +10,7 @@
     │   ├── CaptureError                                 an operation that a captured graph cannot contain
     │   ├── SharedMemoryError         OSError            shared memory could not be allocated
     │   └── CompileError                                 a kernel did not compile
+    ├── ExchangeError                 BufferError, RuntimeError      memory that another library cannot share
     ├── ShapeError                    ValueError, RuntimeError
     │   ├── AttentionShapeError       AssertionError     operands of multi-head attention that do not fit
     │   └── IndexShapeError           IndexError         an index tensor of a wrong shape, or an empty dimension
@@ -18,7 +19,8 @@
     │   └── IndexKindError            ArgumentError, IndexError      a type that cannot index
     ├── ArgumentError                 TypeError, ValueError, RuntimeError
     │   ├── DomainError                                  a value for which an op is not defined
-    │   └── NotPicklable              pickle.PicklingError
+    │   ├── NotPicklable              pickle.PicklingError
+    │   └── UnhandledFunction                            every `__torch_function__` returned NotImplemented
     ├── IndexOutOfRange               IndexError, RuntimeError
     ├── GradientError                 RuntimeError
     │   ├── VersionError                                 a saved tensor was written in place
@@ -50,6 +52,7 @@ __all__ = [
     "DeviceError",
     "DomainError",
     "DriverNotFound",
+    "ExchangeError",
     "ForkError",
     "FreedGraphError",
     "GradientError",
@@ -64,6 +67,7 @@ __all__ = [
     "ShapeError",
     "SharedMemoryError",
     "SpecError",
+    "UnhandledFunction",
     "UnknownDevice",
     "UnsupportedDType",
     "VersionError",
@@ -178,6 +182,10 @@ class CompileError(DeviceError):
     """A kernel did not compile; the message contains the compiler's log."""
 
 
+class ExchangeError(WeftgradError, BufferError, RuntimeError):
+    """Memory cannot be handed to another library, or taken from it, as the arguments demand."""
+
+
 class ShapeError(WeftgradError, ValueError, RuntimeError):
     """Shapes that do not fit together, or a shape that an op does not accept."""
 
@@ -200,6 +208,10 @@ class ArgumentError(WeftgradError, TypeError, ValueError, RuntimeError):
 
 class DomainError(ArgumentError):
     """A value of the right type for which the op is not defined."""
+
+
+class UnhandledFunction(ArgumentError):
+    """A call that `__torch_function__` of no argument handles: all returned NotImplemented."""
 
 
 class IndexOutOfRange(WeftgradError, IndexError, RuntimeError):

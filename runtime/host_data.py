@@ -171,13 +171,21 @@ def to_numpy(tensor: Tensor, *, force: bool = False) -> Array:
     Raises:
         GradientError: The tensor requires grad.
         DeviceError: The tensor is not on the host.
-        ArgumentError: The dtype is bfloat16, which NumPy does not have.
+        ArgumentError: The dtype is bfloat16, and the package ml_dtypes, which adds it to NumPy, is missing.
     """
     refresh_views(tensor)
     if tensor.needs_grad and not force:
         raise GradientError("numpy: the tensor requires grad; use .detach().numpy()")
-    if tensor.meta.dtype is dtypes.bfloat16:
-        raise ArgumentError("numpy: NumPy has no bfloat16; use .float().numpy()")
     if tensor.meta.device.type != "cpu" and not force:
         raise DeviceError(f"numpy: the tensor is on {tensor.meta.device}; use .cpu().numpy()")
-    return to_host(tensor)
+    return to_host(tensor).view(_numpy_bfloat16()) if tensor.meta.dtype is dtypes.bfloat16 else to_host(tensor)
+
+
+def _numpy_bfloat16() -> np.dtype[np.generic]:
+    try:
+        import ml_dtypes  # lazy: optional
+    except ImportError:
+        raise ArgumentError(
+            "numpy: NumPy has no bfloat16; use .float().numpy(), or install the package ml_dtypes"
+        ) from None
+    return np.dtype(ml_dtypes.bfloat16)

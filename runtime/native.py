@@ -52,7 +52,7 @@ class _OpenCLKernel(Protocol):
 
 def bind(
     classes: Mapping[str, type], local: object, node_numbers: Iterator[int], call: object, call_into: object,
-    empty: object,
+    empty: object, overriding: set[type],
 ) -> None:  # fmt: skip
     """Give the C code the classes whose slots it reads and writes, and the Python functions for calls that it leaves.
 
@@ -63,12 +63,13 @@ def bind(
         call: The Python version of `dispatch.call`.
         call_into: The Python version of `dispatch.call_into`.
         empty: The Python version of `dispatch.empty`.
+        overriding: The classes of tensors that take over calls (`overriding.classes`).
 
     Raises:
         ImportError: The C code was compiled for other classes.
     """
     try:
-        _native.bind(classes, local, node_numbers, call, call_into, empty)
+        _native.bind(classes, local, node_numbers, call, call_into, empty, overriding)
     except (AttributeError, TypeError) as error:
         raise ImportError(
             f"{_native.__file__} was compiled from other sources than these ({error}): install weftgrad anew, or set "

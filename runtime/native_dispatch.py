@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import native
+from . import native, overriding
 from .autograd import backward_state, node
 from .backends.arguments import Base, Scratch
 from .backends.host import HostSegment
@@ -46,5 +46,6 @@ def bind(plan: type, call: Call, call_into: CallInto, empty: Empty) -> tuple[Cal
     """
     if not native.present:
         return call, call_into, empty
-    native.bind({cls.__name__: cls for cls in (*_CLASSES, plan)}, _local, node._numbers, call, call_into, empty)
+    classes = {cls.__name__: cls for cls in (*_CLASSES, plan)}
+    native.bind(classes, _local, node._numbers, call, call_into, empty, overriding.classes)
     return native.call, native.call_into, native.empty

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from . import overriding
 from .device import Device, Meta
 from .dtypes import Array, DType
 from .storage import Storage
@@ -113,10 +114,14 @@ class Tensor(TensorMethods):
         self.extra: Extra | None = None
 
     def __init_subclass__(cls, **options: object) -> None:
-        """Let a subclass construct its tensors in `__new__`, after which Python calls `__init__` with all arguments."""
+        """Let a subclass construct its tensors in `__new__`, after which Python calls `__init__` with all arguments.
+
+        Also let it take over calls, unless its `__torch_function__` is `overriding.disabled_torch_function`.
+        """
         super().__init_subclass__(**options)
         if "__new__" in cls.__dict__ and "__init__" not in cls.__dict__:
             type.__setattr__(cls, "__init__", _keep_tensor)
+        overriding.register(cls)
 
     @staticmethod
     def read(*args: object) -> tuple[Storage, Meta, int]:
@@ -158,3 +163,6 @@ def _keep_tensor(self: Tensor, *args: object, **options: object) -> None:
     if not hasattr(self, "storage"):
         construct: Callable[..., None] = Tensor.__init__  # `Tensor.read` checks the arguments
         construct(self, *args, **options)
+
+
+overriding.PLAIN_TYPES.add(Tensor)

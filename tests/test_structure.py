@@ -58,6 +58,7 @@ THIRD_PARTY = {
     ),
     "cuda": AllowedUse(("runtime/backends/*.py",)),
     # Optional.
+    "ml_dtypes": AllowedUse(("runtime/host_data.py",), lazy=True),
     "matplotlib": AllowedUse(("bench/**", "api/demo/figure.py"), lazy=True),
     "torch": AllowedUse(("bench/**", "api/torch_names/*.py"), lazy=True),  # in torch_names it is weftgrad itself
     "cupy": AllowedUse(("bench/**",), lazy=True),

@@ -83,7 +83,7 @@ def test_subclasses_of_tensor_like_those_of_torchvision() -> None:
         picture = Picture(x, format="RGB")
         assert type(picture) is Picture and picture.dtype == torch.uint8 and picture.tolist() == [0, 1, 2, 3]
         assert picture.untyped_storage() == x.untyped_storage()
-        assert type(Box([[1.0, 2.0]])) is Box and type(picture + 1) is torch.Tensor
+        assert type(Box([[1.0, 2.0]])) is Box and type(picture + 1) is Picture
         w = torch.ones(2, requires_grad=True)
         (w * 3).as_subclass(Picture).sum().backward()
         assert w.grad.tolist() == [3, 3]

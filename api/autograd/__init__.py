@@ -11,6 +11,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from ..runtime.overriding import add_functions as _add_functions
 from . import functional  # noqa: F401
 from .anomaly import detect_anomaly, set_detect_anomaly
 from .function import Function
@@ -33,6 +34,7 @@ __all__ = [
 ]  # fmt: skip
 
 anomaly_mode = detect_anomaly
+_add_functions({"backward": backward, "grad": grad})
 
 if TYPE_CHECKING:
     from . import profiler as profiler

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,13 +23,7 @@ if TYPE_CHECKING:
     from array import array
     from mmap import mmap
 
-__all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "tensor"]
-
-
-class SupportsDLPack(Protocol):
-    """An object with memory that other libraries can read by the DLPack protocol."""
-
-    def __dlpack__(self, *, stream: None = None) -> Any: ...  # a PyCapsule, which has no name in Python 3.11
+__all__ = ["as_tensor", "asarray", "from_numpy", "frombuffer", "tensor"]
 
 
 @describe(OPTIONS)
@@ -86,7 +80,7 @@ def _as_array(data: object) -> Array:
     is_beyond_64_bits = array.dtype == object and array.size and all(isinstance(x, (int, float)) for x in array.flat)
     if is_uint64 or is_beyond_64_bits:
         raise ArgumentError("tensor: an integer is out of the range of int64; write it as a float")
-    if array.dtype.kind in "OUSV":  # objects, texts, bytes, records
+    if array.dtype.kind in "OUSV" and array.dtype.name != "bfloat16":  # objects, texts, bytes, records; not ml_dtypes'
         raise ArgumentError(f"tensor: cannot make one from {type(data).__name__} with elements of {array.dtype}")
     return array
 
@@ -280,27 +274,3 @@ def frombuffer(
         raise ArgumentError(f"frombuffer: {error}") from None
     output = _share_or_copy(array, "frombuffer")
     return finalize_output(output.view(target_dtype) if is_bfloat16 else output, "frombuffer", requires_grad)
-
-
-def from_dlpack(source: Tensor | SupportsDLPack) -> Tensor:
-    """Create a `cpu` tensor that shares the memory of an array or another library's tensor. Read-only memory is copied.
-
-    Args:
-        source: Object with `__dlpack__`, in host memory. A tensor of ours is returned as it is.
-
-    Returns:
-        Tensor of the shape and dtype of `source`.
-
-    Raises:
-        BufferError: The memory is not on the host.
-        DTypeError: No tensor has the dtype of `source`.
-
-    Example:
-        >>> import numpy as np
-        >>> wg.from_dlpack(np.arange(3))
-        tensor([0, 1, 2])
-    """
-    if isinstance(source, Tensor):
-        return source
-    array = np.from_dlpack(source)
-    return host_data.adopt(array if array.flags.writeable else array.copy())

@@ -26,6 +26,7 @@ from ..layer_functions.unpooling import *  # noqa: F403
 from ..linear_algebra.distances import cosine_similarity, pairwise_distance, pdist
 from ..linear_algebra.products import linear
 from ..linear_algebra.special_products import bilinear
+from ..runtime.overriding import add_functions as _add_functions
 from . import _activations, _class_losses, _ctc, _dropout, _losses, _rectified_units, _softmax, _vector_losses
 from ._activations import *  # noqa: F403
 from ._attention_heads import multi_head_attention_forward
@@ -90,3 +91,5 @@ __all__ = [
     "upsample_nearest",
 ]
 __all__ += [name for module in _WHOLE_MODULES for name in module.__all__]
+
+_add_functions({name: globals()[name] for name in __all__})

@@ -11,6 +11,7 @@ from ..runtime.device import Device, DeviceLike, Meta
 from ..runtime.device import device as to_device
 from ..runtime.dtypes import DType, DTypeLike
 from ..runtime.errors import DomainError
+from ..runtime.overriding import disabled_torch_function
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 from ..tensor_methods.size import Size
@@ -32,6 +33,8 @@ class Parameter(Tensor):
         >>> wg.nn.Parameter(wg.zeros(2)).requires_grad
         True
     """
+
+    __torch_function__ = disabled_torch_function  # type: ignore[assignment]  # results are plain tensors
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True):
         if data is None:
@@ -59,6 +62,7 @@ class Buffer(Tensor):
         ['mean']
     """
 
+    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
     persistent = True
 
     def __init__(self, data: Tensor | None = None, *, persistent: bool = True):
@@ -72,6 +76,7 @@ class Buffer(Tensor):
 class _Uninitialized(Tensor):
     """A tensor with dtype and device but no shape. Accessing its shape raises `DomainError` until `materialize`."""
 
+    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
     materialized_class: type[Tensor] = Tensor
 
     def __init__(self, requires_grad: bool = True, device: DeviceLike | None = None, dtype: DTypeLike | None = None):

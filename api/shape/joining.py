@@ -21,7 +21,7 @@ from ..runtime.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from ..runtime.kinds.join import MAX_TENSORS
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
-from ..tensor_methods.argument_checks import only_tensors
+from ..tensor_methods.argument_checks import no_overriding_object, only_tensors
 from .assembling import record_call
 
 __all__ = [
@@ -103,6 +103,8 @@ def _check_tensors(tensors: Iterable[Tensor], where: str) -> list[Tensor]:
         raise ShapeError(f"{where}: takes at least one tensor")
     types = set(map(type, inputs))
     if types != _ONLY_TENSORS and not (types and all(issubclass(tensor_type, Tensor) for tensor_type in types)):
+        for value in inputs:
+            no_overriding_object(where, value)
         description = (
             type(tensors).__name__
             if not inputs

@@ -10,18 +10,29 @@ import numpy as np
 
 from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError
+from ..runtime.overriding import defines_override
 from ..runtime.tensor import Tensor
 
-__all__ = ["only_tensors", "to_dtype_number", "to_integer"]
+__all__ = ["no_overriding_object", "only_tensors", "to_dtype_number", "to_integer"]
 
 
 def only_tensors(where: str, *values: object) -> None:
     """Raise `ArgumentError` unless all `values` are tensors."""
     for value in values:
         if not isinstance(value, Tensor):
+            no_overriding_object(where, value)
             raise ArgumentError(
                 f"{where}: takes tensors, not {type(value).__name__}; make a tensor of it with tensor()"
             )
+
+
+def no_overriding_object(where: str, value: object) -> None:
+    """Raise `ArgumentError` if `value` has a `__torch_function__`, which the function would have called later on."""
+    if defines_override(type(value)):
+        raise ArgumentError(
+            f"{where}: {type(value).__name__} is no subclass of Tensor, so its __torch_function__ gets calls of "
+            "functions that are written in Python only after `import weftgrad.overrides`"
+        )
 
 
 def to_integer(value: object, where: str, name: str, minimum: int = 0) -> int:

@@ -10,6 +10,8 @@ import numpy as np
 from .._generated import ops as generated
 from ..creation import from_data
 from ..runtime import native
+from ..runtime.errors import UnhandledFunction
+from ..runtime.overriding import defines_override
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 
@@ -109,7 +111,7 @@ def _converted(function: Callable[..., object], tensor: Tensor, other: object, r
     """Convert a NumPy scalar to a number, or a NumPy array to a tensor, and call `function` with it.
 
     Returns:
-        The result, or NotImplemented if `other` has another type.
+        The result, or NotImplemented if `other` has another type that does not take over the call either.
     """
     if isinstance(other, np.generic):
         number = other.item()
@@ -117,4 +119,9 @@ def _converted(function: Callable[..., object], tensor: Tensor, other: object, r
     if isinstance(other, np.ndarray):
         operand = from_data.tensor(other, device=tensor.meta.device)
         return function(operand, tensor) if reflected else function(tensor, operand)
+    if defines_override(type(other)):
+        try:
+            return function(other, tensor) if reflected else function(tensor, other)
+        except UnhandledFunction:  # Python then asks `other` for its own operator
+            return NotImplemented
     return NotImplemented

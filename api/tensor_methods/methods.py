@@ -11,6 +11,7 @@ from .autograd_methods import AutogradMethods
 from .conversion import Conversions
 from .creation_methods import CreationMethods
 from .dtype_methods import DTypeMethods
+from .override_methods import OverrideMethods
 from .properties import Properties
 from .protocols import Protocols
 from .storage_methods import StorageMethods
@@ -20,6 +21,7 @@ __all__ = ["METHOD_CLASSES", "install"]
 
 METHOD_CLASSES = (
     Properties, ViewMethods, AutogradMethods, Conversions, DTypeMethods, CreationMethods, Protocols, StorageMethods,
+    OverrideMethods,
 )  # fmt: skip
 """Classes whose attributes `install` copies; nothing inherits from them. `codegen/tensor_stub.py` reads this tuple."""
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import autograd
 from ..arguments.types import Index, NestedSequence, Operand
+from ..creation import dlpack
 from ..indexing import subscripts
 from ..runtime import host_data
 from ..runtime.dispatch import call, empty
@@ -85,13 +86,23 @@ class Protocols(TensorBase):
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         array = host_data.to_numpy(self)
-        return array if dtype is None else array.astype(dtype)
+        target = array.dtype if dtype is None else np.dtype(dtype)
+        if copy is False and target != array.dtype:
+            raise ArgumentError(f"__array__: {array.dtype} must be copied to be {target}; do not pass copy=False")
+        return array.astype(target, copy=bool(copy))
 
-    def __dlpack__(self, **options: object) -> Any:  # a PyCapsule, which has no name in Python 3.11
-        return host_data.to_numpy(self).__dlpack__()
+    def __dlpack__(
+        self, *, stream: int | None = None, max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None, copy: bool | None = None,
+    ) -> Any:  # fmt: skip  # a PyCapsule, which has no name in Python 3.11
+        return dlpack.to_dlpack(self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
+        return dlpack.dlpack_device(self)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, object]:
+        return dlpack.cuda_array_interface(self)
 
     def __copy__(self) -> Tensor:
         """Return a leaf tensor that shares the memory, without a `grad`."""

@@ -10,9 +10,10 @@ import numpy as np
 
 from ..runtime.backends.host import HostDriver
 from ..runtime.device import Device, contiguous_strides, device, meta
-from ..runtime.dispatch import empty
+from ..runtime.dispatch import call, empty, is_recorded
 from ..runtime.dtypes import Array, uint8
 from ..runtime.errors import ArgumentError, DeviceError, DTypeError, GradientError, ShapeError
+from ..runtime.records import registry
 from ..runtime.storage import Storage
 from ..runtime.tensor import Tensor
 from .conversion import _as_type
@@ -289,11 +290,13 @@ class StorageMethods(TensorBase):
             >>> type(wg.ones(2).as_subclass(Picture)).__name__
             'Picture'
         """
+        # Gradients of the result must reach a leaf, so the result becomes its view.
+        source = call(registry["alias"], (self,)) if self.node is None and is_recorded(self) else self
         instance = object.__new__(cls)  # not `cls.__new__`, which may take other arguments
-        Tensor.__init__(instance, self.storage, self.meta, self.start, self.needs_grad, self.node, self.output)
-        if self.extra is not None and self.extra.base is not None:
-            instance.ensure_extra().base = self.extra.base
-            instance.ensure_extra().seen_rewrites = self.extra.seen_rewrites
+        Tensor.__init__(instance, self.storage, self.meta, self.start, source.needs_grad, source.node, source.output)
+        if source.extra is not None and source.extra.base is not None:
+            instance.ensure_extra().base = source.extra.base
+            instance.ensure_extra().seen_rewrites = source.extra.seen_rewrites
         return instance
 
     @staticmethod

@@ -45,7 +45,7 @@ PyObject *plan_of(PyObject *state, PyObject *record, PyObject *statics, List ope
     for (Py_ssize_t i = 0; i < operands.count; i++) {
         PyObject *operand = operands.items[i], *key_part = operand == Py_None ? Py_None : (PyObject *)Py_TYPE(operand);
         if (is_a(operand, Tensor.type)) {
-            if (is_readable(operand) != 1) goto done;
+            if (is_readable(operand) != 1 || takes_over(operand, state)) goto done;
             if (grad && SLOT(operand, Tensor, needs_grad) == Py_True) grad_mask |= 1ull << i;
             key_part = SLOT(operand, Tensor, meta);
         }

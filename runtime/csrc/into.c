@@ -10,11 +10,12 @@ static int has_no_partial_overlap(PyObject *operand, PyObject *out) {
 }
 
 /* Return the outputs' layouts if they can be written without recording a gradient; else NULL without an exception. */
-static PyObject *layouts_of(List outs, List operands, int grad) {
+static PyObject *layouts_of(List outs, List operands, PyObject *state) {
+    int grad = SLOT(state, State, grad) == Py_True;
     PyObject *layouts = PyTuple_New(outs.count);
     for (Py_ssize_t i = 0; layouts != NULL && i < outs.count; i++) {
         PyObject *out = outs.items[i];
-        int is_writable = is_a(out, Tensor.type) && is_readable(out) == 1 &&
+        int is_writable = is_a(out, Tensor.type) && is_readable(out) == 1 && !takes_over(out, state) &&
                           !(grad && SLOT(out, Tensor, needs_grad) == Py_True);
         for (Py_ssize_t k = 0; is_writable && k < operands.count; k++)
             if (is_a(operands.items[k], Tensor.type)) is_writable = has_no_partial_overlap(operands.items[k], out) == 1;
@@ -29,7 +30,7 @@ static PyObject *plan_into(PyObject *const *args, PyObject *state) {
     List operands = list_of(args[1]), outs = list_of(args[3]);
     if (operands.count > MAX_BUFFERS || outs.count == 0 || outs.count > MAX_BUFFERS) return NULL;
     if (SLOT(state, State, mode) != Py_None || SLOT(state, State, streams) != Py_None) return NULL;
-    PyObject *layouts = layouts_of(outs, operands, SLOT(state, State, grad) == Py_True);
+    PyObject *layouts = layouts_of(outs, operands, state);
     PyObject *plan = layouts == NULL ? NULL : plan_of(state, args[0], args[2], operands, layouts);
     Py_XDECREF(layouts);
     return plan;

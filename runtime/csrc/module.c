@@ -7,6 +7,7 @@
 CLASSES(DEFINE)
 struct Driver driver;
 PyObject *states, *python_call, *python_call_into, *python_empty, *node_numbers, *zero, *one, *empty_tuple;
+PyObject *overriding_classes;
 PyObject *s_acquire, *s_add_to_part, *s_allocate, *s_appendleft, *s_default_stream, *s_driver, *s_fit_to, *s_int_ptr,
     *s_launcher, *s_lineages, *s_popleft, *s_release, *s_reshape, *s_reshape_unshared, *s_retire, *s_state, *s_step,
     *in_place_name;
@@ -29,14 +30,15 @@ int find_slot_offset(PyTypeObject *class, const char *slot, Py_ssize_t *offset) 
 }
 
 PyDoc_STRVAR(bind_doc,
-"bind(classes, states, numbering, call, call_into, empty)\n--\n\n"
-"Set the classes by name, the threads' states, the iterator of node numbers, and the Python functions of dispatch.\n\n"
+"bind(classes, states, numbering, call, call_into, empty, overriding)\n--\n\n"
+"Set the classes by name, the threads' states, the iterator of node numbers, the Python functions of dispatch, and the\n"
+"set of the tensors' classes that take over calls.\n\n"
 "Raises TypeError or AttributeError if a class or slot is missing: the Python files are of another version.");
 
 static PyObject *bind(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *classes, *thread_states, *numbers, *python_functions[3];
-    if (!PyArg_ParseTuple(args, "O!OOOOO", &PyDict_Type, &classes, &thread_states, &numbers, python_functions,
-                          python_functions + 1, python_functions + 2))
+    PyObject *classes, *thread_states, *numbers, *python_functions[3], *overriding;
+    if (!PyArg_ParseTuple(args, "O!OOOOOO!", &PyDict_Type, &classes, &thread_states, &numbers, python_functions,
+                          python_functions + 1, python_functions + 2, &PySet_Type, &overriding))
         return NULL;
 #define FIND_SLOT(slot) || find_slot_offset(self->type, #slot, &self->slot)
 #define BIND_CLASS(class)                                                                                              \
@@ -47,7 +49,7 @@ static PyObject *bind(PyObject *Py_UNUSED(module), PyObject *args) {
     CLASSES(BIND_CLASS)
     states = Py_NewRef(thread_states), node_numbers = Py_NewRef(numbers);
     python_call = Py_NewRef(python_functions[0]), python_call_into = Py_NewRef(python_functions[1]);
-    python_empty = Py_NewRef(python_functions[2]);
+    python_empty = Py_NewRef(python_functions[2]), overriding_classes = Py_NewRef(overriding);
     static PyMethodDef finalizer = {"__del__", finalize, METH_NOARGS, "Return the block to its pool."};
     PyObject *method = PyDescr_NewMethod(Storage.type, &finalizer);
     int failed = method == NULL || PyObject_SetAttrString((PyObject *)Storage.type, "__del__", method);

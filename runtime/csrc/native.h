@@ -50,7 +50,7 @@
 #define SLOTS_Meta(X)                                                                                                  \
     X(contiguous) X(device) X(dtype) X(nbytes) X(numel) X(shape) X(signature) X(strides)
 #define SLOTS_Device(X) X(_driver)
-#define SLOTS_State(X) X(grad) X(mode) X(plans) X(streams)
+#define SLOTS_State(X) X(grad) X(mode) X(overriding_disabled) X(plans) X(streams)
 #define SLOTS_Recipe(X)                                                                                                \
     X(applications) X(differentiable) X(edges) X(is_partial_view) X(is_reshape) X(out_metas) X(record)                 \
     X(saved_operands) X(saved_outputs) X(seeds)
@@ -97,6 +97,15 @@ static inline void set_slot(PyObject **slot, PyObject *owned) {
     PyObject *old_value = *slot;
     *slot = owned;
     Py_XDECREF(old_value);
+}
+
+extern PyObject *overriding_classes;  /* runtime/overriding.py: `classes` */
+
+/* Return 1 if a tensor's class takes over calls, so that Python has to ask it. */
+static inline int takes_over(PyObject *tensor, PyObject *state) {
+    return !Py_IS_TYPE(tensor, Tensor.type) && PySet_GET_SIZE(overriding_classes) != 0 &&
+           SLOT(state, State, overriding_disabled) != Py_True &&
+           PySet_Contains(overriding_classes, (PyObject *)Py_TYPE(tensor)) != 0;
 }
 
 static inline Py_ssize_t index_at(PyObject *tuple, Py_ssize_t i) {

@@ -16,6 +16,7 @@ from ..reductions.statistics import norm as _norm
 from ..runtime import dtypes, layout, views
 from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import DomainError, DTypeError, NotSupported, ShapeError
+from ..runtime.overriding import add_functions
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 
@@ -228,3 +229,6 @@ def _apply_to_floating(
         x = x.to(dtype)
     output = function(x)
     return output if out is None else copy_to_out(output, out, where)
+
+
+add_functions({name: globals()[name] for name in __all__})

@@ -53,6 +53,7 @@ from ..pointwise.arithmetic import round
 from ..pointwise.special_functions import logit, multigammaln, polygamma, zeta
 from ..reductions.softmax import log_softmax, softmax
 from ..reductions.statistics import logsumexp
+from ..runtime.overriding import add_functions as _add_functions
 
 psi = digamma
 
@@ -66,3 +67,5 @@ __all__ = [
     "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
     "shifted_chebyshev_polynomial_w", "sinc", "softmax", "spherical_bessel_j0", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
+
+_add_functions({name: globals()[name] for name in __all__})

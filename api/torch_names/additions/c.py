@@ -7,11 +7,15 @@ from typing import Any
 from ...random import Generator
 from ...runtime.device import Device
 from ...runtime.dtypes import DType
+from ...runtime.overriding import Disabled as DisableTorchFunctionSubclass
+from ...runtime.overriding import disabled_torch_function as _disabled_torch_function_impl
+from ...runtime.overriding import is_enabled
 from ...tensor_methods.conversion_arguments import parse_conversion
 
 __all__ = [
-    "DisableTorchFunctionSubclass", "DispatchKeySet", "Generator", "_cuda_isInBadFork", "_get_tracing_state",
-    "_is_tracing", "_log_api_usage_once", "_nn",
+    "DisableTorchFunctionSubclass", "DispatchKeySet", "Generator", "_cuda_isInBadFork",
+    "_disabled_torch_function_impl", "_get_tracing_state", "_is_torch_function_enabled", "_is_tracing",
+    "_log_api_usage_once", "_nn",
 ]  # fmt: skip
 
 
@@ -47,12 +51,9 @@ class DispatchKeySet:
         return DispatchKeySet(*self.keys, *other.keys)
 
 
-class DisableTorchFunctionSubclass:
-    """A context manager that does nothing: functions of subclasses of Tensor are never intercepted."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *exception: object) -> None: ...
+def _is_torch_function_enabled() -> bool:
+    """Return True unless this thread is inside of `DisableTorchFunctionSubclass`."""
+    return is_enabled()
 
 
 class _nn:  # noqa: N801  # PyTorch's name

@@ -1,38 +1,35 @@
-"""`torch.overrides`: functions of subclasses of Tensor are not intercepted (`__torch_function__` is not called)."""
+"""`torch.overrides`: the names of `weftgrad.overrides`, and those that only PyTorch has."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...runtime.tensor import Tensor
+from ...overrides import (
+    get_default_nowrap_functions,
+    get_ignored_functions,
+    get_overridable_functions,
+    handle_torch_function,
+    has_torch_function,
+    has_torch_function_unary,
+    has_torch_function_variadic,
+    is_tensor_like,
+    is_tensor_method_or_property,
+    resolve_name,
+    wrap_torch_function,
+)
+from ...runtime.overriding import collect
 from ..placeholders import placeholder
 
 __all__ = [
-    "TorchFunctionMode", "handle_torch_function", "has_torch_function", "has_torch_function_unary",
-    "has_torch_function_variadic", "is_tensor_like", "is_tensor_method_or_property",
+    "TorchFunctionMode", "get_default_nowrap_functions", "get_ignored_functions", "get_overridable_functions",
+    "handle_torch_function", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic",
+    "is_tensor_like", "is_tensor_method_or_property", "resolve_name", "wrap_torch_function",
 ]  # fmt: skip
 
-_REMEDY = "Wrap the functions that you call: calls are not intercepted."
+_REMEDY = "Only classes of arguments take over calls: define __torch_function__ in a subclass of Tensor."
 TorchFunctionMode = placeholder("torch.overrides.TorchFunctionMode", _REMEDY)
-handle_torch_function = placeholder("torch.overrides.handle_torch_function", _REMEDY)
-is_tensor_method_or_property = placeholder("torch.overrides.is_tensor_method_or_property", _REMEDY)
 
 
-def has_torch_function(relevant_args: Iterable[object]) -> bool:
-    """Return False: no function is intercepted."""
-    return False
-
-
-def has_torch_function_unary(arg: object) -> bool:
-    """Return False: no function is intercepted."""
-    return False
-
-
-def has_torch_function_variadic(*args: object) -> bool:
-    """Return False: no function is intercepted."""
-    return False
-
-
-def is_tensor_like(inp: object) -> bool:
-    """Return whether `inp` is a tensor."""
-    return isinstance(inp, Tensor)
+def _get_overloaded_args(relevant_args: Iterable[object]) -> list[object]:
+    """Return the arguments that take over calls, in the order in which they are asked."""
+    return collect(tuple(relevant_args))

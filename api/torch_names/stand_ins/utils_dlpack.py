@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from ...creation.from_data import from_dlpack
+from ...creation.dlpack import from_dlpack
 from ...runtime.tensor import Tensor
 
 __all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
