@@ -35,7 +35,7 @@ else:
 __all__ = [
     "advance", "bind", "bind_families", "call", "call_into", "call_kernel", "empty", "fill_plan", "host_template",
     "host_templates_of", "kernel", "launcher", "limit_helpers", "operator", "present", "processor_features", "program",
-    "record_stacks", "route_through_python", "sequence", "set_opencl_library", "set_reaching_nodes",
+    "record_stacks", "route_through_python", "sequence", "set_mpi_library", "set_opencl_library", "set_reaching_nodes",
 ]  # fmt: skip
 
 _OPENCL_FUNCTIONS = ("clSetKernelArg", "clEnqueueNDRangeKernel")  # in the order of `_native.set_opencl_functions`
@@ -89,6 +89,20 @@ def set_opencl_library(path: str) -> None:
         _native.set_opencl_functions(
             *(ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in _OPENCL_FUNCTIONS)
         )
+
+
+def set_mpi_library(path: str) -> Callable[[bytes, int, int, int, int, int], int] | None:
+    """Give the C code the MPI functions of the library at `path`, which may be in a library that it links.
+
+    Returns:
+        The function that exchanges the messages of small process groups (csrc/messages.c); None without C.
+    """
+    exchange: Callable[[bytes, int, int, int, int, int], int] | None = _function("exchange_messages") if present else None
+    if exchange is not None:
+        library = ctypes.CDLL(path)
+        start, test = (ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in ("MPI_Start", "MPI_Test"))
+        _native.set_mpi_functions(start or 0, test or 0)
+    return exchange
 
 
 def kernel(name: str) -> _native.Kernel:

@@ -10,7 +10,7 @@ import pytest
 
 import weftgrad as wg
 import weftgrad.distributed as dist
-from weftgrad.distributed import collectives
+from weftgrad.distributed.collectives import scattering
 from weftgrad.distributed.nn import functional as differentiable
 from weftgrad.distributed.staging import HostCopy
 
@@ -161,7 +161,7 @@ def host_copies(rank: int, size: int) -> None:
     inputs = [wg.full((3, 2), float(position)).t() for position in range(size)]
     part = wg.empty(2, 3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(collectives, "HostCopy", RecordingCopy)
+        patch.setattr(scattering, "HostCopy", RecordingCopy)
         dist.scatter(part, inputs if rank == 0 else None, src=0)
         assert part.tolist() == [[float(rank)] * 3] * 2
         dist.reduce_scatter(part, inputs)

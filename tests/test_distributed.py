@@ -72,7 +72,7 @@ class Pending:
         return True
 
 world = dist.world.current_world()
-work = dist.works.Work(world, (0,), 9.0, dist.headers.pack(0, "all_reduce"), None, None, interrupted_steps())
+work = dist.works.Work(world, (0,), 9.0, dist.headers.pack(0, "all_reduce"), None, interrupted_steps())
 for _ in range(2):
     try:
         print(work.wait())
@@ -187,7 +187,7 @@ def started_work(tests: float) -> Work:
         lock=threading.RLock(), failure=None, watcher=None, fail=lambda text: None,
         explain_absence=lambda ranks, call: "rank 1 does not answer", mpi=SimpleNamespace(Exception=ArithmeticError),
     )  # fmt: skip
-    return Work(world, (0, 1), 0.3, pack(0, "barrier"), None, None, iter([[CountingRequest(tests)]]))
+    return Work(world, (0, 1), 0.3, pack(0, "barrier"), None, iter([[CountingRequest(tests)]]))
 
 
 @pytest.mark.parametrize("timeout", [0.3, timedelta(seconds=0.3)])

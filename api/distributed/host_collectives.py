@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..autograd.grad_mode import no_grad
-from ..runtime import dtypes
 from ..runtime.tensor import Tensor
 from .buffers import empty_like_on_host, is_half, mark_written, mpi_buffer
 from .errors import CollectiveMismatch
+from .local_reductions import average, combine
 from .reduce_ops import ReduceOp, mpi_operation
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "all_gather_steps", "all_reduce_steps", "all_to_all_steps", "broadcast_steps", "checked_all_to_all_steps",
-    "combine", "gather_steps", "reduce_scatter_steps", "reduce_steps", "scatter_steps", "start_all_reduce",
+    "gather_steps", "reduce_scatter_steps", "reduce_steps", "scatter_steps", "start_all_reduce",
 ]  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def all_reduce_steps(mpi: Any, comm: Any, tensor: Tensor, op: ReduceOp) -> Steps
     if not is_half(dtype):
         yield [start_all_reduce(mpi, tensor, op, comm)]
         mark_written(tensor)
-        _average(tensor, op, size)
+        average(tensor, op, size)
         return
     numel = tensor.meta.numel
     part_numel = -(-numel // size)
@@ -87,7 +87,7 @@ def reduce_steps(mpi: Any, comm: Any, tensor: Tensor, op: ReduceOp, root: int) -
         return
     yield [comm.Ireduce(mpi.IN_PLACE, buffer, operation, root)]
     mark_written(tensor)
-    _average(tensor, op, comm.size)
+    average(tensor, op, comm.size)
 
 
 def all_gather_steps(mpi: Any, comm: Any, output: Tensor, input: Tensor) -> Steps:
@@ -116,7 +116,7 @@ def reduce_scatter_steps(mpi: Any, comm: Any, output: Tensor, input: Tensor, op:
         comm.Ireduce_scatter_block(mpi_buffer(mpi, input), mpi_buffer(mpi, target), mpi_operation(mpi, op, dtype)),
     ]
     mark_written(target)
-    _average(target, op, comm.size)
+    average(target, op, comm.size)
     if target is not output:
         with no_grad():
             output.detach().copy_(target)
@@ -181,27 +181,6 @@ def scatter_steps(mpi: Any, comm: Any, output: Tensor, input: Tensor | None, roo
     """Send each rank its part of the root's `input`."""
     yield [comm.Iscatter(None if input is None else mpi_buffer(mpi, input), mpi_buffer(mpi, output), root)]
     mark_written(output)
-
-
-def combine(parts: Tensor, op: ReduceOp) -> Tensor:
-    """Return the reduction of a float16 or bfloat16 tensor over its first dimension, computed in float32."""
-    with no_grad():
-        values = parts.to(dtypes.float32)
-        if op in (ReduceOp.SUM, ReduceOp.AVG):
-            total = values.sum(0)
-            if op is ReduceOp.AVG:
-                total = total / parts.meta.shape[0]
-        elif op is ReduceOp.PRODUCT:
-            total = values.prod(0)
-        else:
-            total = values.amin(0) if op is ReduceOp.MIN else values.amax(0)
-        return total.to(parts.meta.dtype)
-
-
-def _average(tensor: Tensor, op: ReduceOp, size: int) -> None:
-    if op is ReduceOp.AVG:
-        with no_grad():
-            tensor.detach().div_(size)
 
 
 def _nbytes(tensor: Tensor) -> int:

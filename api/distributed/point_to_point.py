@@ -261,8 +261,8 @@ def _start(group: ProcessGroup, header: bytes, steps: Steps, members: tuple[int,
     if world.failure is not None:
         world.raise_failure(describe(header))
     with world.lock:
-        work = Work(world, members, group._timeout, header, None, None, steps, None, outputs)
-    world.set_last_call(work, header)
+        work = Work(world, members, group._timeout, header, None, steps, None, outputs)
+    world.set_last_work(work, header)
     leave_in_background(work)
     return work
 

@@ -11,9 +11,11 @@ from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from .errors import DistBackendError
-from .headers import HEADER_BYTES, describe, pack
+from .exchanges import MAX_DIRECT_RANKS, DirectMessages, Exchange, GatheredHeaders
+from .headers import describe, pack
 from .launchers import read_environment
 from .reduce_ops import ReduceOp
+from .value_layouts import ValueLayout
 from .works import Steps, Work, leave_in_background
 from .world import World
 
@@ -22,6 +24,8 @@ __all__ = [
     "get_node_local_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group", "is_initialized",
     "set_default_group",
 ]  # fmt: skip
+
+_TESTS_AT_ONCE = 5000  # of a call that waits, before a `Work` waits for it: some 0.5 ms
 
 
 class ProcessGroup:
@@ -53,6 +57,10 @@ class ProcessGroup:
         self._queue: deque[Work] = deque()
         self._nccl: Any = None
         self._is_destroyed = False
+        self._messages: DirectMessages | None = None
+        if 1 < self._size <= MAX_DIRECT_RANKS:
+            self._messages = DirectMessages(world.mpi, self._serial_comm, members)
+            world.end_hooks.append(self._messages.close)
 
     def rank(self) -> int:
         """Return this process's rank in the group."""
@@ -84,6 +92,9 @@ class ProcessGroup:
         if self._nccl is not None:
             self._nccl.close()
         with self._world.lock:
+            if self._messages is not None:
+                self._messages.close()
+                self._world.end_hooks.remove(self._messages.close)
             for comm in self._comms:
                 comm.Free()
 
@@ -127,23 +138,88 @@ class ProcessGroup:
         self._call_count += 1
         if world.failure is not None:
             world.raise_failure(describe(header))
-        header_request = gathered = None
         with world.lock:
-            if self._size > 1:
-                gathered = bytearray(HEADER_BYTES * self._size)
-                header_request = self._header_comm.Iallgather(header, gathered)
+            exchange = self._start_exchange(header)
+            requests = None if request is None else [request(self._data_comm)]
+            error: BaseException | None = None
+            if not (async_op or steps is not None or route) and isinstance(exchange, Exchange):
+                world.last_call = exchange
+                try:
+                    if (not requests or _is_complete_at_once(requests[0])) and _is_complete_at_once(exchange):
+                        return None
+                except BaseException as raised:
+                    error = raised
             work = Work(
-                world, self._members, self._timeout if timeout is None else timeout, header, header_request, gathered,
-                steps, self._queue if is_serial else None, outputs,
-                None if request is None else [request(self._data_comm)],
+                world, self._members, self._timeout if timeout is None else timeout, header, exchange, steps,
+                self._queue if is_serial else None, outputs, requests,
             )  # fmt: skip
+            if error is not None:
+                work._end(error)
+                raise error
         work._inputs = inputs
-        world.set_last_call(work, header)
+        return self._leave_or_wait(work, header, async_op)
+
+    def _start_exchange(self, header: bytes) -> Exchange | GatheredHeaders | None:
+        """Start to send the header of a call to the other ranks."""
+        if self._size == 1:
+            return None
+        if self._messages is None:
+            return GatheredHeaders(self._header_comm, header, self._members)
+        exchange = Exchange(self._messages, header)
+        self._messages.post(exchange)
+        return exchange
+
+    def _reduce(self, messages: DirectMessages, layout: ValueLayout, tensor: Tensor, async_op: bool) -> Work | None:
+        """Start an `all_reduce` whose values travel as `layout` says; see `_start`.
+
+        Unless `async_op`, it runs without a `Work`, unless it has to wait for long, or fails.
+        """
+        world = self._world
+        number = self._call_count
+        self._call_count = number + 1
+        if world.failure is not None:
+            world.raise_failure(describe(layout.header(number)))
+        requests: list[Any] | None = None
+        exchange: Exchange | None = None
+        error: BaseException | None = None
+        with world.lock:
+            try:
+                if layout.is_behind_header and not async_op:
+                    world.last_call = messages
+                    exchange = messages.reduce(layout, tensor, number)
+                    if exchange is None:
+                        return None
+                elif async_op:
+                    exchange = messages.post_values(layout, tensor, number)
+                    if not layout.is_behind_header:
+                        requests = [layout.start_beside(tensor, self._data_comm)]
+                else:
+                    world.last_call = messages
+                    requests = [layout.start_beside(tensor, self._data_comm)]
+                    exchange = messages.reduce_beside(layout, tensor, number, requests)
+                    if exchange is None:
+                        return None
+            except BaseException as raised:
+                error = raised
+            header = layout.header(number)
+            work = Work(world, self._members, self._timeout, header, exchange, None, None, [tensor], requests)
+            if error is not None:
+                work._end(error)
+                raise error
+        return self._leave_or_wait(work, header, async_op)
+
+    def _leave_or_wait(self, work: Work, header: bytes, async_op: bool) -> Work | None:
+        self._world.set_last_work(work, header)
         if async_op:
             leave_in_background(work)
             return work
         work.wait()
         return None
+
+
+def _is_complete_at_once(request: Any) -> bool:
+    """Test a request for a short time, in a tight loop; return whether it is complete."""
+    return any(request.Test() for _ in range(_TESTS_AT_ONCE))
 
 
 class _Group:

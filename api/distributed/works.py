@@ -1,7 +1,7 @@
 """Collectives and messages in flight: how they move on, how they are waited for, and what ends the wait.
 
-A `Work` consists of the request that gathers the headers (`headers`), and of steps: a generator that starts MPI
-requests, yields them, and continues when they are complete. MPI moves data only inside of its functions. Whoever waits
+A `Work` consists of the exchange of the headers (`exchanges`), and of steps: a generator that starts MPI requests,
+yields them, and continues when they are complete. MPI moves data only inside of its functions. Whoever waits
 tests the requests in a loop; while nobody waits, a thread tests those that `async_op=True` has left, every
 `_PROGRESS_SECONDS`, so that transfers overlap with computation. The thread sleeps if there are none.
 
@@ -21,11 +21,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .errors import CollectiveMismatch, DistBackendError
-from .headers import describe, find_mismatch
+from .headers import describe
 from .world import World, timeout_error
 
 if TYPE_CHECKING:
     from ..runtime.tensor import Tensor
+    from .exchanges import Exchange, GatheredHeaders
 
 __all__ = ["Future", "Steps", "Work", "leave_in_background", "make_progress"]
 
@@ -34,7 +35,9 @@ Steps: TypeAlias = Generator[list[Any], None, None]
 with a method `Test` may be among them."""
 
 _PROGRESS_SECONDS = 2e-4
-_POLLS_BEFORE_YIELD = 300
+_POLLS_BEFORE_YIELD = 100
+_TESTS_IN_POLL = 16
+_POLLS_BETWEEN_EXCHANGES = 16
 _POLLS_BETWEEN_CHECKS = 64
 _SECONDS_BEFORE_SLEEP = 1.0
 _SECONDS_OF_FLIGHT = 0.5  # after a rank has ended, how long its last messages may still arrive
@@ -155,8 +158,7 @@ class Work:
         members: The global ranks of the group.
         timeout: Seconds that it may take.
         header: This rank's header.
-        header_request: The request that gathers the headers of all members; None for a message.
-        gathered: The gathered headers.
+        exchange: The exchange of the members' headers; None for a message.
         steps: What is to be done.
         queue: The group's works that must be done one after the other; None if this one need not wait for others.
         outputs: The tensors that `result` and the future return.
@@ -169,8 +171,7 @@ class Work:
         members: tuple[int, ...],
         timeout: float,
         header: bytes,
-        header_request: Any,
-        gathered: bytearray | None,
+        exchange: Exchange | GatheredHeaders | None,
         steps: Steps | None,
         queue: deque[Work] | None = None,
         outputs: list[Tensor] | None = None,
@@ -180,8 +181,7 @@ class Work:
         self._members = members
         self._timeout = timeout
         self._header = header
-        self._header_request = header_request
-        self._gathered = gathered
+        self._exchange = exchange
         self._steps = steps
         self._requests = requests
         self._queue = queue
@@ -193,6 +193,7 @@ class Work:
         self._find_source: Callable[[], int] | None = None
         self.accepts_any_source = False
         self._done = False
+        self._polls = 0
         self._error: BaseException | None = None
         self._start_time = time.monotonic()
         if queue is not None:
@@ -273,13 +274,19 @@ class Work:
         """Whether the work is done; unlike `is_completed`, it does not move the work on."""
         return self._done
 
-    def _advance(self) -> bool:
-        """Test the requests and continue if they are complete; return whether the work is done. Needs the lock."""
+    def _advance(self, tests: int = 1) -> bool:
+        """Test the requests and continue if they are complete; return whether the work is done. Needs the lock.
+
+        Args:
+            tests: Unsuccessful tests after which to give up.
+        """
         if self._done:
             return True
-        if self._header_request is not None and self._header_request.Test():
-            self._header_request = None
-            self._compare_headers()
+        if self._exchange is not None:
+            # It is far behind the data, if there are steps: ask seldom.
+            self._polls += 1
+            if (self._steps is None or self._polls % _POLLS_BETWEEN_EXCHANGES == 0) and self._exchange.Test():
+                self._exchange = None
         queue = self._queue
         if queue is not None:
             while queue[0] is not self:
@@ -295,18 +302,24 @@ class Work:
                         self._steps = None
                         break
                     self._requests = requests
-                while requests and requests[-1].Test():
-                    requests.pop()
-                if requests:
-                    return False
+                while requests:
+                    if requests[-1].Test():
+                        requests.pop()
+                    elif tests > 1:
+                        tests -= 1
+                    else:
+                        return False
                 requests = None
             self._requests = None
         elif self._requests is not None:
-            if not self._requests[0].Test():
-                return False
+            while not self._requests[0].Test():
+                tests -= 1
+                if tests <= 0:
+                    return False
             self._requests = None
-        if self._header_request is not None:
+        if self._exchange is not None and not self._exchange.Test():
             return False
+        self._exchange = None
         self._finish(None)
         return True
 
@@ -319,18 +332,8 @@ class Work:
                 self._fail(error)
                 return True
             except BaseException as error:
-                self._interrupt(error)
+                self._end(error)
                 raise
-
-    def _compare_headers(self) -> None:
-        assert self._gathered is not None
-        if self._gathered == self._header * len(self._members):
-            return
-        difference = find_mismatch(self._gathered, self._members)
-        raise CollectiveMismatch(
-            f"{describe(self._header)}: the ranks have called different collectives: {difference}. Call the same "
-            "collectives on every rank of the group, in the same order, with the same shapes and dtypes"
-        )
 
     def _finish(self, error: BaseException | None) -> None:
         self._done, self._error = True, error
@@ -359,22 +362,23 @@ class Work:
             return
         if isinstance(error, self._world.mpi.Exception):
             error = self._explain_mpi_error(error)
-        _abandoned.append((self._requests, self._header_request, self._gathered, self._steps, self._outputs))
+        _abandoned.append((self._requests, self._exchange, self._steps, self._outputs))
         self._finish(error)
         self._world.fail(str(error))
 
-    def _interrupt(self, error: BaseException) -> None:
-        """End the work after an interrupt: its steps have stopped in the middle."""
-        self._fail(DistBackendError(f"{describe(self._header)}: interrupted by {type(error).__name__}"))
+    def _end(self, error: BaseException) -> None:
+        """End the work after an error or an interrupt: its steps have stopped in the middle."""
+        if not isinstance(error, Exception):
+            error = DistBackendError(f"{describe(self._header)}: interrupted by {type(error).__name__}")
+        self._fail(error)
 
     def _explain_mpi_error(self, error: BaseException) -> BaseException:
         """Return the mismatch that an error of MPI comes from, if the headers show one, or an error with its text."""
         deadline = time.monotonic() + _MISMATCH_SECONDS
-        while self._header_request is not None and time.monotonic() < deadline:
+        while self._exchange is not None and time.monotonic() < deadline:
             try:
-                if self._header_request.Test():
-                    self._header_request = None
-                    self._compare_headers()
+                if self._exchange.Test():
+                    self._exchange = None
             except CollectiveMismatch as mismatch:
                 return mismatch
             except Exception:
@@ -390,13 +394,13 @@ def _poll(work: Work, begin: float, seconds: float) -> None:
     while True:
         with lock:
             try:
-                if work._advance():
+                if work._advance(_TESTS_IN_POLL):
                     return
             except Exception as error:
                 work._fail(error)
                 return
             except BaseException as error:
-                work._interrupt(error)
+                work._end(error)
                 raise
         polls += 1
         if polls < _POLLS_BEFORE_YIELD:

@@ -24,6 +24,7 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ from .launchers import Place, read_environment
 from .watching import Hub, Watcher
 
 if TYPE_CHECKING:
+    from .exchanges import DirectMessages, Exchange
     from .works import Work
 
 __all__ = ["World", "current_world", "start_world", "timeout_error"]
@@ -57,6 +59,8 @@ class World:
         failed_rank: The rank that failed.
         lock: Held while requests are tested and works are moved on.
         failure_hooks: Called when a rank has failed.
+        end_hooks: Called before MPI ends.
+        last_call: The last call, for messages to other ranks.
         is_ending: MPI is about to end: the progress thread calls it no more.
     """
 
@@ -67,8 +71,9 @@ class World:
         self.lock = threading.RLock()
         self.failure: str | None = None
         self.failed_rank = -1
-        self._last_call: tuple[weakref.ref[Work], bytes] | None = None
+        self.last_call: DirectMessages | Exchange | _LastWork | None = None
         self.failure_hooks: list[Callable[[], None]] = []
+        self.end_hooks: list[Callable[[], None]] = []
         self.is_ending = False
         self._guarded: str | None = None
         self._has_raised = False
@@ -98,16 +103,16 @@ class World:
         addresses, port, secret = self.comm.bcast(contact)
         return Watcher(self.rank, addresses, port, secret, self._report, self._on_failure)
 
-    def set_last_call(self, work: Work, header: bytes) -> None:
-        """Remember the last call, for messages to other ranks. The work, and its tensors, may go before the next."""
-        self._last_call = weakref.ref(work), header
+    def set_last_work(self, work: Work, header: bytes) -> None:
+        """Remember a work as the last call. The work, and its tensors, may go before the next."""
+        self.last_call = _LastWork(weakref.ref(work), header)
 
     def _describe_activity(self) -> str:
-        if self._last_call is None:
+        last_call = self.last_call
+        if last_call is None:
             return "has not called a collective yet"
-        reference, header = self._last_call
-        work, call = reference(), describe(header)
-        if work is None or work.is_finished:
+        call = describe(last_call.header)
+        if last_call.is_finished:
             return f"has completed {call} and called none since"
         return f"waits in {call}"
 
@@ -233,6 +238,8 @@ class World:
     def _finalize(self) -> None:
         with self.lock:  # the progress thread tests works under it
             self.is_ending = True
+            for hook in self.end_hooks:
+                hook()
         self.mpi.Finalize()
 
     def _leave_in_child(self) -> None:
@@ -244,6 +251,19 @@ class World:
             self.watcher.close_in_child()
         if self._hub is not None:
             self._hub.close_in_child()
+
+
+@dataclass(frozen=True)
+class _LastWork:
+    """The last call, if it is a `Work`."""
+
+    reference: weakref.ref[Work]
+    header: bytes
+
+    @property
+    def is_finished(self) -> bool:
+        work = self.reference()
+        return work is None or work.is_finished
 
 
 _world: World | None = None

@@ -157,6 +157,17 @@ PyDoc_STRVAR(reaching_doc,
 "Set `reaching_nodes` to the nodes from which one of `inputs` can be reached, among those that `nodes`, a list, lead\n"
 "to.");
 
+PyDoc_STRVAR(exchange_doc,
+"exchange_messages(plan, number, values, request, send_polls, receive_polls)\n--\n\n"
+"Exchange a message with each other rank of a process group; see csrc/messages.c. number: of the call, or -1 if its\n"
+"messages have been sent. values: their address. request: the address of a request to wait for, too, or 0.\n"
+"receive_polls: 0 to send only.\n\n"
+"Returns 0 if all messages have arrived with equal headers, 1 if some have not after so many tests, 2 if headers\n"
+"differ, 3 if nothing was sent because an earlier message is still being sent, or an error code of MPI, negated.");
+
+PyDoc_STRVAR(mpi_doc,
+"set_mpi_functions(MPI_Start, MPI_Test)\n--\n\nSet the addresses of the MPI functions that exchange messages.");
+
 static PyMethodDef methods[] = {
     {"set_reaching_nodes", set_reaching_nodes, METH_VARARGS, reaching_doc},
     {"advance", advance, METH_O, advance_doc},
@@ -170,6 +181,8 @@ static PyMethodDef methods[] = {
     {"record_stacks", record_stacks, METH_O, stacks_doc},
     {"route_through_python", route_through_python, METH_VARARGS, route_doc},
     {"limit_helpers", limit_helpers, METH_VARARGS, limit_doc},
+    {"exchange_messages", (PyCFunction)(void (*)(void))exchange_messages, METH_FASTCALL, exchange_doc},
+    {"set_mpi_functions", set_mpi_functions, METH_VARARGS, mpi_doc},
     {"processor_features", processor_features, METH_NOARGS, features_doc},
     {"set_opencl_functions", set_opencl_functions, METH_VARARGS, set_opencl_functions_doc},
     {NULL, NULL, 0, NULL},

@@ -17,6 +17,7 @@
  *     families.c   fill_plan       plan_families.Search, plans.Plan.refill: plan a call with new sizes
  *     program.c    Program         the functions that plan_functions writes for plan families
  *     sequence.c   Sequence        backends.arguments.launch_in_order
+ *     messages.c   exchange_messages   distributed.exchanges.DirectMessages._exchange
  *     team.c       team_run        (only in C) threads that share the work-items of a `cpu` kernel
  *
  * Change both versions together; tests/test_native.py runs both. The interpreter's lock is held throughout, except
@@ -219,6 +220,8 @@ int host_launch(PyObject *launcher, PyObject *const *tensors, Py_ssize_t count, 
                 Py_ssize_t scalar_count);
 void set_python_route(int on);
 PyObject *call_kernel(PyObject *module, PyObject *args);
+PyObject *exchange_messages(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *set_mpi_functions(PyObject *module, PyObject *args);
 PyObject *host_launcher_of(PyObject *template, PyObject *geometry, const size_t *size, long long work);
 PyObject *sequence_of(PyObject *device, PyObject *owner, PyObject *launchers, PyObject *scratch);
 int run_sequence(PyObject *sequence, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,

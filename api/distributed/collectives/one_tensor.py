@@ -7,6 +7,7 @@ from functools import partial
 from ...runtime.tensor import Tensor
 from .. import host_collectives, nccl
 from ..buffers import check_tensor, is_direct, is_half, mark_written
+from ..direct_all_reduce import direct_all_reduce_steps, is_large
 from ..process_group import ProcessGroup, find_group
 from ..reduce_ops import ReduceOp, check_reduction
 from ..staging import HostCopy, is_pipelined
@@ -93,23 +94,31 @@ def all_reduce(
     target = find_group(group)
     if target is None:
         return None
+    messages = target._messages
+    if messages is not None and isinstance(tensor, Tensor) and type(op) is ReduceOp:
+        layout = messages.layouts[op].get(tensor.meta)
+        if layout is not None:  # there was such a call before: it has passed all checks
+            return target._reduce(messages, layout, tensor, async_op)
     dtype = check_tensor("all_reduce", tensor).meta.dtype
     op = ReduceOp(op)
     check_reduction("all_reduce", op, dtype)
     if nccl.takes(target, tensor, op):
         return nccl.start(target, "all_reduce", tensor, tensor, tensor.meta.numel, op=op, async_op=async_op)
-    if is_direct(tensor) and not is_half(dtype) and op is not ReduceOp.AVG:  # one request, without steps
+    is_simple = is_direct(tensor) and not is_half(dtype)
+    if messages is not None and is_simple and is_large(tensor):
+        return target._start(
+            "all_reduce", direct_all_reduce_steps(target._world.mpi, target._serial_comm, tensor, op), dtype=dtype,
+            shape=tensor.meta.shape, op=op, is_serial=True, outputs=[tensor], async_op=async_op,
+        )  # fmt: skip
+    is_simple = is_simple and op is not ReduceOp.AVG  # one request, without steps
+    if messages is not None and (is_simple or messages.has_room(tensor.meta)):
+        return target._reduce(messages, messages.add_layout(tensor.meta, op), tensor, async_op)
+    if is_simple:
         mark_written(tensor)
         return target._start(
-            "all_reduce",
-            None,
-            dtype=dtype,
-            shape=tensor.meta.shape,
-            op=op,
-            outputs=[tensor],
-            async_op=async_op,
+            "all_reduce", None, dtype=dtype, shape=tensor.meta.shape, op=op, outputs=[tensor], async_op=async_op,
             request=partial(host_collectives.start_all_reduce, target._world.mpi, tensor, op),
-        )
+        )  # fmt: skip
     if is_pipelined(tensor):
         return start_pipelined(
             target, "all_reduce", tensor, True, True,
