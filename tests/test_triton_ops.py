@@ -290,20 +290,20 @@ CALLS = (
     ),
     Call(
         "convolution", lambda x, w, b: F.conv2d(x, w, b).sin(),
-        lambda x, w, b: np.sin(convolve(x, w) + b[:, None, None]), ((2, 2, 33, 34), (3, 2, 2, 2), (3,)),
+        lambda x, w, b: np.sin(convolve(x, w) + b[:, None, None]), ((2, 3, 33, 34), (3, 3, 2, 2), (3,)),
         ("convolution.forward many",), ("convolution.input many", "convolution.weight parts", "convolution.sum"),
         ("convolution.forward many", "convolution.input many", "convolution.weight parts"),
     ),
     Call(
         "convolution in groups", lambda x, w: F.conv2d(x, w, None, 2, 1, (1, 2), 2),
         lambda x, w: convolve(x, w, 2, 2, 1, (1, 2)), ((2, 4, 15, 17), (6, 2, 3, 2)),
-        ("convolution.forward many",), ("convolution.input", "convolution.weight"), ("convolution.forward",),
+        ("convolution.direct",), ("convolution.direct", "convolution.direct_weight"), ("convolution.direct",),
         ("float64", "float32"),
     ),
     Call(
         "windows", lambda x: F.avg_pool2d(x.exp(), 3, 2, 1, count_include_pad=False),
         lambda x: avg_pool_reference(np.exp(x), 3, 2, 1), ((2, 2, 11, 9),),
-        ("window.cells many",), ("window.cells many",), ("window.cells many",), ("float64", "float32"),
+        ("window.tiles many",), ("window.tiles many",), ("window.tiles many",), ("float64", "float32"),
     ),
     Call(
         "windows of several sizes", lambda x: F.adaptive_avg_pool1d(x, 7) ** 2,
@@ -314,7 +314,7 @@ CALLS = (
         "largest of windows", lambda x: F.max_pool1d(x, 5, 3, 2).exp(),
         lambda x: np.exp(np.stack([max_by_real_part(x[:, max(0, 3 * i - 2) : 3 * i + 3], 1) for i in range(10)], 1)),
         ((7, 30),),
-        ("window.cells many",), ("window.cells many",), ("index.read",),
+        ("window.tiles many",), ("window.tiles many",), ("index.read",),
     ),
     Call(
         "columns", lambda x: F.fold(F.unfold(x.exp(), 3, 2, 1, 2), (8, 9), 3, 2, 1, 2),
@@ -336,6 +336,7 @@ ELSEWHERE = {
     **dict.fromkeys(("index.segments", "index.runs", "index.joins"), "test_sorted_writes"),
     "contraction.tma": "test_the_copy_engine", "pointwise.many": "test_updates_of_many_tensors",
     **dict.fromkeys(("convolution.pack", "convolution.channels", "convolution.channels_weight"), "test_channels"),
+    **dict.fromkeys(("convolution.pack_pixels", "convolution.runs", "convolution.runs_weight"), "test_first_layers"),
     # The generated suite runs the cases of op_shapes.py, op_index.py, op_sort.py and op_ctc.py on the interpreter.
     "pad.copy": "test_values", "pad.fold": "test_values", "triangle.copy": "test_values", "join.4": "test_values",
     "join.16": "test_values", "pairs.dots": "test_values", "pairs.sums": "test_values", "index.bags": "test_values",

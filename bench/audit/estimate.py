@@ -408,10 +408,11 @@ def _traffic(launch: Launch, accesses: Sequence[Access], live_programs: int, cac
 
     A load or store of a buffer moves no more than the buffer has: what several programs ask for comes from the cache.
     So does what an earlier launch has left there, and a second load of the same bytes by a program, if the cache holds
-    what all live programs have loaded.
+    what all live programs have loaded. Several accesses of a buffer, as of an unrolled loop, are taken to be of
+    different bytes until together they have the buffer's size.
     """
     moved, requested = 0.0, 0.0
-    accessed: set[tuple[int, bool]] = set()
+    accessed: dict[tuple[int, bool], float] = {}  # bytes
     touched: dict[int, int] = {}
     for access in accesses:
         requested += access.nbytes
@@ -421,13 +422,17 @@ def _traffic(launch: Launch, accesses: Sequence[Access], live_programs: int, cac
         buffer = launch.buffers[access.pointer]
         nbytes = min(access.nbytes, buffer.nbytes)
         key = (buffer.key, access.is_store)
-        if key in accessed:
-            is_cached = cache.fits(min(live_programs * access.nbytes_per_program, nbytes))
-        else:
+        if key not in accessed:
             is_cached = not access.is_store and cache.holds(buffer.key)
-        accessed.add(key)
-        touched[buffer.key] = int(max(nbytes, touched.get(buffer.key, 0)))
-        moved += 0 if is_cached else nbytes
+            accessed[key] = buffer.nbytes if is_cached else nbytes
+            moved += 0 if is_cached else nbytes
+        elif cache.fits(min(live_programs * access.nbytes_per_program, nbytes)):
+            new = min(nbytes, buffer.nbytes - accessed[key])
+            accessed[key] += new
+            moved += new
+        else:
+            moved += nbytes
+        touched[buffer.key] = int(max(nbytes, accessed[key], touched.get(buffer.key, 0)))
     for buffer_key, size in touched.items():
         cache.touch(buffer_key, size)
     return int(moved), int(requested)

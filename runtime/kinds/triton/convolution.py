@@ -1,8 +1,10 @@
 """Plan convolutions for the Triton target, as implicit matrix products.
 
-Convolutions with many channels are planned by `convolution_channels`, the others here. `forward` and `input` compute
-pixels by channels, and sum over channels and taps. `weight` computes channels by channels and taps, and sums over
-pixels. If it has too few tiles for the device, it works on parts of the pixels, which `sum` adds up.
+Most convolutions are planned by `convolution_channels` (many channels), `convolution_direct` (few channels per group)
+and `convolution_runs` (few input channels). Here are kernels for all others, among them those of float64 and integers
+with several channels: they gather each element by itself. `forward` and `input` compute pixels by channels, and sum
+over channels and taps. `weight` computes channels by channels and taps, and sums over pixels. If it has too few tiles
+for the device, it works on parts of the pixels, which `sum` adds up.
 """
 
 from __future__ import annotations
@@ -15,7 +17,16 @@ from ...dtypes import DType
 from ...layout import split
 from ...precision import input_precision
 from ..convolution_builder import Builder
-from . import Defines, Geometry, convolution_channels, index_type, next_power, strided_extent
+from . import (
+    Defines,
+    Geometry,
+    convolution_channels,
+    convolution_direct,
+    convolution_runs,
+    index_type,
+    next_power,
+    strided_extent,
+)
 
 __all__ = ["AddKernel", "launch"]
 
@@ -25,7 +36,10 @@ _MIN_PART_PIXELS = 1024  # pixels that are worth a part of their own in the weig
 
 def launch(builder: Builder) -> None:
     """Add the launches of one convolution to `builder`."""
-    if convolution_channels.is_worthwhile(builder):
+    for module in (convolution_channels, convolution_direct, convolution_runs):
+        if module.is_worthwhile(builder):
+            return module.add_launches(builder, _add)
+    if convolution_channels.is_better_than_gathering(builder):
         return convolution_channels.add_launches(builder, _add)
     kind, s, layouts, caps = builder.kind, builder.sizes, builder.layouts, builder.caps
     pixels = s.batch * prod(s.size if kind == "input" else s.out)

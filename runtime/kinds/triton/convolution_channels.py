@@ -4,7 +4,8 @@
 channels of the result. Channels that are summed are padded with zeros to a multiple of a tile's depth, all others to a
 multiple of 16. Then every load of the product takes 16 bytes, and the borders of a tap are one mask of pixels instead
 of one of pixels by channels. `channels` computes results and input gradients, `channels_weight` weight gradients, a tap
-at a time.
+at a time. For the input gradient of a strided convolution, a program computes pixels of one phase (position modulo the
+stride), and multiplies only the taps that meet such pixels.
 
 Source: the order of the sum (taps outside, channels inside) is that of implicit GEMM with images in NHWC, as in S.
 Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014, section 3.1.
@@ -26,9 +27,11 @@ from . import Defines, Geometry, index_type, next_power, strided_extent
 if TYPE_CHECKING:
     from .convolution import AddKernel
 
-__all__ = ["add_launches", "is_worthwhile"]
+__all__ = ["Matrix", "Packed", "add_launches", "is_better_than_gathering", "is_worthwhile", "pack"]
 
+_UNIT = (1, 1, 1)
 _MIN_CHANNELS = 16  # channels of the sum and of the result from which padding them wastes little
+_MIN_SUMMED_CHANNELS = 4  # of the sum, padded to 16, from which loads of 16 bytes make up for the padding
 _PADDING = 16  # elements to whose multiples columns are padded
 _MIN_PART_PIXELS = 1024  # pixels that are worth a part of their own in the weight gradient
 _MIN_BYTES_FOR_8_WARPS = 128 * 128 * 2  # of a tile of results in the dtype of the operands; 4 warps do for less
@@ -36,7 +39,7 @@ _PACK_TILE = 64  # rows and columns of a program of `pack`
 
 
 @dataclass(frozen=True, slots=True)
-class _Packed:
+class Packed:
     """An operand in scratch memory.
 
     Attributes:
@@ -53,7 +56,7 @@ class _Packed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Matrix:
+class Matrix:
     """One of the matrices that `pack` copies: sizes and strides in elements.
 
     Attributes:
@@ -78,8 +81,18 @@ class _Matrix:
 def is_worthwhile(builder: Builder) -> bool:
     """Return True if a convolution has the dtype and enough channels for the kernels of this module."""
     s = builder.sizes
-    is_narrow_float = builder.element.is_floating_point and builder.element.itemsize < 8
-    return is_narrow_float and s.ins >= _MIN_CHANNELS and s.outs >= _MIN_CHANNELS
+    return _has_dtype(builder) and s.ins >= _MIN_CHANNELS and s.outs >= _MIN_CHANNELS
+
+
+def is_better_than_gathering(builder: Builder) -> bool:
+    """Return True if the kernels of this module multiply less padding than those of `convolution` take longer."""
+    s = builder.sizes
+    depth = {"forward": s.ins, "input": s.outs, "weight": min(s.ins, s.outs)}[builder.kind]
+    return _has_dtype(builder) and depth >= _MIN_SUMMED_CHANNELS
+
+
+def _has_dtype(builder: Builder) -> bool:
+    return builder.element.is_floating_point and builder.element.itemsize < 8
 
 
 def add_launches(builder: Builder, add: AddKernel) -> None:
@@ -101,15 +114,23 @@ def _add_result(builder: Builder, add: AddKernel) -> None:
     source_size, target_size, depth, columns = (
         (s.out, s.size, s.outs, s.ins) if is_back else (s.size, s.out, s.ins, s.outs)
     )
-    pixels = s.batch * prod(target_size)
-    bm, bn, bk = _tile(builder, pixels, columns, depth, s.groups)
+    is_strided = is_back and s.stride != _UNIT
+    # In a dimension with a stride, the taps of a phase are every stride-th one only without dilation.
+    is_phased = is_strided and all(n == 1 or d == 1 for n, d in zip(s.stride, s.dilation, strict=True))
+    phases = prod(s.stride) if is_phased else 1
+    phase_size = [-(-n // k) for n, k in zip(target_size, s.stride, strict=True)] if is_phased else target_size
+    pixels = s.batch * prod(phase_size)
+    bm, bn, bk = _tile(builder, pixels, columns, depth, s.groups * phases)
     images = _pack_images(builder, add, 0, depth, bk)
     weight = _pack_weight(builder, add, is_back, bk)
     across = -(-columns // bn)
-    programs = -(-pixels // bm) * across * s.groups
+    programs = -(-pixels // bm) * across * s.groups * phases
     defines = _defines(builder, (images, weight), programs, (bm, bn, bk))
     has_bias = builder.bias is not None
-    defines |= {"BIAS": int(has_bias), "BACK": int(is_back), "STRIDED": int(s.stride != (1, 1, 1))}
+    defines |= {
+        "BIAS": int(has_bias), "BACK": int(is_back), "PHASED": int(is_phased),
+        "STRIDED": int(is_strided and not is_phased),
+    }  # fmt: skip
     geometry: Geometry = (
         pixels, source_size, target_size, s.groups, images.columns, columns, weight.columns, s.taps, s.stride,
         s.padding, s.dilation, across,
@@ -119,7 +140,7 @@ def _add_result(builder: Builder, add: AddKernel) -> None:
     )  # fmt: skip
     buffers = (images.buffer, weight.buffer, bias[0], builder.target)
     types = (images.dtype, weight.dtype, bias[1], builder.result.dtype)
-    work = builder.result.numel * depth * s.tap_count
+    work = builder.result.numel * depth * s.tap_count // phases
     add(builder, "channels", buffers, types, geometry, (programs,), work, defines)
 
 
@@ -176,7 +197,7 @@ def _tile(builder: Builder, rows: int, columns: int, depth: int, matrices: int) 
     return bm, bn, min(64 if is_half else 32, max(16, next_power(depth)))
 
 
-def _defines(builder: Builder, packed: tuple[_Packed, _Packed], programs: int, tile: tuple[int, int, int]) -> Defines:
+def _defines(builder: Builder, packed: tuple[Packed, Packed], programs: int, tile: tuple[int, int, int]) -> Defines:
     """Return the constants that both products have."""
     first = packed[0]
     extents = [*(p.rows * p.columns for p in packed), builder.result.numel * 2, programs * tile[0] * 2]
@@ -191,7 +212,7 @@ def _defines(builder: Builder, packed: tuple[_Packed, _Packed], programs: int, t
     return defines
 
 
-def _pack_images(builder: Builder, add: AddKernel, operand: int, channels: int, multiple: int) -> _Packed:
+def _pack_images(builder: Builder, add: AddKernel, operand: int, channels: int, multiple: int) -> Packed:
     """Append the copy of images to (image, pixel, group, channel)."""
     layout, groups = builder.layouts[operand], builder.sizes.groups
     image_step, channel_step, (plane_step, line_step, pixel_step) = builder.strides(operand)
@@ -205,11 +226,11 @@ def _pack_images(builder: Builder, add: AddKernel, operand: int, channels: int, 
     pixels = width
     if (height == 1 or line_step == width * pixel_step) and (planes == 1 or plane_step == height * width * pixel_step):
         pixels, outer[2:] = planes * height * width, [(1, 0, 0), (1, 0, 0)]
-    matrix = _Matrix(pixels, pixels, pixel_step, row_step, channels, columns, channel_step)
-    return _pack(builder, add, operand, outer, matrix)
+    matrix = Matrix(pixels, pixels, pixel_step, row_step, channels, columns, channel_step)
+    return pack(builder, add, operand, outer, matrix)
 
 
-def _pack_weight(builder: Builder, add: AddKernel, is_back: bool, multiple: int) -> _Packed:
+def _pack_weight(builder: Builder, add: AddKernel, is_back: bool, multiple: int) -> Packed:
     """Append the copy of the weight to (group, tap, channel of the sum, channel of the result)."""
     s = builder.sizes
     out_step, in_step, tap_steps = builder.strides(1)
@@ -223,18 +244,28 @@ def _pack_weight(builder: Builder, add: AddKernel, is_back: bool, multiple: int)
     for count, step in zip(s.taps, tap_steps, strict=True):
         target_step //= count
         outer.append((count, step, target_step))
-    return _pack(
-        builder, add, 1, outer, _Matrix(depth, all_rows, row_step, all_columns, columns, all_columns, column_step)
+    return pack(
+        builder, add, 1, outer, Matrix(depth, all_rows, row_step, all_columns, columns, all_columns, column_step)
     )
 
 
-def _pack(
-    builder: Builder, add: AddKernel, operand: int, outer: Sequence[tuple[int, int, int]], matrix: _Matrix
-) -> _Packed:
-    """Append the copy of an operand's matrices. `outer`: their number and strides along four dimensions."""
+def pack(
+    builder: Builder, add: AddKernel, operand: int, outer: Sequence[tuple[int, int, int]], matrix: Matrix,
+    rows: int = 0,
+) -> Packed:  # fmt: skip
+    """Append the copy of an operand's matrices.
+
+    Args:
+        builder: The launches so far.
+        add: Appends a launch.
+        operand: The operand's position.
+        outer: Number and strides of the matrices along four dimensions.
+        matrix: One of them.
+        rows: Rows of the target, if there are some between the matrices.
+    """
     layout, m = builder.layouts[operand], matrix
     counts, source_steps, target_steps = zip(*outer, strict=True)
-    rows = prod(counts) * m.all_rows
+    rows = rows or prod(counts) * m.all_rows
     buffer = builder.allocate(rows * m.all_columns, layout.dtype.itemsize)
     down, across = -(-m.all_rows // _PACK_TILE), -(-m.all_columns // _PACK_TILE)
     programs = prod(counts) * down * across
@@ -248,4 +279,4 @@ def _pack(
     )  # fmt: skip
     types = (layout.dtype, layout.dtype)
     add(builder, "pack", (operand, buffer), types, geometry, (programs,), rows * m.all_columns, defines)
-    return _Packed(buffer, layout.dtype, rows, m.all_columns)
+    return Packed(buffer, layout.dtype, rows, m.all_columns)

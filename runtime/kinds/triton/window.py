@@ -1,4 +1,8 @@
-"""Plan window ops for Triton: a program computes a block of consecutive results.
+"""Plan window ops for Triton.
+
+Pools of planes with small windows are planned by `window_tiles`, whose lanes compute tiles of planes. For all others
+(volumes, windows of several sizes, columns of convolutions) the schedule `cells` computes a block of consecutive
+results per program.
 
 See `..window_geometry` for `Windows`.
 """
@@ -10,7 +14,7 @@ from math import prod
 from ...backends.protocol import Slot, Step
 from .. import Request
 from ..window_geometry import Windows, choose_schedule
-from . import Defines, Geometry, index_type, instance
+from . import Defines, Geometry, index_type, instance, window_tiles
 from .reduction import LIMITS
 
 __all__ = ["step"]
@@ -18,8 +22,6 @@ __all__ = ["step"]
 
 def step(request: Request, windows: Windows, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]) -> Step:
     """Plan the launch of a window op."""
-    params = choose_schedule(request, windows, slots)
-    block = min(request.capabilities.block, params["block"])
     max_taps = tuple(
         _max_taps(windows.covering, windows.adaptive, *sizes)
         for sizes in zip(
@@ -42,9 +44,16 @@ def step(request: Request, windows: Windows, element: str, slots: tuple[Slot, ..
     positions = (prod(windows.source_size) * 2, prod(windows.output_size) * 2)  # in a plane
     lowest, highest = LIMITS[element]
     defines: Defines = {
-        "INDEX": index_type([windows.numel, max(input_extents) * 2, *positions, *axis_extents]), "BLOCK": block,
-        "ADAPTIVE": int(windows.adaptive), "DILATED": int(windows.is_dilated), "TAPPED": int(windows.from_columns),
+        "INDEX": index_type([windows.numel, max(input_extents) * 2, *positions, *axis_extents]),
         "LOWEST": lowest, "HIGHEST": highest,
+    }  # fmt: skip
+    if window_tiles.is_possible(request, windows):
+        return window_tiles.step(request, windows, element, slots, buffers, defines)
+    params = choose_schedule(request, windows, slots)
+    block = min(request.capabilities.block, params["block"])
+    defines |= {
+        "BLOCK": block, "ADAPTIVE": int(windows.adaptive), "DILATED": int(windows.is_dilated),
+        "TAPPED": int(windows.from_columns),
     }  # fmt: skip
     if params["warps"] != 4:  # Triton's own default
         defines["num_warps"] = params["warps"]
