@@ -107,7 +107,7 @@ def check_derivatives(name: str, device: Device, selection: str = "full") -> Non
 
 _ACCUMULATE, _FLOAT, _INDEX = (
     ("sum", "prod", "sum_squares"),
-    ("mean", "euclidean_norm"),
+    ("mean", "euclidean_norm", "absolute_sum", "largest_magnitude"),
     ("argmax", "argmin", "count_nonzero"),
 )
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..backends.protocol import Step
 from ..device import Meta
 from ..layout import split
 from ..traced_sizes import recorded
 from . import Request
 from .elementwise import elementwise_parts
-from .reduction_opencl import estimate_work, steps
+from .reduction_opencl import Finish, estimate_work, steps
 from .reduction_states import WIDE, IterationSpace, schedule, vector_defines
 
-__all__ = ["cpu_steps"]
+__all__ = ["ROW_BLOCK", "cpu_finish", "cpu_steps"]
 
 # A long sum adds blocks to a total, so that its rounding error stays small: elements per block.
-_ROW_BLOCK = 4096  # of a row
+ROW_BLOCK = 4096  # of a row
 _COLUMN_BLOCK = 256  # of a column
 _SHORT_MAX_ELEMENTS, _SHORT_MIN_ROWS = 15, 256  # longest row, and fewest rows, of the schedule `short`
 
@@ -67,11 +65,11 @@ def cpu_steps(
     splits = size[2] if entry != "rows" else size[1] * size[2]
     if widened is not None:
         splits *= widened.results // space.results
-    defines = [("BLOCK", str(_ROW_BLOCK if entry == "rows" else _COLUMN_BLOCK))]
+    defines = [("BLOCK", str(ROW_BLOCK if entry == "rows" else _COLUMN_BLOCK))]
     if vector_strides is not None:
         defines += vector_defines(lanes)
         defines += [(f"CLASS{i}", str(s if s in (0, 1) else 2)) for i, s in enumerate(vector_strides)]
-    finish = _cpu_finish(request, outputs, space, lanes, splits) if splits > 1 else None
+    finish = cpu_finish(request, outputs, space, lanes, splits) if splits > 1 else None
     local = (1, 1, 1)
     return steps(
         request, outputs, space, element, entry, size, local, chunk, splits, defines, finish, lanes, widened=widened
@@ -191,10 +189,8 @@ def _columns(
     return (row_chunk, column_chunk, chunk_size), (row_items, column_items, runs), column_strides
 
 
-def _cpu_finish(
-    request: Request, outputs: tuple[Meta, ...], space: IterationSpace, lanes: int, splits: int
-) -> tuple[str, tuple[int, ...], tuple[int, ...], int, Sequence[tuple[str, str]]]:
-    """Plan the launch that combines partial states; see `finish` of `reduction_opencl.steps`."""
+def cpu_finish(request: Request, outputs: tuple[Meta, ...], space: IterationSpace, lanes: int, splits: int) -> Finish:
+    """Plan the launch that combines partial states."""
     parts = elementwise_parts(space.results * splits, request.capabilities.cores)
     chunk, items = split(space.results, parts, 64)
     is_flat = len(space.outer_sizes) == 1 and all(s == (1,) for s in space.outer_strides[-len(outputs) :])
