@@ -5,7 +5,7 @@
 
 The table of addresses and the launcher are kept between calls. As long as all tensors keep their layouts and addresses,
 a call only compares lists and launches. If only addresses changed (new gradients), the table is written again, without
-waiting for the device. `kinds.many` plans the kernels.
+waiting for the device. `kinds.many` plans the kernels. `multi_reduction.py` reduces many tensors in the same way.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from .call_types import Launcher, Memory
     from .dispatch import Plan
 
-__all__ = ["MultiTensor"]
+__all__ = ["CachedLaunches", "Group", "MultiTensor"]
 
 _VECTOR_BYTES = 16
 
-_Argument: TypeAlias = Base | Scratch
+Argument: TypeAlias = Base | Scratch
 """What a launcher takes besides tensors: the base of an address range, or the table."""
 
 
@@ -78,7 +78,7 @@ class _Table:
         return Scratch(storage)
 
 
-class _Group:
+class Group:
     """The tensors of a call that have the same device and dtypes. indices: their positions in the lists."""
 
     def __init__(self, record: OpRecord, device: Device, lists: Sequence[Sequence[Tensor]], indices: list[int]):
@@ -97,10 +97,19 @@ class _Group:
         self.launchers: dict[tuple[int, bool], Launcher] = {}
         self.tensor_ranges: list[tuple[slice, Runs | None]] = []  # for each launch
 
-    def launches(self, lists: Sequence[Sequence[Tensor]], stream: Stream) -> list[tuple[Launcher, list[_Argument]]]:
+    def runs_for(self, sizes: Sequence[int]) -> Runs:
+        """Divide tensors of these sizes into rows of the table."""
+        return runs_for(self.record, self.types, self.device, sizes)
+
+    def launcher(self, runs: Runs, is_aligned: bool, largest: int) -> Launcher:
+        """Return the launcher of the kernel that takes the table; `largest` is the size of the largest tensor."""
+        step = plan(self.record, self.types, self.device, runs, is_aligned, largest)
+        return self.driver.launcher((step,), ())
+
+    def launches(self, lists: Sequence[Sequence[Tensor]], stream: Stream) -> list[tuple[Launcher, list[Argument]]]:
         """Return (launcher, buffers) of each launch, for the current addresses. They hold no tensors."""
         group_lists = [[tensors[i] for i in self.indices] for tensors in lists]
-        launches: list[tuple[Launcher, list[_Argument]]] = []
+        launches: list[tuple[Launcher, list[Argument]]] = []
         if target_named(self.driver.target).follows_addresses:
             starts = np.array(
                 [[(t.storage.buffer or 0) + t.start for t in tensors] for tensors in group_lists], np.int64
@@ -153,16 +162,12 @@ class _Group:
         while len(self.tensor_ranges) <= number:
             self.tensor_ranges.append((slice(0, 0), None))
         if self.tensor_ranges[number][0] != tensor_range:
-            self.tensor_ranges[number] = (
-                tensor_range,
-                runs_for(self.record, self.types, self.device, self.sizes[tensor_range]),
-            )
+            self.tensor_ranges[number] = (tensor_range, self.runs_for(self.sizes[tensor_range]))
             self.launchers = {k: v for k, v in self.launchers.items() if k[0] != number}
         runs = self.tensor_ranges[number][1]
         assert runs is not None
         if (number, is_aligned) not in self.launchers:
-            step = plan(self.record, self.types, self.device, runs, is_aligned, max(self.sizes[tensor_range]))
-            self.launchers[number, is_aligned] = self.driver.launcher((step,), ())
+            self.launchers[number, is_aligned] = self.launcher(runs, is_aligned, max(self.sizes[tensor_range]))
         header, rows = len(runs.heads), len(runs.tensor)
         table = self._table(number, header + rows * (1 + len(self.types)))
         table.array[:header] = runs.heads
@@ -184,40 +189,35 @@ class _Group:
         return table
 
 
-class MultiTensor:
-    """A multi-tensor op, with the launchers and tables of its last call. Threads must not call it at the same time."""
+class CachedLaunches:
+    """The launches of an op's last call on many tensors, valid while tensors keep their layouts and addresses.
+
+    Attributes:
+        record: The op.
+        over: Positions of the operands that results overwrite.
+        flag_position: Position of the operand with one element for all tensors, or None.
+    """
+
+    group_type = Group
 
     def __init__(self, record: OpRecord):
         self.record = record
-        self.over = overwritten_operands(record)
-        self.flag_position: int | None = record.detail.get("flag_position")
+        self.over: tuple[int, ...] = ()
+        self.flag_position: int | None = None
         self._metas: list[Meta] = []
         self._buffers: list[Memory] = []
         self._starts: list[int] = []
         self._streams: dict[Device, Stream] | None = None
         self._captures: list[tuple[_CapturingStream, object]] = []
         self._plans: dict[tuple[object, ...], Plan] | None = None
-        self._groups: list[_Group] = []
+        self._groups: list[Group] = []
         self._single_tensors: list[int] = []
         self._written: list[int] = []
-        self._launches: list[tuple[Stream, Launcher, list[_Argument], list[int]]] = []
+        self._launches: list[tuple[Stream, Launcher, list[Argument], list[int]]] = []
+        self._launch_groups: list[tuple[Group, int]] = []  # of each launch, and its number in the group
 
-    def __call__(self, lists: Sequence[list[Tensor]], numbers: Sequence[float]) -> None:
-        """Run the op on all tensors. The results overwrite operands, whose versions go up.
-
-        Args:
-            lists: A list of tensors for each tensor operand, all of the same length. Tensors with the same index have
-                the same shape; a flag has one element, and all indices may share it.
-            numbers: The number operands.
-
-        Raises:
-            ShapeError: Tensors with the same index have different shapes.
-            DeviceError: Tensors with the same index are on different devices.
-        """
-        state = _local.state
-        if state.mode is not None and state.has_active_mode():
-            self._update_singly(range(len(lists[0])), lists, numbers)
-            return
+    def follow(self, lists: Sequence[list[Tensor]], state: State) -> list[Tensor]:
+        """Make the launches for these tensors, unless the last call had them. Return all tensors in one list."""
         all_tensors = [t for tensors in lists for t in tensors]
         storages = [t.storage for t in all_tensors]
         metas = [t.meta for t in all_tensors]
@@ -234,19 +234,12 @@ class MultiTensor:
         ):
             self._write_tables(lists, storages, state)
             self._starts = starts
-        for stream, launch, buffers, reached_tensors in self._launches:
-            launch(
-                [*buffers, *[all_tensors[i] for i in reached_tensors]] if reached_tensors else buffers, numbers, stream
-            )
-        for i in self._written:
-            storages[i].version += 1
-        if self._single_tensors:
-            self._update_singly(self._single_tensors, lists, numbers)
+        return all_tensors
 
     def _write_tables(self, lists: Sequence[list[Tensor]], storages: list[Storage], state: State) -> None:
         """Write the tables for the current addresses of the tensors."""
         self._streams = state.streams
-        self._launches, self._captures = [], []
+        self._launches, self._launch_groups, self._captures = [], [], []
         for group in self._groups:
             stream = (state.streams or {}).get(group.device) or group.driver.default_stream
             if hasattr(stream, "capture"):  # a table written during a capture is valid when the graph runs
@@ -255,7 +248,9 @@ class MultiTensor:
             if target_named(group.driver.target).follows_addresses and getattr(stream, "capture", self) is not None:
                 # The tensors whose addresses the table contains: the interpreter reads them, a graph keeps them alive.
                 reached_tensors = [k * len(lists[0]) + i for k in range(len(lists)) for i in group.indices]
-            self._launches += [(stream, *launch, reached_tensors) for launch in group.launches(lists, stream)]
+            launches = group.launches(lists, stream)
+            self._launches += [(stream, *launch, reached_tensors) for launch in launches]
+            self._launch_groups += [(group, number) for number in range(len(launches))]
         self._buffers = [s.buffer for s in storages]
 
     def _arrange(self, lists: Sequence[Sequence[Tensor]], metas: list[Meta]) -> None:
@@ -277,7 +272,7 @@ class MultiTensor:
                 self._single_tensors.append(i)
                 continue
             groups.setdefault((first.device, tuple([m.dtype for m in layouts])), []).append(i)
-        self._groups = [_Group(self.record, device, lists, indices) for (device, _), indices in groups.items()]
+        self._groups = [self.group_type(self.record, device, lists, indices) for (device, _), indices in groups.items()]
         count = len(lists[0])
         self._written = [k * count + i for k in self.over for indices in groups.values() for i in indices]
         self._metas = metas
@@ -286,6 +281,41 @@ class MultiTensor:
         """Raise an error about the tensors at one index of the lists."""
         layouts_text = ", ".join(f"{m.dtype.name}{list(m.shape)} on {m.device}" for m in layouts)
         raise error_type(f"{self.record.name}: a parameter, its gradient and its state {problem}: {layouts_text}")
+
+
+class MultiTensor(CachedLaunches):
+    """A multi-tensor op, with the launchers and tables of its last call. Threads must not call it at the same time."""
+
+    def __init__(self, record: OpRecord):
+        super().__init__(record)
+        self.over = overwritten_operands(record)
+        self.flag_position = record.detail.get("flag_position")
+
+    def __call__(self, lists: Sequence[list[Tensor]], numbers: Sequence[float]) -> None:
+        """Run the op on all tensors. The results overwrite operands, whose versions go up.
+
+        Args:
+            lists: A list of tensors for each tensor operand, all of the same length. Tensors with the same index have
+                the same shape; a flag has one element, and all indices may share it.
+            numbers: The number operands.
+
+        Raises:
+            ShapeError: Tensors with the same index have different shapes.
+            DeviceError: Tensors with the same index are on different devices.
+        """
+        state = _local.state
+        if state.mode is not None and state.has_active_mode():
+            self._update_singly(range(len(lists[0])), lists, numbers)
+            return
+        all_tensors = self.follow(lists, state)
+        for stream, launch, buffers, reached_tensors in self._launches:
+            launch(
+                [*buffers, *[all_tensors[i] for i in reached_tensors]] if reached_tensors else buffers, numbers, stream
+            )
+        for i in self._written:
+            all_tensors[i].storage.version += 1
+        if self._single_tensors:
+            self._update_singly(self._single_tensors, lists, numbers)
 
     def _update_singly(
         self, indices: Iterable[int], lists: Sequence[Sequence[Tensor]], numbers: Sequence[float]

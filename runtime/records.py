@@ -130,6 +130,7 @@ class Detail(TypedDict, total=False):
         is_running_sum: scan: the op only adds, so its gradient is the same scan in the opposite direction.
         caches_row: rowwise: kernels cache the row's elements.
         layout: pointwise: `contiguous` if the result has no strides of its own.
+        multi_tensor: reduction: there are kernels that reduce many tensors together.
         over: window: what a work-item iterates over: `windows`, `covering` or `taps`.
         overwritten: multi-tensor ops: positions of the operands that are overwritten.
         plan: custom: the module of `kinds` with the planner.
@@ -159,6 +160,7 @@ class Detail(TypedDict, total=False):
     is_running_sum: bool
     caches_row: bool
     layout: str
+    multi_tensor: bool
     over: str
     overwritten: tuple[int, ...]
     plan: str

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from op_attention import attention_cases, attention_gradient_cases
 from op_ctc import ctc_cases, ctc_gradient_cases
-from op_norms import NORMS, norm_cases
+from op_norms import NORMS, norm_cases, norm_gradient_cases
 from op_pointwise import *  # noqa: F403
 from op_pointwise import pointwise_cases, pointwise_gradient_cases
 from op_recurrent import recurrent_cases, recurrent_gradient_cases
@@ -73,6 +73,8 @@ def gradient_cases(name: str, device: Device, selection: str = "full") -> list[G
     op = specs()[name]
     if name in RECURRENT_REFERENCES:
         return recurrent_gradient_cases(op, device, selection)
+    if name in NORMS:
+        return norm_gradient_cases(op, device) if differentiable(op) else []
     return _GRADIENT_CASES[op.kind](op, device, selection) if op.kind in _GRADIENT_CASES and differentiable(op) else []
 
 
@@ -105,7 +107,7 @@ def check_derivatives(name: str, device: Device, selection: str = "full") -> Non
 
 _ACCUMULATE, _FLOAT, _INDEX = (
     ("sum", "prod", "sum_squares"),
-    ("mean", "euclidean_norm"),
+    ("mean", "euclidean_norm", "absolute_sum", "largest_magnitude"),
     ("argmax", "argmin", "count_nonzero"),
 )
 

@@ -1,4 +1,4 @@
-"""Test cases of the kernels of batch, group and instance norm (references: `op_references_norms.py`)."""
+"""Test cases of the kernels of norms over channels, and of variances (references: `op_references_norms.py`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from op_references_norms import NORM_OPS
-from op_running import Array, Case, has, rounded, tensor
+from op_running import Array, Case, GradientCase, caller, has, rounded, tensor
 
 from weftgrad.codegen.model import Op
 from weftgrad.runtime.device import Device
@@ -15,7 +15,9 @@ from weftgrad.runtime.device import Device
 # Input shape and reduced dimensions: along contiguous rows, and along columns.
 _GEOMETRY = (((4, 6, 40), (0, 2)), ((12, 33), (0,)))
 
-_FLOAT16_OPS = ("moments", "standardize", "standardize_sums", "standardize_slope")
+_FLOAT16_OPS = (
+    "moments", "standardize", "standardize_sums", "standardize_slope", "variance_and_mean", "std_and_mean",
+)  # fmt: skip
 NORMS = frozenset(NORM_OPS)
 
 
@@ -59,3 +61,24 @@ def _case(op: Op, device: Device, shape: tuple[int, ...], axes: tuple[int, ...],
         static_values or None,
         tolerance,
     )
+
+
+def norm_gradient_cases(op: Op, device: Device) -> list[GradientCase]:
+    """Return gradient cases of a variance or standard deviation: of a matrix, reduced along rows and along columns."""
+    names, numbers, _ = NORM_OPS[op.name]
+    values = np.random.default_rng(3).standard_normal((3, 7)) + 0.5
+    call, cases = caller(op), []
+    for dim in (0, 1):
+        x = tensor(values, "float64", device, True)
+        others = [tensor(values.mean(dim, keepdims=True) + 0.25, "float64", device) for _ in names.split()[1:]]
+        options = {"dim": (dim,), "keepdim": dim == 1, "dtype": None}
+        statics = tuple(options[p.name] for p in op.statics)
+        cases.append(
+            GradientCase(
+                f"dim {dim}",
+                lambda x, others=others, statics=statics: call(x, *others, *numbers, statics=statics),
+                [x],
+                ("input",),
+            )
+        )
+    return cases

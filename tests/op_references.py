@@ -294,6 +294,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "asgd_step": _asgd,
     "unscale_step": _unscaled,
     "scale_step": lambda x, factor: (x * factor, np.zeros_like(x * factor)),
+    "clip_factor": lambda total, limit: np.where(np.isnan(total), total, np.minimum(limit / (total + 1e-6), 1)),
     "limit_step": lambda x, most: np.where(np.isnan(x), x, np.clip(x, -most, most)),
     "average_step": lambda a, now, weight: (1 - weight) * a + weight * now,
     "sign": lambda x: np.where(np.isnan(x), 0, np.sign(x)),  # PyTorch's sign of NaN is 0
@@ -356,6 +357,8 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "index_copy_int32": lambda x: np.where((x >= 0) & (x < 2**31), x, -1),
     "fill": lambda x, value: np.full(x.shape, value),
     "full_like_as": lambda x, value: np.full(x.shape, value),
+    "absolute_sum": lambda x, axis=None, keepdims=False: np.sum(np.abs(x), axis, keepdims=keepdims),
+    "largest_magnitude": lambda x, axis=None, keepdims=False: np.max(np.abs(x), axis, keepdims=keepdims),
     "sum_squares": lambda x, axis=None, keepdims=False: np.sum(x * x, axis, keepdims=keepdims),
     "prod": _product,
     "amax": _extreme(np.max),

@@ -12,6 +12,7 @@ __all__ = ["NORM_OPS", "NORM_REFERENCES"]
 Array = Any
 
 EPS, PART, MOMENTUM, REST, UNBIASED = 0.0625, 0.25, 0.125, 0.875, 0.1875
+CORRECTION = 1.5
 
 
 def _sums(axes: tuple[int, ...], *terms: Array) -> tuple[Array, ...]:
@@ -28,11 +29,30 @@ def _deviation(x: Array, mean: Array, axes: tuple[int, ...]) -> tuple[Array, ...
     return variance, 1 / np.sqrt(variance + EPS)
 
 
+def _variance_around(x: Array, mean: Array, axes: tuple[int, ...]) -> Array:
+    count = x.size // mean.size
+    return np.square(x - mean).sum(axes, keepdims=True) / (count - CORRECTION)
+
+
+def _variance_and_mean(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+    mean = x.mean(axes, keepdims=True)
+    return _variance_around(x, mean, axes), mean
+
+
+def _std_and_mean(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+    variance, mean = _variance_and_mean(x, axes)
+    return np.sqrt(variance), mean
+
+
 # name: (operands, numbers, reference). "input" and "upstream" have the full shape, other operands that of a statistic.
 # The reference takes the operands and the axes.
 NORM_OPS: dict[str, tuple[str, tuple[float, ...], Callable[..., Any]]] = {
     "moments": ("input", (EPS,), _moments),
     "deviation": ("input mean", (EPS,), _deviation),
+    "variance_and_mean": ("input", (CORRECTION,), _variance_and_mean),
+    "std_and_mean": ("input", (CORRECTION,), _std_and_mean),
+    "variance_around": ("input mean", (CORRECTION,), _variance_around),
+    "std_around": ("input mean", (CORRECTION,), lambda x, m, axes: np.sqrt(_variance_around(x, m, axes))),
     "standardize": ("input mean rstd weight bias", (), lambda x, m, r, w, b, axes: (x - m) * r * w + b),
     "standardize_fixed": (
         "input mean variance weight bias", (EPS,), lambda x, m, v, w, b, axes: (x - m) / np.sqrt(v + EPS) * w + b,

@@ -435,8 +435,9 @@ def describe_case(case: Case) -> str:
 # Gradients
 
 
-# The gradient is missing, and 0; the public function refuses operands that need it.
-WITHOUT_SLOPE = {("hurwitz_zeta", "input")}
+# The gradient is missing, and 0. The public function refuses operands that need it, or passes the mean of the input,
+# around which the deviations sum to 0.
+WITHOUT_SLOPE = {("hurwitz_zeta", "input"), ("variance_around", "mean"), ("std_around", "mean")}
 
 
 def differentiable(op: Op) -> list[str]:

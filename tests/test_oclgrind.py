@@ -157,6 +157,8 @@ from weftgrad.runtime.records import registry
 update = MultiTensor(registry["sgd_momentum_step"])
 for value in (1.0, 2.0):
     update([[full(n, value=value) for n in (1, 37, 16, 2000)] for _ in range(3)], (0.1, 0.9, 1.0, 0.1, 1.0))
+from weftgrad.runtime.multi_reduction import MultiReduction
+MultiReduction(registry["euclidean_norm"])([full(n) for n in (1, 37, 16, 2000)])
 """
 
 

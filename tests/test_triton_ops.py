@@ -335,6 +335,7 @@ ELSEWHERE = {
     "index.count many": "test_masks", "index.list many": "test_masks",
     **dict.fromkeys(("index.segments", "index.runs", "index.joins"), "test_sorted_writes"),
     "contraction.tma": "test_the_copy_engine", "pointwise.many": "test_updates_of_many_tensors",
+    "reduction.many": "test_norms_of_many_tensors",
     **dict.fromkeys(("convolution.pack", "convolution.channels", "convolution.channels_weight"), "test_channels"),
     **dict.fromkeys(("convolution.pack_pixels", "convolution.runs", "convolution.runs_weight"), "test_first_layers"),
     # The generated suite runs the cases of op_shapes.py, op_index.py, op_sort.py and op_ctc.py on the interpreter.

@@ -13,8 +13,10 @@ from ..arguments.aliases import REQUIRED, resolve_axis_aliases
 from ..arguments.out import copy_to_out
 from ..arguments.types import Dims
 from ..runtime import dtypes, layout, views
+from ..runtime.dispatch import call, call_multiple, is_recorded
 from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, DTypeError
+from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 
@@ -78,7 +80,7 @@ def std(
     """
     if axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("std", dim, None, axis, keepdim, keepdims)
-    output = _root_moments(input, dim, unbiased, keepdim, correction, "std")[0]
+    output = _moments(input, dim, unbiased, keepdim, correction, "std", "std")[0]
     return output if out is None else copy_to_out(output, out, "std")
 
 
@@ -133,62 +135,51 @@ def std_mean(
     """
     if axis is not None or keepdims is not None:
         dim, keepdim = resolve_axis_aliases("std_mean", dim, None, axis, keepdim, keepdims)
-    return _root_moments(input, dim, unbiased, keepdim, correction, "std_mean")
+    return _moments(input, dim, unbiased, keepdim, correction, "std_mean", "std")
 
 
 def _moments(
-    input: Tensor, dim: Dims, unbiased: bool | None, keepdim: bool, correction: float | None, where: str
+    input: Tensor, dim: Dims, unbiased: bool | None, keepdim: bool, correction: float | None, where: str,
+    spread: str = "variance",
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return the variance and the mean, or with `spread="std"` the standard deviation and the mean.
+
+    Elements of at most 32 bits take one pass, whose sums are float64. Float64 elements, and devices without float64,
+    take one pass for the mean and one for the deviations. So do half dtypes that need a gradient, because its formula
+    reads the mean, which must not be rounded. The gradient of a standard deviation of 0 is 0, as in PyTorch.
+    """
+    only_tensors(where, input)
+    if isinstance(dim, bool):  # var(input, unbiased)
+        dim, unbiased = None, dim
+    layout_of_input = input.meta
+    dtype = layout_of_input.dtype
+    if dtype.kind != "f":
+        raise DTypeError(f"{where}: takes floating dtypes, not {dtype.name}; convert with .float()")
+    if correction is None:
+        correction = 1.0 if unbiased is None or unbiased else 0.0
+    dims = layout.normalize_dims(None if dim == () else dim, layout_of_input.ndim, where)
+    fp64 = layout_of_input.device.driver.capabilities.fp64
+    if dtype.itemsize > 4 or not fp64 or (dtype.itemsize < 4 and is_recorded(input)):
+        return _moments_in_two_passes(input, dims, keepdim, float(correction), spread)
+    return call_multiple(registry[f"{spread}_and_mean"], (input, float(correction)), (dims, keepdim, dtypes.float64))
+
+
+def _moments_in_two_passes(
+    input: Tensor, dims: tuple[int, ...], keepdim: bool, correction: float, spread: str
 ) -> tuple[Tensor, Tensor]:
-    """Return the variance and the mean."""
-    deviation, mean, dims, degrees_of_freedom = _deviation(input, dim, unbiased, correction, where)
-    total = ops.sum(ops.square(deviation), dims, keepdim)
-    result_mean = mean if keepdim else views.reshape(mean, total.meta.shape)
-    return _to_dtype(ops.true_divide(total, degrees_of_freedom), input), _to_dtype(result_mean, input)
+    """Return what `_moments` does, by a reduction for the mean and one for the deviations from it.
+
+    Half dtypes are computed with a mean of float32: rounding it would cost most of the result's digits.
+    """
+    mean = ops.mean(input, dims, True, dtype=dtypes.float32 if input.meta.dtype.itemsize < 4 else None)
+    result = call(registry[f"{spread}_around"], (input, mean, correction), (dims, keepdim))
+    result_mean = mean if keepdim else views.reshape(mean, result.meta.shape)
+    return _to_dtype(result, input), _to_dtype(result_mean, input)
 
 
 def _to_dtype(result: Tensor, input: Tensor) -> Tensor:
     """Round a result that was computed in float32 to the half dtype of `input`."""
     return result if result.meta.dtype is input.meta.dtype else result.to(input.meta.dtype)
-
-
-def _root_moments(
-    input: Tensor, dim: Dims, unbiased: bool | None, keepdim: bool, correction: float | None, where: str
-) -> tuple[Tensor, Tensor]:
-    """Return the standard deviation and the mean.
-
-    The deviation is a norm, whose gradient is 0 where all elements are equal, as in PyTorch. That of the square root of
-    the variance would be NaN there.
-    """
-    deviation, mean, dims, degrees_of_freedom = _deviation(input, dim, unbiased, correction, where)
-    if not degrees_of_freedom:  # the result is NaN or infinite; a gradient of 0 would hide that
-        variance, mean = _moments(input, dim, unbiased, keepdim, correction, where)
-        return ops.sqrt(variance), mean
-    norm_of_deviation = ops.euclidean_norm(deviation, dims, keepdim)
-    result_mean = mean if keepdim else views.reshape(mean, norm_of_deviation.meta.shape)
-    root = ops.true_divide(norm_of_deviation, math.sqrt(degrees_of_freedom))
-    return _to_dtype(root, input), _to_dtype(result_mean, input)
-
-
-def _deviation(
-    input: Tensor, dim: Dims, unbiased: bool | None, correction: float | None, where: str
-) -> tuple[Tensor, Tensor, tuple[int, ...], float]:
-    """Return the deviation from the mean, the mean with all dimensions, the reduced dimensions, and n - correction.
-
-    For half dtypes, deviation and mean are float32: rounding either would cost most of the result's digits.
-    """
-    only_tensors(where, input)
-    if isinstance(dim, bool):  # var(input, unbiased)
-        dim, unbiased = None, dim
-    if input.meta.dtype.kind != "f":
-        raise DTypeError(f"{where}: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
-    if correction is None:
-        correction = 1 if unbiased is None or unbiased else 0
-    dims = layout.normalize_dims(None if dim == () else dim, input.meta.ndim, where)
-    count = 1
-    for d in dims:
-        count *= input.meta.shape[d]
-    mean = ops.mean(input, dims, True, dtype=dtypes.float32 if input.meta.dtype.itemsize < 4 else None)
-    return ops.sub(input, mean), mean, dims, float(max(count - correction, 0))
 
 
 def logsumexp(

@@ -1,23 +1,24 @@
-"""In-place operations on many tensors at once: one kernel launch for all tensors of a device and dtype."""
+"""Operations on many tensors at once: one kernel launch for all tensors of a device and dtype, two for norms."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 
 import numpy as np
 
-from .._generated import ops
 from ..runtime.backends.host import HostDriver
-from ..runtime.context import current_stream, state
-from ..runtime.device import Meta, meta
-from ..runtime.dispatch import Plan, call_into, empty, plan_into
+from ..runtime.context import state
+from ..runtime.device import Meta
+from ..runtime.dispatch import call_into
 from ..runtime.layout import is_dense
+from ..runtime.multi_reduction import MultiReduction
 from ..runtime.multi_tensor import MultiTensor
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 
-__all__ = ["clamp_elements", "euclidean_norms", "factor_slot", "scale", "update_averages"]
+__all__ = ["clamp_elements", "factor_slot", "norms", "scale", "update_averages"]
 
 
 class _Local(threading.local):
@@ -25,6 +26,7 @@ class _Local(threading.local):
 
     def __init__(self) -> None:
         self.launchers: dict[str, MultiTensor] = {}
+        self.reductions: dict[str, MultiReduction] = {}
         self.factor_slots: dict[Meta, Tensor] = {}
 
 
@@ -38,19 +40,19 @@ def _update(name: str, lists: list[list[Tensor]], numbers: tuple[float, ...] = (
     _local.launchers[name](lists, numbers)
 
 
-def scale(tensors: Sequence[Tensor], factors: Sequence[Tensor]) -> None:
-    """Multiply each tensor in place by its factor, a 0-d tensor on the same device, without waiting for the device."""
-    has_active_mode = state().has_active_mode()  # it must see a call for each tensor
-    shares_launch = [not has_active_mode and is_dense(t.meta) for t in tensors]
-    if any(shares_launch):
-        lists = [[x for x, shares in zip(s, shares_launch, strict=True) if shares] for s in (tensors, factors)]
-        versions = {id(f): (f, f.storage.version) for f in lists[1]}
-        _update("scale_step", lists)
-        for factor, version in versions.values():
-            factor.storage.version = version  # the kernel declares the factor as written, but does not change it
-    for tensor, factor, is_done in zip(tensors, factors, shares_launch, strict=True):
-        if not is_done and tensor.meta.numel:
-            call_into(registry["mul"], (tensor, factor), (), (tensor,), in_place=True)
+def scale(tensors: Sequence[Tensor], factor: Tensor) -> None:
+    """Multiply tensors in place by a 0-d tensor on the same device, without waiting for the device."""
+    is_joint = not state().has_active_mode()  # which must see a call for each tensor
+    joint = [t for t in tensors if t.meta.contiguous or is_dense(t.meta)] if is_joint else []
+    if joint:
+        version = factor.storage.version
+        _update("scale_step", [joint, [factor] * len(joint)])
+        factor.storage.version = version  # the kernel declares the factor as written, but does not change it
+    if len(joint) < len(tensors):
+        scaled = {id(t) for t in joint}
+        for tensor in tensors:
+            if id(tensor) not in scaled and tensor.meta.numel:
+                call_into(registry["mul"], (tensor, factor), (), (tensor,), in_place=True)
 
 
 def factor_slot(like: Tensor) -> Tensor | None:
@@ -75,24 +77,24 @@ def clamp_elements(tensors: Sequence[Tensor], max_abs: float) -> None:
         _update("limit_step", [list(tensors)], (max_abs,))
 
 
-def euclidean_norms(tensors: Sequence[Tensor]) -> Tensor:
-    """Return a vector with the Euclidean norm of each tensor. All tensors have one device and dtype."""
-    first = tensors[0].meta
-    output = empty(meta(first.dtype, (len(tensors),), None, first.device))
-    scalar_layout = meta(first.dtype, (), None, first.device)
-    plans: dict[Meta, Plan] | None = None if state().has_active_mode() else {}  # one lookup for all tensors of a layout
-    stream = current_stream(first.device)
-    for i, tensor in enumerate(tensors):
-        slot = Tensor(output.storage, scalar_layout, output.start + i * first.dtype.itemsize)
-        if plans is None:
-            ops.euclidean_norm(tensor.detach(), out=slot)
-            continue
-        plan = plans.get(tensor.meta)
-        if plan is None:
-            plan = plans[tensor.meta] = plan_into(registry["euclidean_norm"], (tensor,), (None, False), (slot,))
-        if plan.run is not None:
-            plan.run([tensor, slot], (), stream)
-    return output
+_NORMS = {1.0: "absolute_sum", 2.0: "euclidean_norm", math.inf: "largest_magnitude"}
+
+
+def norms(tensors: Sequence[Tensor], order: float) -> list[Tensor]:
+    """Return norms of which the norm of the same order is that of all elements: few of them for many tensors.
+
+    For the orders 1, 2 and infinity, the tensors of a device and dtype have one norm, in two launches, and tensors
+    without elements none. Otherwise each tensor has its own.
+    """
+    name = _NORMS.get(order)
+    is_joint = name is not None and all(
+        t.meta.dtype.kind == "f" and (t.meta.numel or order < math.inf) for t in tensors
+    )
+    if not is_joint:  # also for the largest of no elements, which raises an error
+        return [t.norm(order) for t in tensors]
+    if name not in _local.reductions:
+        _local.reductions[name] = MultiReduction(registry[name])
+    return _local.reductions[name](list(tensors))
 
 
 def update_averages(averages: Sequence[Tensor], current: Sequence[Tensor], weight: float) -> None:

@@ -8,6 +8,7 @@
       save:     the last results, if only the gradient reads them: callers do not get them, and a call without gradient
                 skips them if every `combine` is independent of the order (`bare`)
     empty: `error` if a reduction of no elements has no result; the default, `identity`, gives finish(identity)
+    multi_tensor: also kernels that reduce the elements of many tensors together (`runtime.multi_reduction`)
 
 If the state has several fields, `identity`, `map` and `combine` are mappings from field to expression. `combine` then
 reads `a_FIELD` and `b_FIELD`, and `finish` reads the fields and may map several results. `let:` in `reduce` names
@@ -40,6 +41,7 @@ __all__ = ["FIELDS", "REQUIRED", "bare", "check", "derive", "render"]
 FIELDS: Fields = {
     "reduce": ((dict,), "identity, map, combine, finish (and let)"),
     "empty": ((str,), "`error` or `identity`: reducing nothing"),
+    "multi_tensor": ((bool,), "also kernels that reduce many tensors to one result, as if they were one tensor"),
 }
 REQUIRED = ("reduce",)
 
@@ -58,6 +60,13 @@ def check(op: Op) -> None:
         raise spec_error(op, "empty", f"found {empty!r}; it is `identity` or `error`")
     if isinstance(op.grad, Mapping):
         spec_gradients(op, reduction)
+    if op.fields.get("multi_tensor"):
+        is_plain = all(p.type == "value" for p in op.operands if p.is_tensor) and not reduction.reads_index
+        if not is_plain or [p.name for p in op.statics] != ["dim", "keepdim"] or len(reduction.finish) > 1:
+            message = (
+                "a multi-tensor reduction has operands that are values, the statics dim and keepdim, and one result"
+            )
+            raise spec_error(op, "multi_tensor", message, "leave `index`, `dtype` and further results out")
 
 
 def render(op: Op, environment: Environment) -> Rendered:
@@ -83,6 +92,7 @@ def render(op: Op, environment: Environment) -> Rendered:
         reads_index=reduction.reads_index,
         accumulators=4 if is_light else 2,
         column_vectors=column_vectors,
+        multi_tensor=bool(op.fields.get("multi_tensor")),
         **parts,
     )
     outputs = tuple(_output(op, k, e, k in reduction.saved) for k, e in reduction.finish.items())
@@ -92,6 +102,8 @@ def render(op: Op, environment: Environment) -> Rendered:
         "empty": op.text_field("empty", "identity"),
         "column_vectors": column_vectors,
     }
+    if op.fields.get("multi_tensor"):
+        detail["multi_tensor"] = True
     if reduction.saved:
         visible_op = with_visible_outputs(op, reduction)
         detail["seeds"] = (
@@ -100,7 +112,14 @@ def render(op: Op, environment: Environment) -> Rendered:
         )
     sources = {
         "opencl": Source(text, math_functions(*blocks)),
-        "triton": triton_source(op, reduction, environment, "reduction.py.j2", title=_title(op, reduction)),
+        "triton": triton_source(
+            op,
+            reduction,
+            environment,
+            "reduction.py.j2",
+            title=_title(op, reduction),
+            multi_tensor=bool(op.fields.get("multi_tensor")),
+        ),
     }
     return Rendered(outputs, sources, detail)
 

@@ -45,10 +45,16 @@ def derive(op: Op) -> dict[str, Derived]:
     missing = [w for w in differentiable if w not in gradients]
     if missing:
         gradients.update(_derive_gradients(op, reduction, missing))
-    # No gradient reaches an operand that is only compared. That is no error: its gradient is None.
+    # No gradient reaches an operand that is only compared, or whose stated gradient is 0. Its gradient is None.
     return {
-        w: _gradient_op(op, reduction, w, gradients[w]) if w in gradients else Derived((), None) for w in differentiable
-    }
+        w: _gradient_op(op, reduction, w, gradients[w]) if w in gradients and not _is_zero(gradients[w])
+        else Derived((), None)
+        for w in differentiable
+    }  # fmt: skip
+
+
+def _is_zero(expr: Expr) -> bool:
+    return expr.fn == "const" and expr.value == 0
 
 
 def _derive_gradients(op: Op, reduction: Reduction, parameters: list[str]) -> dict[str, Expr]:
@@ -89,6 +95,8 @@ def _gradient_op(op: Op, reduction: Reduction, parameter: str, expr: Expr) -> De
         "dtypes": "float",
         "out": named_result(operands, to_text(expr)),
     }
+    if parameter in operands and sum(p.is_tensor for p in op.operands) > 1:  # else converted later, if they differ
+        spec["result"] = f"like:{parameter}"
     return Derived(operands, spec)
 
 

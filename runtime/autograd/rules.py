@@ -77,8 +77,8 @@ def fit_to(gradient: Tensor, layout: Meta) -> Tensor:
 
 
 def _zero_gradient(layout: Meta, record: OpRecord) -> Tensor | float:
-    """Return zeros for the missing gradient of a result: the number 0.0 if the kernel takes numbers."""
-    if record.kind == "pointwise":
+    """Return zeros for the missing gradient of a result: the number 0.0 if the gradient's op takes numbers."""
+    if record.kind in ("pointwise", "reduction"):
         return 0.0
     like = empty(meta(layout.dtype, layout.shape, None, layout.device))
     return call(registry["full_like_as"], (like, 0.0), (None,))

@@ -33,7 +33,7 @@ from . import Request
 from .elementwise import Operands, compute_dtype, elementwise_parts, operands_of
 from .triton import Defines, instance, next_power
 
-__all__ = ["BASES", "LAUNCHES", "Runs", "make_runs", "overwritten_operands", "plan", "runs_for"]
+__all__ = ["BASES", "LAUNCHES", "Runs", "make_runs", "overwritten_operands", "plan", "runs_for", "split_into_runs"]
 
 BASES = 32  # maximal number of buffers of a launch, as in the template
 _MIN_RUN_ELEMENTS = 1024  # elements of a row for GPUs
@@ -87,13 +87,18 @@ def make_runs(sizes: Sequence[int], caps: Capabilities, params: Choice) -> Runs:
         return _split_equally(np.array(sizes, np.int64), share_size, items, total)
     run_size = next_power(-(-total // (caps.cores * params["min_rows_per_core"])))
     run_size = min(max(run_size, _MIN_RUN_ELEMENTS, caps.kernel_style.block_size(caps)), params["max_row_elements"])
+    return split_into_runs(sizes, run_size, min(params.get("group", 1), caps.max_group), params["max_row_elements"])
+
+
+def split_into_runs(sizes: Sequence[int], run_size: int, group: int, max_run_elements: int) -> Runs:
+    """Return rows of `run_size` elements, or fewer at the end of a tensor; the other arguments are fields of `Runs`."""
     sizes_array = np.array(sizes, np.int64)
     pieces = -(-sizes_array // run_size)
     tensor = np.repeat(np.arange(len(sizes_array)), pieces)
     start = (np.arange(len(tensor)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * run_size
     count = np.minimum(sizes_array[tensor] - start, run_size)
-    group = min(params.get("group", 1), caps.max_group)
-    return Runs(np.zeros(0, np.int64), tensor, start, count, len(tensor), total, group, params["max_row_elements"])
+    no_heads = np.zeros(0, np.int64)
+    return Runs(no_heads, tensor, start, count, len(tensor), sum(sizes), group, max_run_elements)
 
 
 def _split_equally(sizes: Array, share_size: int, items: int, total: int) -> Runs:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..backends.protocol import Step
 from ..device import Meta
 from ..layout import split
 from ..traced_sizes import recorded
 from . import Request
 from .elementwise import elementwise_parts
-from .reduction_opencl import estimate_work, steps
+from .reduction_opencl import Finish, estimate_work, steps
 from .reduction_states import WIDE, IterationSpace, schedule, vector_defines
 
-__all__ = ["cpu_steps"]
+__all__ = ["ROW_BLOCK", "cpu_finish", "cpu_steps"]
 
 # Elements that a long sum adds before it adds their sum to the total. Without blocks the rounding error of a sum would
 # grow with the number of its elements.
-_ROW_BLOCK = 4096  # along a row
+ROW_BLOCK = 4096  # along a row
 _COLUMN_BLOCK = 256  # down a column
 _SHORT_MAX_ELEMENTS = 15  # longest row of the schedule `short`
 _MIN_ROWS = 256  # fewest rows of the schedules `short` and `interleaved`
@@ -80,11 +78,11 @@ def cpu_steps(
     splits = counts[2] if entry != "rows" else counts[1] * counts[2]
     if widened is not None:
         splits *= widened.results // space.results
-    defines = [("BLOCK", str(_ROW_BLOCK if entry == "rows" else _COLUMN_BLOCK))]
+    defines = [("BLOCK", str(ROW_BLOCK if entry == "rows" else _COLUMN_BLOCK))]
     if vector_strides is not None:
         defines += vector_defines(lanes)
         defines += [(f"CLASS{i}", str(s if s in (0, 1) else 2)) for i, s in enumerate(vector_strides)]
-    finish = _split_finish(request, outputs, space, lanes, splits) if splits > 1 else None
+    finish = cpu_finish(request, outputs, space, lanes, splits) if splits > 1 else None
     local = (1, 1, 1)
     return steps(
         request, outputs, space, element, entry, counts, local, chunks, splits, defines, finish, lanes, widened=widened
@@ -208,9 +206,7 @@ def _split_columns(
     return (row_chunk, column_chunk, chunk_size), (row_items, column_items, runs), column_strides
 
 
-def _split_finish(
-    request: Request, outputs: tuple[Meta, ...], space: IterationSpace, lanes: int, splits: int
-) -> tuple[str, tuple[int, ...], tuple[int, ...], int, Sequence[tuple[str, str]]]:
+def cpu_finish(request: Request, outputs: tuple[Meta, ...], space: IterationSpace, lanes: int, splits: int) -> Finish:
     """Divide the launch that combines partial states. Return the argument `finish` of `reduction_opencl.steps`."""
     parts = elementwise_parts(space.results * splits, request.capabilities.cores)
     chunk, items = split(space.results, parts, 64)

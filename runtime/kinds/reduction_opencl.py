@@ -11,7 +11,7 @@ from . import Request, slot
 from .elementwise import COSTS
 from .reduction_states import LIMITS, IterationSpace, is_bool, schedule, state_bytes, state_slot
 
-__all__ = ["estimate_work", "gpu_steps", "steps"]
+__all__ = ["Finish", "estimate_work", "finish_step", "gpu_steps", "results_per_group", "step", "steps"]
 
 
 def steps(
@@ -25,7 +25,7 @@ def steps(
     chunk: tuple[int, int, int],
     splits: int,
     defines: Sequence[tuple[str, str]],
-    finish: tuple[str, tuple[int, ...], tuple[int, ...], int, Sequence[tuple[str, str]]] | None,
+    finish: Finish | None,
     lanes: int,
     per_group: int = 1,
     finish_per_group: int = 1,
@@ -42,55 +42,82 @@ def steps(
     Returns:
         The launches, and the bytes of each field of the partial states.
     """
-    record = request.record
-    text = request.text
-    inputs = tuple(slot(m, o.type) for o, m in request.tensors)
-    results = tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
-    states = tuple(state_slot(t, element) for t in record.detail["fields"])
-    numbers = tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
-    count = len(inputs) + len(results)
-
-    def geometry(space: IterationSpace, chunk: tuple[int, ...], per_group: int) -> bytes:
-        table = [x for s in space.outer_strides for x in s] + [x for s in space.reduced_strides for x in s]
-        outer = space.count // space.reduced_sizes[-1] if space.count else 0
-        head = (space.results, space.count, splits, outer, *chunk, per_group)
-        return pack_longs((*head, *space.outer_sizes, *space.reduced_sizes, *table))
-
-    def step(
-        entry: str, slots: tuple[Slot, ...], buffers: tuple[int, ...], size: tuple[int, ...], local: tuple[int, ...],
-        chunk: tuple[int, ...], per_group: int, work: int, defines: Sequence[tuple[str, str]],
-        space: IterationSpace = space,
-    ) -> Step:  # fmt: skip
-        lowest, highest = ("0", "1") if element == "uchar" and is_bool(request) else LIMITS[element]
-        all_defines = (
-            (f"SCHEDULE_{entry.upper()}", "1"), *defines, ("BUFFERS", str(len(slots))),
-            ("KEPT", str(len(space.outer_sizes))), ("REDUCED", str(len(space.reduced_sizes))), ("LOWEST", lowest),
-            ("HIGHEST", highest),
-        )  # fmt: skip
-        width = lanes if ("VECTOR", "1") in defines else 1
-        name = f"{record.name}_{entry}"
-        instance = Instance(record.name, text.source, name, element, width, slots, all_defines, text.functions)
-        return Step(instance, buffers, geometry(space, chunk, per_group), size, local, work, numbers)
-
+    inputs, results, states = _slots(request, outputs, element)
     # An empty tensor owns no memory. The kernel does not read it, so pass a result's buffer instead.
     sources = tuple(range(len(inputs))) if space.count else (len(inputs),) * len(inputs)
-    work = estimate_work(request, space, entry)
+    work, count = estimate_work(request, space, entry), len(inputs) + len(results)
     if splits == 1:
         buffers = (*sources, *range(len(inputs), count))
-        return (step(entry, inputs + results, buffers, size, local, chunk, per_group, work, defines),), ()
+        first = step(
+            request, element, entry, inputs + results, buffers, size, local, chunk, per_group, work, defines, space, 1,
+            lanes,
+        )  # fmt: skip
+        return (first,), ()
     assert finish is not None
     partial = tuple(range(count, count + len(states)))
     first = step(
-        entry, inputs + states, (*sources, *partial), size, local, chunk, per_group, work, (*defines, ("SPLIT", "1")),
-        widened or space,
+        request, element, entry, inputs + states, (*sources, *partial), size, local, chunk, per_group, work,
+        (*defines, ("SPLIT", "1")), widened or space, splits, lanes,
     )  # fmt: skip
-    entry, size, local, chunk_of_results, finish_defines = finish
-    second = step(
-        entry, states + results, (*partial, *range(len(inputs), count)), size, local, (chunk_of_results, 0, 0),
-        finish_per_group, space.results * splits, finish_defines,
+    second = finish_step(
+        request, outputs, space, element, (*partial, *range(len(inputs), count)), splits, finish, finish_per_group,
+        lanes,
     )  # fmt: skip
-    bytes_each = [state_bytes(t, element) * splits * space.results for t in record.detail["fields"]]
+    bytes_each = [state_bytes(t, element) * splits * space.results for t in request.record.detail["fields"]]
     return (first, second), tuple(bytes_each)
+
+
+Finish = tuple[str, tuple[int, ...], tuple[int, ...], int, Sequence[tuple[str, str]]]
+"""Of a launch that combines partial states: entry, global size, local size, results per work-item, and macros."""
+
+
+def finish_step(
+    request: Request, outputs: tuple[Meta, ...], space: IterationSpace, element: str, buffers: tuple[int, ...],
+    splits: int, finish: Finish, per_group: int, lanes: int,
+) -> Step:  # fmt: skip
+    """Build the launch that combines `splits` partial states of each result. buffers: states, then results."""
+    entry, size, local, chunk, defines = finish
+    _, results, states = _slots(request, outputs, element)
+    return step(
+        request, element, entry, states + results, buffers, size, local, (chunk, 0, 0), per_group,
+        space.results * splits, defines, space, splits, lanes,
+    )  # fmt: skip
+
+
+def _slots(
+    request: Request, outputs: tuple[Meta, ...], element: str
+) -> tuple[tuple[Slot, ...], tuple[Slot, ...], tuple[Slot, ...]]:
+    """Return the kernel parameters of the inputs, of the results, and of partial states."""
+    record = request.record
+    inputs = tuple(slot(m, o.type) for o, m in request.tensors)
+    results = tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
+    return inputs, results, tuple(state_slot(t, element) for t in record.detail["fields"])
+
+
+def step(
+    request: Request, element: str, entry: str, slots: tuple[Slot, ...], buffers: tuple[int, ...],
+    size: tuple[int, ...], local: tuple[int, ...], chunk: tuple[int, ...], per_group: int, work: int,
+    defines: Sequence[tuple[str, str]], space: IterationSpace, splits: int, lanes: int,
+) -> Step:  # fmt: skip
+    """Build one launch of a kernel of reduction.cl.j2; the arguments are those of `steps`."""
+    record, text = request.record, request.text
+    lowest, highest = ("0", "1") if element == "uchar" and is_bool(request) else LIMITS[element]
+    all_defines = (
+        (f"SCHEDULE_{entry.upper()}", "1"), *defines, ("BUFFERS", str(len(buffers))),
+        ("KEPT", str(len(space.outer_sizes))), ("REDUCED", str(len(space.reduced_sizes))), ("LOWEST", lowest),
+        ("HIGHEST", highest),
+    )  # fmt: skip
+    pointers = len(buffers) if len(buffers) != len(slots) else 0
+    instance = Instance(
+        record.name, text.source, f"{record.name}_{entry}", element, lanes if ("VECTOR", "1") in defines else 1, slots,
+        all_defines, text.functions, pointers,
+    )  # fmt: skip
+    numbers = tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
+    table = [x for s in space.outer_strides for x in s] + [x for s in space.reduced_strides for x in s]
+    outer = space.count // space.reduced_sizes[-1] if space.count else 0
+    head = (space.results, space.count, splits, outer, *chunk, per_group)
+    geometry = pack_longs((*head, *space.outer_sizes, *space.reduced_sizes, *table))
+    return Step(instance, buffers, geometry, size, local, work, numbers)
 
 
 def estimate_work(request: Request, space: IterationSpace, entry: str) -> int:
@@ -115,7 +142,7 @@ def gpu_steps(
     while group * 2 <= min(params["group"], caps.max_group) and group * 2 * state <= caps.local_memory:
         group *= 2
     is_adjacent = space.outer_strides[space.main_input][-1] == 1 and space.outer_sizes[-1] > 1
-    per_group = _results_per_group(
+    per_group = results_per_group(
         space.results, space.count, group, 32 if is_adjacent and space.reduced_sizes[-1] > 1 else 1
     )
     groups = -(-space.results // per_group)
@@ -124,7 +151,7 @@ def gpu_steps(
     chunk_size, splits = split(max(space.count, 1), min(target_parts, max(space.count // (threads_per_result * 8), 1)))
     size, local = (groups * group, splits), (group, 1)
     group_define = [("GROUP", str(group))]
-    finish_per_group = _results_per_group(space.results, splits, group, group)
+    finish_per_group = results_per_group(space.results, splits, group, group)
     finish = (
         ("tree_finish", (-(-space.results // finish_per_group) * group,), (group,), 0, group_define)
         if splits > 1
@@ -137,7 +164,7 @@ def gpu_steps(
     )  # fmt: skip
 
 
-def _results_per_group(results: int, count: int, group: int, min_results: int) -> int:
+def results_per_group(results: int, count: int, group: int, min_results: int) -> int:
     """Return how many results a work-group computes: a power of two that leaves each work-item two elements."""
     per_group = 1
     while (

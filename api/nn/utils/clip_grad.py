@@ -63,15 +63,14 @@ def get_total_norm(
     order = float(norm_type)
     if not tensor_list:
         return zeros(())
-    device = tensor_list[0].meta.device
+    layout = tensor_list[0].meta
     with no_grad():
-        if order == 2.0 and all(
-            t.meta.device is device and t.meta.dtype is tensor_list[0].meta.dtype for t in tensor_list
-        ):
-            total = multi_tensor.euclidean_norms(tensor_list).norm(2.0)
-        else:
-            norms = [t.norm(order) for t in tensor_list]
-            total = stack([n if n.meta.device is device else n.to(device) for n in norms]).norm(order)
+        norms = multi_tensor.norms(tensor_list, order)
+        if not norms:
+            return zeros((), dtype=layout.dtype, device=layout.device)
+        total = norms[0]
+        if len(norms) > 1 or total.meta.device is not layout.device:
+            total = stack([n if n.meta.device is layout.device else n.to(layout.device) for n in norms]).norm(order)
     if error_if_nonfinite and not bool(total.isfinite()):
         raise GradientError(
             f"get_total_norm: the norm of order {norm_type} of {len(tensor_list)} tensors is {total.item()}; "
@@ -105,14 +104,13 @@ def _scale(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
     if not grads:
         return
     with no_grad():
-        unclamped_factor = ops.mul(ops.reciprocal(ops.add(total_norm, 1e-6)), float(max_norm))
-        factor = ops.clamp_max(unclamped_factor, 1.0, out=multi_tensor.factor_slot(unclamped_factor))
-        factor_by_device = {factor.meta.device: factor}
-        for grad in grads:
-            device = grad.meta.device
-            if device not in factor_by_device:
-                factor_by_device[device] = factor.to(device)
-        multi_tensor.scale(grads, [factor_by_device[grad.meta.device] for grad in grads])
+        factor = ops.clip_factor(total_norm, float(max_norm), out=multi_tensor.factor_slot(total_norm))
+        device = factor.meta.device
+        if all(grad.meta.device is device for grad in grads):
+            multi_tensor.scale(grads, factor)
+            return
+        for device in dict.fromkeys(grad.meta.device for grad in grads):
+            multi_tensor.scale([grad for grad in grads if grad.meta.device is device], factor.to(device))
 
 
 def clip_grad_norm_(

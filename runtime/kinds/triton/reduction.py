@@ -14,7 +14,7 @@ from .. import Request, slot
 from ..reduction_states import IterationSpace, is_bool, schedule, state_bytes, state_slot
 from . import Defines, Geometry, index_type, instance, limit_block, next_power, strided_extent
 
-__all__ = ["LIGHT_FUNCTIONS", "LIMITS", "steps"]
+__all__ = ["LIGHT_FUNCTIONS", "LIMITS", "finish_step", "steps"]
 
 # Functions of few instructions. Others need registers, so a thread computes 4 elements of a tile instead of 16.
 LIGHT_FUNCTIONS = frozenset(
@@ -48,7 +48,7 @@ def steps(
     inputs = tuple(slot(m, o.type) for o, m in request.tensors)
     output_slots = tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
     states = tuple(state_slot(t, element) for t in record.detail["fields"])
-    numbers = tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
+    numbers = _number_positions(request)
     heavy = set(request.text.functions) - LIGHT_FUNCTIONS
     params = schedule(request, space)
     light_block = params["blocks_per_tile"] * caps.block
@@ -113,19 +113,39 @@ def steps(
     first = step(
         "partial", inputs + states, (*sources, *partial), geometry, (programs, splits), (tile_results, tile_elements)
     )
-    finish_elements = min(next_power(splits), 256)
-    finish_results = min(next_power(space.results), max(1, 2 * caps.block // finish_elements // len(states)))
-    geometry = (space.results, space.count, splits, space.outer_sizes, *space.outer_strides[len(inputs) :])
     joined = (*partial, *range(len(inputs), count))
-    second = step(
-        "finish",
-        states + output_slots,
-        joined,
-        geometry,
-        (-(-space.results // finish_results),),
-        (finish_results, finish_elements),
-    )
+    second = finish_step(request, outputs, space, element, joined, splits, defines, 256)
     return (first, second), tuple(state_bytes(t, element) * splits * space.results for t in record.detail["fields"])
+
+
+def finish_step(
+    request: Request, outputs: tuple[Meta, ...], space: IterationSpace, element: str, buffers: tuple[int, ...],
+    splits: int, defines: Defines, max_block: int,
+) -> Step:  # fmt: skip
+    """Plan the launch that combines `splits` partial states of each result.
+
+    Args:
+        buffers: positions of the states' buffers, then of the results'.
+        defines: constants of `steps`.
+        max_block: states that a program loads at a time, at most.
+    """
+    caps, record = request.capabilities, request.record
+    states = tuple(state_slot(t, element) for t in record.detail["fields"])
+    slots = states + tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
+    block = min(next_power(splits), max_block)
+    results = min(next_power(space.results), max(1, 2 * caps.block // block // len(states)))
+    input_count = len(space.outer_strides) - len(outputs)
+    geometry: Geometry = (
+        space.results, space.count, splits, space.outer_sizes, *space.outer_strides[input_count:]
+    )  # fmt: skip
+    kernel = instance(request, "finish", element, slots, {**defines, "RESULTS": results, "BLOCK": block})
+    grid, work = (-(-space.results // results),), space.results * max(space.count, 1)
+    return Step(kernel, buffers, geometry, grid, None, work, _number_positions(request))
+
+
+def _number_positions(request: Request) -> tuple[int, ...]:
+    """Return the positions of the call's numbers."""
+    return tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
 
 
 def _has_lines(space: IterationSpace) -> bool:
