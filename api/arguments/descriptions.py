@@ -25,7 +25,7 @@ OPTIONS = {
     "device": "Device of the result; None: the default device.",
     "requires_grad": "Whether to record operations on the result.",
     "pin_memory": "Whether to use page-locked host memory.",
-    "memory_format": "Accepted for compatibility with PyTorch.",
+    "memory_format": "Order of dimensions in memory, such as `channels_last`; None: row-major.",
     "**named": "`size=`: the shape, as a sequence.",
 }
 """The options of functions that create tensors."""
@@ -35,6 +35,7 @@ LIKE_OPTIONS = {
     **OPTIONS,
     "dtype": "Dtype of the result; None: that of `input`.",
     "device": "Device of the result; None: that of `input`.",
+    "memory_format": "Order of dimensions in memory; None: that of `input`, without gaps.",
 }
 """The options of functions such as `zeros_like`."""
 
