@@ -75,6 +75,8 @@ _namespaces["nn.functional"].update(embedding=_embeddings.embedding, one_hot=_em
 
 from .amp import GradScaler as GradScaler
 from .amp.autocast_mode import *
+from .autograd.anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
+from .autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled, set_anomaly_enabled as set_anomaly_enabled
 from .autograd import (
     enable_grad as enable_grad,
     inference_mode as inference_mode,
@@ -147,6 +149,7 @@ from .shape.reshaping import *
 from .shape.splitting import *
 from .tensor_methods.derived_methods import install as _install_derived_methods
 from .tensor_methods.functions import *
+from .tensor_methods.in_place_functions import *
 from .tensor_methods.resizing import *
 from .tensor_methods.size import Size as Size
 from .tensor_methods.printing import set_printoptions as set_printoptions
@@ -166,7 +169,7 @@ adaptive_max_pool1d = _adaptive_max_pool1d
 strided: _typing.Final = "strided"
 contiguous_format: _typing.Final = "contiguous_format"
 preserve_format: _typing.Final = "preserve_format"
-channels_last: _typing.Final = "channels_last"  # tensors stay row-major
+channels_last: _typing.Final = "channels_last"
 channels_last_3d: _typing.Final = "channels_last_3d"
 get_default_dtype, set_default_dtype = _dtypes.default_dtype, _dtypes.set_default_dtype
 newaxis = None

@@ -24,6 +24,7 @@ from .model import (
     DERIVED_FILE,
     DTYPES,
     KINDS,
+    LAYOUTS,
     RESULT_DTYPES,
     RESULTS,
     Op,
@@ -335,8 +336,8 @@ def _check_choices(entry: Located, report: _Report) -> None:
     if isinstance(result, str) and result not in rules and not re.match(r"like:[a-z_0-9]+\Z", result):
         report(f"unknown result rule {result[:40]!r}", "result", _suggest(result, rules))
     layout = entry.get("layout")
-    if isinstance(layout, str) and layout != "contiguous":
-        report(f"unknown layout {layout[:40]!r}", "layout", "known: contiguous")
+    if isinstance(layout, str) and layout not in LAYOUTS:
+        report(f"unknown layout {layout[:40]!r}", "layout", _suggest(layout, LAYOUTS))
     grad = entry.get("grad")
     if isinstance(grad, str) and grad != "none":
         report(f"must be 'none' or a mapping, not {grad[:40]!r}", "grad", "write grad: {input: ...}")

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from .expr.nodes import Scope, Type
 
 __all__ = [
-    "AUTOCAST", "AUTOCAST_LISTS", "DERIVED_FILE", "DTYPES", "KINDS", "MISSING", "RESULTS", "RESULT_DTYPES", "TARGETS",
-    "Missing", "Op", "Param", "SpecError", "SpecErrors",
+    "AUTOCAST", "AUTOCAST_LISTS", "DERIVED_FILE", "DTYPES", "KINDS", "LAYOUTS", "MISSING", "RESULTS", "RESULT_DTYPES",
+    "TARGETS", "Missing", "Op", "Param", "SpecError", "SpecErrors",
 ]  # fmt: skip
 
 KINDS = (
@@ -27,6 +27,7 @@ TARGETS = ("opencl", "triton")  # languages of kernels
 # Rules of the spec field `result`, which may also name a dtype.
 RESULTS = ("promote", "float", "bool", "index", "accumulate", "truth")
 RESULT_DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
+LAYOUTS = ("contiguous", "channels_last")  # values of the spec field `layout`
 AUTOCAST = ("lower", "float32", "widest", "refuse")  # values of the spec field `autocast`
 DERIVED_FILE = "<derived>"  # stands for the file of entries that the generator derives from others
 AUTOCAST_LISTS = ("cpu", "gpu")  # autocast has one list for the device `cpu` and one for all others

@@ -5,22 +5,26 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 
-from .device import Meta, contiguous_strides
+from .device import Meta
 from .errors import ArgumentError, IndexOutOfRange, ShapeError
 from .traced_sizes import PackedSizes, Size
 
 __all__ = [
     "are_disjoint",
     "broadcast",
+    "channels_last_strides",
     "collapse",
+    "dense_strides",
     "expand_strides",
     "has_internal_overlap",
     "infer_shape",
+    "memory_order",
     "normalize_dim",
     "normalize_dims",
     "pack_longs",
     "preserved_strides",
     "split",
+    "strides_like",
 ]
 
 
@@ -56,16 +60,16 @@ def expand_strides(layout: Meta, shape: tuple[int, ...]) -> tuple[int, ...]:
 def preserved_strides(layouts: Sequence[Meta], shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """Return the strides for the result of an elementwise op, or None if the result is to be contiguous.
 
-    The result gets the strides of the operands whose shape is `shape`, so that kernels read and write in memory order.
-    It is contiguous if there is no such operand, if their strides differ, or if they leave gaps in memory.
+    The result has no gaps, and the operands' order of dimensions in memory, which is PyTorch's rule. So kernels read
+    and write in memory order, and images whose channels are innermost stay so.
     """
-    full = [m for m in layouts if m.shape == shape]
-    if not full or full[0].contiguous:
+    if all(m.contiguous for m in layouts):
         return None
-    strides = full[0].strides
-    if any(m.strides != strides for m in full[1:]) or not _is_permuted_contiguous(shape, strides):
-        return None
-    return strides
+    strides = layouts[0].strides
+    if all(m.shape == shape and m.strides == strides for m in layouts) and _is_permuted_contiguous(shape, strides):
+        return strides
+    order = memory_order(shape, [expand_strides(m, shape) for m in layouts])
+    return None if order == list(range(len(shape) - 1, -1, -1)) else dense_strides(shape, order)
 
 
 def _is_permuted_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
@@ -75,6 +79,58 @@ def _is_permuted_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) ->
             return False
         dense_stride *= size
     return 0 not in shape
+
+
+def memory_order(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> list[int]:
+    """Return the dimensions in the order that operands have them in memory, the innermost one first.
+
+    Two dimensions are compared by the first operand that has different strides there, none of them 0. Where no operand
+    does, the order of the shape stays. The comparisons need not be transitive, so the way of sorting matters: by
+    insertion, from the last dimension on, as PyTorch does.
+
+    Args:
+        shape: The common shape.
+        strides: The strides of each operand, 0 along broadcast dimensions.
+    """
+    order = list(range(len(shape) - 1, -1, -1))
+    for start in range(1, len(order)):
+        position = start
+        for other in range(start - 1, -1, -1):
+            sign = _compare_dims(shape, strides, order[other], order[position])
+            if sign < 0:
+                break
+            if sign > 0:
+                order[other], order[position] = order[position], order[other]
+                position = other
+    return order
+
+
+def _compare_dims(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]], left: int, right: int) -> int:
+    """Return -1 if dimension `left` is the inner one of the two, 1 if `right` is, and 0 if no operand tells."""
+    for operand in strides:
+        left_stride, right_stride = abs(operand[left]), abs(operand[right])
+        if left_stride == 0 or right_stride == 0:
+            continue
+        if left_stride != right_stride:
+            return -1 if left_stride < right_stride else 1
+        if shape[left] > shape[right]:  # one of them has size 1: the other one is outside
+            return 1
+    return 0
+
+
+def dense_strides(shape: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of a tensor without gaps whose dimensions are in memory in this order, innermost first."""
+    strides = [1] * len(shape)
+    stride = 1
+    for dim in order:
+        strides[dim] = stride
+        stride *= shape[dim]
+    return tuple(strides)
+
+
+def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return dense strides for `(N, C, ...)` with the channels innermost; row-major ones without such dimensions."""
+    return dense_strides(shape, [1, *range(len(shape) - 1, 1, -1), 0] if len(shape) > 1 else range(len(shape)))
 
 
 def collapse(
@@ -195,8 +251,10 @@ def is_dense(layout: Meta) -> bool:
 
 
 def strides_like(layout: Meta) -> tuple[int, ...]:
-    """Return the strides of `empty_like`: the layout's own if it is dense, else contiguous ones."""
-    return layout.strides if is_dense(layout) else contiguous_strides(layout.shape)
+    """Return the strides of `empty_like`: the layout's own if it is dense, else dense ones in its memory order."""
+    if is_dense(layout):
+        return layout.strides
+    return dense_strides(layout.shape, memory_order(layout.shape, [layout.strides]))
 
 
 def are_disjoint(*views: tuple[Sequence[int], Sequence[int], int]) -> bool:

@@ -129,7 +129,7 @@ class Detail(TypedDict, total=False):
             an index.
         is_running_sum: scan: the op only adds, so its gradient is the same scan in the opposite direction.
         caches_row: rowwise: kernels cache the row's elements.
-        layout: pointwise: `contiguous` if the result has no strides of its own.
+        layout: pointwise: `contiguous` or `channels_last` if the operands' strides do not decide the result's.
         multi_tensor: reduction: there are kernels that reduce many tensors together.
         over: window: what a work-item iterates over: `windows`, `covering` or `taps`.
         overwritten: multi-tensor ops: positions of the operands that are overwritten.

@@ -354,6 +354,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "index_bounds": lambda x, axis=None, keepdims=False: (x.min(), x.max()),
     "copy": lambda x: x,
     "contiguous_copy": lambda x: x,
+    "channels_last_copy": lambda x: x,
     "index_copy_int32": lambda x: np.where((x >= 0) & (x < 2**31), x, -1),
     "fill": lambda x, value: np.full(x.shape, value),
     "full_like_as": lambda x, value: np.full(x.shape, value),
@@ -424,7 +425,7 @@ LETTERS = {
 }  # fmt: skip
 _RESULTS = {
     "bu1248hBfd": "add add_scaled mul sign maximum minimum fmax fmin clamp_min clamp_max where copy contiguous_copy "
-    "fill full_like_as",
+    "channels_last_copy fill full_like_as",
     "-u1248hBfd": "sub floor_divide trunc_divide remainder fmod neg abs pow clamp_both addcmul floor ceil "
     "trunc round relu",
     "ffffffhBfd": "true_divide reciprocal copysign exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin "

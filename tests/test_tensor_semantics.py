@@ -341,13 +341,6 @@ def test_older_constructors_take_sizes_or_data():
             wg.Tensor(wrong)
 
 
-def test_channels_last_is_detected_from_strides():
-    x = wg.ones(2, 3, 4, 5)
-    assert x.permute(0, 3, 1, 2).is_contiguous(memory_format=wg.channels_last)
-    assert not x.is_contiguous(memory_format=wg.channels_last)
-    assert x.to(memory_format=wg.channels_last).contiguous(memory_format=wg.channels_last).is_contiguous()
-
-
 def test_to_reads_positional_flags_and_rejects_what_it_cannot_use():
     x = wg.ones(2)
     assert x.to(wg.float32, False) is x.to(x) is x.to(None) is x

@@ -25,7 +25,7 @@ OPTIONS = {
     "device": "Device of the result; None: the default device.",
     "requires_grad": "Whether to record operations on the result.",
     "pin_memory": "Whether to use page-locked host memory, for fast copies to a CUDA device.",
-    "memory_format": "Accepted for compatibility with PyTorch: the result is row-major.",
+    "memory_format": "Order of dimensions in memory, such as `channels_last`; None: row-major.",
     "**named": "`size=`: the shape, as a sequence.",
 }
 """The options of functions that create tensors."""
@@ -35,7 +35,7 @@ LIKE_OPTIONS = {
     **OPTIONS,
     "dtype": "Dtype of the result; None: that of `input`.",
     "device": "Device of the result; None: that of `input`.",
-    "memory_format": "`contiguous_format`: row-major strides. Else those of `input` if it is dense (without gaps).",
+    "memory_format": "Order of dimensions in memory; None: that of `input`, without gaps.",
 }
 """The options of functions such as `zeros_like`."""
 

@@ -5,8 +5,52 @@ from __future__ import annotations
 from typing import Self
 
 from ..runtime.autograd.node import set_anomaly
+from ..runtime.context import anomaly
 
-__all__ = ["detect_anomaly", "set_detect_anomaly"]
+__all__ = [
+    "detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_anomaly_enabled", "set_detect_anomaly",
+]  # fmt: skip
+
+
+def is_anomaly_enabled() -> bool:
+    """Return True if backward reports where a NaN comes from.
+
+    Returns:
+        Python bool.
+
+    Example:
+        >>> wg.is_anomaly_enabled()
+        False
+    """
+    return anomaly.is_enabled
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Return True if anomaly detection checks gradients for NaN; it does by default.
+
+    Returns:
+        Python bool.
+
+    Example:
+        >>> with wg.autograd.detect_anomaly(check_nan=False):
+        ...     print(wg.is_anomaly_check_nan_enabled())
+        ...
+        False
+    """
+    return anomaly.checks_nan
+
+
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """Switch anomaly detection on or off for all threads of the process.
+
+    Args:
+        enabled: Whether to detect anomalies.
+        check_nan: Check gradients for NaN; False only stores the stacks.
+
+    Example:
+        >>> wg.set_anomaly_enabled(False)
+    """
+    set_anomaly(enabled, check_nan)
 
 
 class detect_anomaly:

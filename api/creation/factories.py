@@ -11,6 +11,7 @@ from typing import SupportsIndex, overload
 import numpy as np
 
 from ..arguments.descriptions import LIKE_OPTIONS, OPTIONS, describe
+from ..arguments.memory_formats import format_strides
 from ..arguments.types import Layout, MemoryFormat, Operand, Sizes
 from ..runtime import dtypes, host_data
 from ..runtime.device import DeviceLike, meta
@@ -19,15 +20,15 @@ from ..runtime.dispatch import call, call_into
 from ..runtime.dispatch import empty as _empty
 from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ArgumentError, ShapeError
-from ..runtime.layout import strides_like
+from ..runtime.layout import dense_strides, strides_like
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors, to_dtype_number, to_integer
 from .options import allocate_output, finalize_output, resolve_dtype_and_device, shape_of
 
 __all__ = [
-    "empty", "empty_like", "empty_strided", "eye", "full", "full_like", "ones", "ones_like", "scalar_tensor", "zeros",
-    "zeros_like",
+    "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "full", "full_like", "ones", "ones_like",
+    "scalar_tensor", "zeros", "zeros_like",
 ]  # fmt: skip
 
 
@@ -58,7 +59,7 @@ def empty(
         >>> wg.empty(2, 3).shape
         weftgrad.Size([2, 3])
     """
-    output = allocate_output("empty", size, named, dtype, device, out)
+    output = allocate_output("empty", size, named, dtype, device, out, memory_format)
     return finalize_output(output, "empty", requires_grad, None, layout, pin_memory)
 
 
@@ -90,6 +91,37 @@ def empty_strided(
         raise ShapeError(f"empty_strided: strides must not be negative, got {list(strides)}; use flip() on the tensor")
     output = _empty(meta(dtypes.parse(dtype or dtypes.default_dtype()), shape, strides, to_device(device)))
     return finalize_output(output, "empty_strided", requires_grad)
+
+
+@describe(OPTIONS)
+def empty_permuted(
+    size: Sequence[int], physical_layout: Sequence[int], *, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Create an uninitialised tensor without gaps whose dimensions are in memory in any order.
+
+    Args:
+        size: Shape.
+        physical_layout: The dimensions, the outermost one in memory first.
+
+    Returns:
+        Tensor of shape `size`, whose elements are undefined.
+
+    Raises:
+        ShapeError: `physical_layout` does not have each dimension once.
+
+    Example:
+        >>> wg.empty_permuted((2, 3, 4), (0, 2, 1)).stride()
+        (12, 1, 3)
+    """
+    shape = shape_of((tuple(size),))
+    order = [to_integer(dim, "empty_permuted", "physical_layout") for dim in physical_layout]
+    if sorted(order) != [*range(len(shape))]:
+        raise ShapeError(f"empty_permuted: {order} does not have each dimension of {list(shape)} once")
+    strides = dense_strides(shape, order[::-1])
+    output = _empty(meta(dtypes.parse(dtype or dtypes.default_dtype()), shape, strides, to_device(device)))
+    return finalize_output(output, "empty_permuted", requires_grad, None, layout, pin_memory)
 
 
 @describe(OPTIONS)
@@ -217,6 +249,9 @@ def empty_like(
 ) -> Tensor:  # fmt: skip
     """Create an uninitialised tensor with the shape, dtype and device of `input`.
 
+    Args:
+        input: Tensor whose shape the result has.
+
     Returns:
         Tensor of the shape of `input`, whose elements are undefined.
 
@@ -227,7 +262,10 @@ def empty_like(
     only_tensors("empty_like", input)
     target_dtype = input.meta.dtype if dtype is None else dtypes.parse(dtype)
     target_device = input.meta.device if device is None else to_device(device)
-    strides = None if memory_format == "contiguous_format" else strides_like(input.meta)
+    if memory_format is None or memory_format == "preserve_format":
+        strides: tuple[int, ...] | None = strides_like(input.meta)
+    else:
+        strides = format_strides("empty_like", memory_format, input.meta.shape)
     output = _empty(meta(target_dtype, input.meta.shape, strides, target_device))
     return finalize_output(output, "empty_like", requires_grad, None, layout, pin_memory)
 

@@ -16,7 +16,7 @@ from . import factories, from_data
 
 __all__ = [
     "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
-    "IntTensor", "LongTensor", "ShortTensor",
+    "IntTensor", "LongTensor", "ShortTensor", "set_default_tensor_type",
 ]  # fmt: skip
 
 
@@ -200,7 +200,7 @@ class BoolTensor(metaclass=LegacyType):
     dtype = dtypes.bool_
 
 
-_CLASSES: dict[str, LegacyType] = {name: globals()[name] for name in __all__}
+_CLASSES: dict[str, LegacyType] = {name: globals()[name] for name in __all__ if name.endswith("Tensor")}
 
 
 def type_name(tensor: Tensor) -> str:
@@ -208,6 +208,23 @@ def type_name(tensor: Tensor) -> str:
     device_type = tensor.meta.device.type
     name = next(name for name, tensor_class in _CLASSES.items() if tensor_class.dtype is tensor.meta.dtype)
     return f"weftgrad.{name}" if device_type == "cpu" else f"weftgrad.{device_type}.{name}"
+
+
+def set_default_tensor_type(t: LegacyType | str) -> None:
+    """Set the default dtype to that of a legacy class, such as `DoubleTensor`. PyTorch advises `set_default_dtype`.
+
+    Args:
+        t: A legacy class of a floating dtype, or its name, such as `"torch.DoubleTensor"`.
+
+    Raises:
+        DTypeError: The class is not of a floating dtype.
+
+    Example:
+        >>> wg.set_default_tensor_type(wg.FloatTensor)
+        >>> wg.get_default_dtype()
+        weftgrad.float32
+    """
+    dtypes.set_default_dtype(dtype_of(t))
 
 
 def dtype_of(type_or_name: DTypeLike | LegacyType) -> DType:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import SupportsIndex, TypeGuard
 
+from ..arguments.memory_formats import format_strides
 from ..arguments.out import copy_to_out
-from ..arguments.types import Layout, Sizes
+from ..arguments.types import Layout, MemoryFormat, Sizes
 from ..runtime import dtypes
 from ..runtime.device import Device, DeviceLike, meta
 from ..runtime.device import device as to_device
@@ -57,7 +58,7 @@ def finalize_output(
 
 def allocate_output(
     where: str, size_args: tuple[object, ...], named: dict[str, Sizes], dtype: DTypeLike | None = None,
-    device: DeviceLike | None = None, out: Tensor | None = None,
+    device: DeviceLike | None = None, out: Tensor | None = None, memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
     """Return an uninitialised tensor for the factory `where`, or a checked `out`.
 
@@ -68,10 +69,11 @@ def allocate_output(
         dtype: Dtype of the result.
         device: Device of the result.
         out: Tensor to write to instead.
+        memory_format: Order of dimensions in memory; None: row-major.
 
     Raises:
-        ArgumentError: An unknown keyword argument.
-        ShapeError: `out` has another shape.
+        ArgumentError: An unknown keyword argument, or `memory_format` is `preserve_format`.
+        ShapeError: `out` has another shape, or `memory_format` is for tensors of another rank.
         DTypeError: `out` has another dtype.
     """
     if named:
@@ -82,7 +84,8 @@ def allocate_output(
         size_args = (size,)
     shape = shape_of(size_args)
     if out is None:
-        return empty(meta(dtypes.parse(dtype or dtypes.default_dtype()), shape, None, to_device(device)))
+        strides = None if memory_format is None else format_strides(where, memory_format, shape)
+        return empty(meta(dtypes.parse(dtype or dtypes.default_dtype()), shape, strides, to_device(device)))
     if not isinstance(out, Tensor):
         raise ArgumentError(f"{where}: out must be a tensor, not {type(out).__name__}")
     fit(out, shape)

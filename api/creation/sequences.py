@@ -21,7 +21,7 @@ from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import to_dtype_number, to_integer
 from .options import finalize_output, resolve_dtype_and_device
 
-__all__ = ["arange", "linspace", "logspace"]
+__all__ = ["arange", "linspace", "logspace", "range"]
 
 
 def _endpoint(value: Operand | Array | None, where: str, finite: bool = True) -> bool | int | float:
@@ -176,3 +176,45 @@ def logspace(
         np.logspace(start, end, steps, base=base), *resolve_dtype_and_device(dtype, device, out)
     )
     return finalize_output(output, "logspace", requires_grad, out, layout, pin_memory)
+
+
+@describe(OPTIONS)
+def range(
+    start: Operand | Array = 0, end: Operand | Array | None = None, step: Operand | Array = 1, *,
+    out: Tensor | None = None, dtype: DTypeLike | None = None, layout: Layout | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Create the vector `start, start + step, ...` up to `end`, which is included. PyTorch advises to use `arange`.
+
+    Args:
+        start: First value. A single argument is the end.
+        end: Upper bound, included.
+        step: Distance between values; not 0.
+
+    Returns:
+        Vector of floor((end - start) / step) + 1 elements.
+
+    Raises:
+        ArgumentError: The step is 0 or has the wrong sign.
+        UnsupportedDType: `dtype` is bool.
+
+    Example:
+        >>> wg.range(1, 3)
+        tensor([1., 2., 3.])
+    """
+    first, last = (0, start) if end is None else (start, end)
+    numbers = [float(_endpoint(x, "range")) for x in (first, last, step)]
+    if numbers[2] == 0 or (numbers[1] - numbers[0]) * numbers[2] < 0:
+        raise ArgumentError(f"range: steps of {numbers[2]:g} do not lead from {numbers[0]:g} to {numbers[1]:g}")
+    target_dtype, target_device = resolve_dtype_and_device(dtype, device, out)
+    if target_dtype is dtypes.bool_:
+        raise UnsupportedDType("range: has no dtype bool; convert the result with .bool()")
+    count = math.floor((numbers[1] - numbers[0]) / numbers[2]) + 1
+    number_dtype = dtypes.float64 if target_dtype.kind == "f" else dtypes.int64
+    first_and_step = tuple(
+        to_dtype_number(n if target_dtype.kind == "f" else int(n), number_dtype, "range") for n in numbers[::2]
+    )
+    output = _fill_progression(
+        "arange_fill", count, target_dtype, target_device, first_and_step, lambda i, start, step: start + step * i
+    )
+    return finalize_output(output, "range", requires_grad, out, layout, pin_memory)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from .._generated import ops
 from ..arguments.descriptions import OPTIONS, describe
 from ..arguments.types import Layout
 from ..runtime import dtypes
@@ -20,7 +21,7 @@ from ..tensor_methods.argument_checks import to_integer
 from . import factories, sequences
 from .options import finalize_output
 
-__all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window"]
+__all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"]
 
 _describe_window = describe(OPTIONS | {"dtype": "Floating dtype; None: the default dtype."})
 
@@ -157,3 +158,47 @@ def bartlett_window(
         tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
     return _window("bartlett_window", window_length, periodic, (), dtype, layout, device, requires_grad, pin_memory)
+
+
+@_describe_window
+def kaiser_window(
+    window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: DTypeLike | None = None,
+    layout: Layout | None = None, device: DeviceLike | None = None, pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """Return the Kaiser window I0(beta sqrt(1 - (2 n / (N - 1) - 1)^2)) / I0(beta), of shape `(window_length,)`.
+
+    I0 is the modified Bessel function of the first kind and order 0.
+
+    Args:
+        window_length: Number of elements.
+        periodic: Whether the window is periodic, with N = `window_length + 1` in the formula, or symmetric, with N =
+            `window_length`.
+        beta: Shape of the window: the larger, the narrower.
+
+    Returns:
+        Vector of `window_length` elements.
+
+    Example:
+        >>> wg.kaiser_window(3, False, 1.0)
+        tensor([0.7898, 1.0000, 0.7898])
+    """
+    points = to_integer(window_length, "kaiser_window", "window_length")
+    result_dtype = dtypes.parse(dtype or dtypes.default_dtype())
+    if result_dtype.kind != "f":
+        raise DTypeError(f"kaiser_window: dtype must be floating, not {result_dtype.name}")
+    if points == 1:
+        window = factories.ones(1, dtype=result_dtype, device=device)
+    else:
+        compute_dtype = result_dtype if result_dtype.itemsize > 4 else dtypes.float32
+        period = max(points if periodic else points - 1, 1)
+        position = 2 * sequences.arange(points, dtype=compute_dtype, device=device) / period - 1
+        inside = (1 - position.square()).clamp(min=0).sqrt() * beta
+        # I0(x) = i0e(x) exp(x): the exponentials of numerator and denominator are one, which cannot overflow.
+        scaled = (
+            ops.i0e(inside)
+            * (inside - beta).exp()
+            / ops.i0e(factories.full((), float(beta), dtype=compute_dtype, device=device))
+        )
+        window = scaled.to(result_dtype)
+    return finalize_output(window, "kaiser_window", requires_grad, None, layout, pin_memory)

@@ -8,9 +8,9 @@ from typing import Self, TypedDict, Unpack, overload
 
 from ..arguments.types import MemoryFormat
 from ..autograd import no_grad
-from ..creation.factories import empty
+from ..creation.factories import empty_like
 from ..runtime import dtypes
-from ..runtime.device import Device, DeviceLike
+from ..runtime.device import Device, DeviceLike, default_device
 from ..runtime.dtypes import DType, DTypeLike
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
@@ -80,22 +80,28 @@ class Conversion(NamedTensors):
         Args:
             *args: A device, a dtype, or both, in any order; or a tensor, whose device and dtype are used. A bool is
                 `non_blocking`.
-            **kwargs: `device`, `dtype` or `tensor`, by name. `non_blocking` and `memory_format` have no effect.
+            **kwargs: `device`, `dtype` or `tensor`, by name; `memory_format`, the order in memory of parameters and
+                buffers of four and five dimensions. `non_blocking` has no effect.
 
         Returns:
             This module.
 
         Raises:
             ArgumentError: If the dtype is not floating-point, or an argument is none of these.
+            ShapeError: If a tensor has four dimensions and `memory_format` is for five, or the other way.
 
         Example:
             >>> wg.nn.Linear(2, 3).to(wg.float64).weight.dtype
             weftgrad.float64
         """
         device, dtype = _parse_to_args(args, kwargs)
+        memory_format = kwargs.get("memory_format")
 
         def move_and_cast(tensor: Tensor) -> Tensor:
-            return tensor.to(device=device, dtype=dtype if tensor.meta.dtype.kind == "f" else None)
+            return tensor.to(
+                device=device, dtype=dtype if tensor.meta.dtype.kind == "f" else None,
+                memory_format=memory_format if tensor.meta.ndim in (4, 5) else None,
+            )  # fmt: skip
 
         return self._apply(move_and_cast)
 
@@ -115,7 +121,7 @@ class Conversion(NamedTensors):
         """
 
         def empty_copy(tensor: Tensor) -> Tensor:
-            return empty(*tensor.meta.shape, dtype=tensor.meta.dtype, device=device)
+            return empty_like(tensor, device=default_device() if device is None else device)
 
         return self._apply(empty_copy, recurse)
 

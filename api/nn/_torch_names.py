@@ -11,7 +11,9 @@ from ..runtime.dtypes import int64
 from ..runtime.errors import ArgumentError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
+from . import _torch_losses
 from . import functional as F
+from ._torch_losses import *  # noqa: F403
 from .functional import (
     celu,
     celu_,
@@ -28,9 +30,9 @@ from .functional import (
 )
 
 __all__ = [
+    *_torch_losses.__all__,
     "alpha_dropout", "alpha_dropout_", "batch_norm", "celu", "celu_", "cosine_similarity", "dropout", "dropout_",
-    "embedding_bag",
-    "feature_alpha_dropout", "feature_alpha_dropout_", "feature_dropout", "feature_dropout_",
+    "embedding_bag", "feature_alpha_dropout", "feature_alpha_dropout_", "feature_dropout", "feature_dropout_",
     "group_norm", "hardshrink", "instance_norm", "layer_norm", "pairwise_distance", "prelu", "rms_norm", "rrelu",
     "rrelu_", "selu_", "threshold", "threshold_",
 ]  # fmt: skip

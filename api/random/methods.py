@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
+from ..autograd import no_grad
+from ..runtime.device import meta
+from ..runtime.dispatch import empty
+from ..runtime.dtypes import float32, float64
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from .distributions import bernoulli
@@ -118,6 +123,78 @@ class RandomMethods(TensorBase):
             raise ArgumentError(f"exponential_: lambd must be positive, got {lambd}")
         return fill_random("exponential_fill", require_floating(self, "exponential_"), (float(lambd),), generator, True)
 
+    def cauchy_(self, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+        """Fill with samples of the Cauchy distribution.
+
+        Args:
+            median: Location of the peak.
+            sigma: Half of the width at half of the peak's height, above 0.
+            generator: Source of random numbers; None: the default generator.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            ArgumentError: If `sigma` is not positive.
+            UnsupportedDType: If the dtype is not floating.
+
+        Example:
+            >>> bool(wg.empty(3).cauchy_().isfinite().all())
+            True
+        """
+        if not sigma > 0:
+            raise ArgumentError(f"cauchy_: sigma must be positive, got {sigma}")
+        with no_grad():
+            angles = _draw_uniform(self, "cauchy_", generator).sub_(0.5).mul_(math.pi)
+            return self.copy_(angles.tan_().mul_(sigma).add_(median))
+
+    def log_normal_(self, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None) -> Tensor:
+        """Fill with numbers whose logarithms have the normal distribution.
+
+        Args:
+            mean: Mean of the logarithms.
+            std: Standard deviation of the logarithms, above 0.
+            generator: Source of random numbers; None: the default generator.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            ArgumentError: If `std` is not positive.
+            UnsupportedDType: If the dtype is not floating.
+
+        Example:
+            >>> bool((wg.empty(3).log_normal_() > 0).all())
+            True
+        """
+        if not std > 0:
+            raise ArgumentError(f"log_normal_: std must be positive, got {std}")
+        with no_grad():
+            return self.normal_(mean, std, generator=generator).exp_()
+
+    def geometric_(self, p: float, *, generator: Generator | None = None) -> Tensor:
+        """Fill with the number of trials up to the first success, which each trial has with probability `p`.
+
+        Args:
+            p: Probability, above 0 and below 1.
+            generator: Source of random numbers; None: the default generator.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            ArgumentError: If `p` is not between 0 and 1.
+
+        Example:
+            >>> bool((wg.empty(3, dtype=wg.int64).geometric_(0.5) >= 1).all())
+            True
+        """
+        if not 0 < p < 1:
+            raise ArgumentError(f"geometric_: p must be between 0 and 1, got {p}")
+        with no_grad():
+            failures = _draw_uniform(self, "geometric_", generator).neg_().log1p_().div_(math.log1p(-p))
+            return self.copy_(failures.floor_().add_(1))
+
     def random_(self, from_: int = 0, to: int | None = None, *, generator: Generator | None = None) -> Tensor:
         """Fill with integers from [from, to).
 
@@ -144,6 +221,14 @@ class RandomMethods(TensorBase):
             bits = {"f": {"float64": 53, "float16": 11, "bfloat16": 8}.get(dtype.name, 24), "b": 1, "u": 8}
             high = (1 << bits.get(dtype.kind, 8 * dtype.itemsize - 1)) + (dtype.kind == "f")
         return fill_integers(self, low, high, "random_", generator, True)
+
+
+def _draw_uniform(like: Tensor, where: str, generator: Generator | None) -> Tensor:
+    """Return samples from [0, 1) for the shape of a tensor: float64 for float64, else float32."""
+    if where != "geometric_":
+        require_floating(like, where)
+    samples = empty(meta(float64 if like.meta.dtype is float64 else float32, like.meta.shape, None, like.meta.device))
+    return fill_random("uniform_fill", samples, (0.0, 1.0, uniform_levels(samples.meta.dtype)), generator, False)
 
 
 def install() -> None:

@@ -210,7 +210,7 @@ def flip(input: Tensor, *along: Sizes, dims: Dims = None) -> Tensor:
         if any(d not in (0, -1) for d in requested):
             raise IndexOutOfRange(f"flip: dims {list(requested)} of a tensor without dimensions")
         requested = ()
-    return ops.contiguous_copy(ops.flip_view(input, requested))
+    return ops.copy(ops.flip_view(input, requested))
 
 
 def fliplr(input: Tensor) -> Tensor:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from ..arguments.memory_formats import copy_in_format, has_format, strided_format
 from ..arguments.types import MemoryFormat, Operand
 from ..creation import legacy_constructors
 from ..creation.legacy_constructors import LegacyType
 from ..runtime import host_data
 from ..runtime.autograd import inplace
 from ..runtime.context import current_stream
-from ..runtime.device import DeviceLike, meta
+from ..runtime.device import Device, DeviceLike, meta
 from ..runtime.device import device as to_device
 from ..runtime.dispatch import call, call_into, empty, is_recorded
 from ..runtime.dtypes import Array, DType, DTypeLike
@@ -42,15 +43,20 @@ class Conversions(TensorBase):
         """Return a copy; gradients flow back to this tensor.
 
         Args:
-            memory_format: Accepted for compatibility with PyTorch.
+            memory_format: Order of dimensions in memory; None: the order of this tensor, without gaps.
 
         Returns:
             Tensor with memory of its own.
+
+        Raises:
+            ShapeError: `memory_format` is for tensors of another rank.
 
         Example:
             >>> wg.tensor([1, 2]).clone()
             tensor([1, 2])
         """
+        if memory_format is not None:
+            return copy_in_format("clone", self, memory_format)
         return call(registry["copy"], (self,), (None,))
 
     def copy_(self, source: Operand, non_blocking: bool = False) -> Tensor:
@@ -155,13 +161,14 @@ class Conversions(TensorBase):
             dtype: Target dtype.
             copy: Whether to copy even if nothing changes; otherwise the tensor itself is returned.
             non_blocking: Accepted for compatibility with PyTorch.
-            memory_format: Accepted for compatibility with PyTorch.
+            memory_format: Order of dimensions in memory, such as `channels_last`; None: the order of this tensor.
 
         Returns:
             This tensor if nothing changes and `copy` is False, else a converted copy.
 
         Raises:
             ArgumentError: An argument is none of these, or a device, a dtype or `copy` is passed twice.
+            ShapeError: `memory_format` is for tensors of another rank.
             UnknownDevice: There is no device of that name.
 
         Example:
@@ -170,7 +177,9 @@ class Conversions(TensorBase):
         """
         target_device, target_dtype, should_copy = parse_conversion("to", args, device, dtype, copy)
         result: Tensor = self
-        if target_dtype is not None and target_dtype is not self.meta.dtype:
+        if memory_format is not None and memory_format != "preserve_format":
+            result = _convert_format(self, memory_format, target_device, target_dtype, should_copy)
+        elif target_dtype is not None and target_dtype is not self.meta.dtype:
             result = call(registry["copy"], (result,), (target_dtype,))
         if target_device is not None and target_device is not self.meta.device:
             return transfer(result, target_device)
@@ -217,8 +226,11 @@ class Conversions(TensorBase):
         """
         return self.to(other)
 
-    def cpu(self) -> Tensor:
+    def cpu(self, memory_format: MemoryFormat | None = None) -> Tensor:
         """Copy to the host, or return the tensor itself if it is there.
+
+        Args:
+            memory_format: Order of dimensions in memory; None: the order of this tensor.
 
         Returns:
             This tensor if it is there already, else a copy.
@@ -227,13 +239,17 @@ class Conversions(TensorBase):
             >>> wg.tensor([1]).cpu().device
             device(type='cpu')
         """
-        return self.to(device="cpu")
+        return self.to(device="cpu", memory_format=memory_format)
 
-    def cuda(self, device: DeviceLike | None = None) -> Tensor:
+    def cuda(
+        self, device: DeviceLike | None = None, non_blocking: bool = False, memory_format: MemoryFormat | None = None
+    ) -> Tensor:
         """Copy to a CUDA device (default `cuda:0`).
 
         Args:
             device: The device; None: `cuda:0`.
+            non_blocking: Accepted for compatibility with PyTorch.
+            memory_format: Order of dimensions in memory; None: the order of this tensor.
 
         Returns:
             This tensor if it is there already, else a copy.
@@ -246,7 +262,24 @@ class Conversions(TensorBase):
             ...     x = wg.ones(2).cuda()
             ...
         """
-        return self.to(device=device if device is not None else "cuda:0")
+        return self.to(device=device if device is not None else "cuda:0", memory_format=memory_format)
+
+    def to_dense(self, dtype: DTypeLike | None = None, *, masked_grad: bool | None = None) -> Tensor:
+        """Return this tensor, which is dense, converted to `dtype` if that is another one.
+
+        Args:
+            dtype: Dtype of the result; None: that of this tensor.
+            masked_grad: Accepted for compatibility with PyTorch.
+
+        Returns:
+            This tensor, or a converted copy.
+
+        Example:
+            >>> x = wg.ones(2)
+            >>> x.to_dense() is x
+            True
+        """
+        return self if dtype is None else self.to(dtype=dtype)
 
     def pin_memory(self, device: DeviceLike | None = None) -> Tensor:
         """Return a copy in page-locked host memory, which makes copies to a CUDA device fast and asynchronous.
@@ -373,6 +406,19 @@ class Conversions(TensorBase):
         """
         if self.storage.block is not None:
             self.storage.block.pool.record_stream(self.storage.block, stream.record_event())
+
+
+def _convert_format(
+    tensor: Tensor, memory_format: MemoryFormat, device: Device | None, dtype: DType | None, should_copy: bool
+) -> Tensor:
+    """Return `tensor` in a format and a dtype: itself if it has both, unless it is to be copied here."""
+    if device is not None and device is not tensor.meta.device:  # the copy to the device has no gaps
+        is_in_format = has_format(tensor.meta, memory_format)
+    else:
+        is_in_format = strided_format(tensor.meta) == memory_format and not should_copy
+    if is_in_format and (dtype is None or dtype is tensor.meta.dtype):
+        return tensor
+    return copy_in_format("to", tensor, memory_format, dtype)
 
 
 def _as_type(tensor_type: type[Tensor], tensor: Tensor, needs_grad: bool) -> Tensor:

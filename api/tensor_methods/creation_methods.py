@@ -137,6 +137,29 @@ class CreationMethods(TensorBase):
         """
         return factories.empty(*size, **_options_like(self, options))
 
+    @_describe
+    def new_empty_strided(
+        self, size: Sequence[int], stride: Sequence[int], dtype: DTypeLike | None = None,
+        device: DeviceLike | None = None, requires_grad: bool = False,
+    ) -> Tensor:  # fmt: skip
+        """Create an uninitialised tensor with these strides, in elements, and this tensor's dtype and device.
+
+        Args:
+            size: The shape.
+            stride: Distance between neighbours along each dimension, in elements.
+
+        Returns:
+            Tensor, whose elements are undefined.
+
+        Example:
+            >>> wg.tensor([1]).new_empty_strided((2, 3), (1, 2)).stride()
+            (1, 2)
+        """
+        return factories.empty_strided(
+            size, stride, dtype=self.meta.dtype if dtype is None else dtype,
+            device=self.meta.device if device is None else device, requires_grad=requires_grad,
+        )  # fmt: skip
+
 
 def _options_like(tensor: Tensor, options: NewTensorOptions) -> NewTensorOptions:
     """Return the options of a function that creates tensors, with the dtype and device of `tensor` as defaults."""

@@ -16,7 +16,7 @@ _METHOD_ALIASES = {
     "not_equal_": "ne_",
 }  # fmt: skip
 _RANDOM_METHODS = {"bernoulli": random.bernoulli, "multinomial": random.multinomial}
-_VIEWS_IN_PLACE = ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims")
+_VIEWS_IN_PLACE = ("as_strided", "squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims")
 _COPIED_IN_PLACE = ("addmm", "addmv", "baddbmm", "deg2rad", "float_power", "logit", "nan_to_num", "rad2deg")
 # Examples of in-place forms whose functions' examples have another shape or dtype than the first operand.
 _EXAMPLES = {

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..arguments.memory_formats import copy_in_format
 from ..arguments.types import Index, MemoryFormat, Operand
-from ..runtime.dispatch import call
-from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from .argument_checks import only_tensors
 
@@ -20,16 +19,19 @@ def clone(input: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor
 
     Args:
         input: Tensor of any dtype.
-        memory_format: Accepted for compatibility with PyTorch.
+        memory_format: Order of dimensions in memory; None: the order of `input`, without gaps.
 
     Returns:
         Tensor of the shape and dtype of `input`, with memory of its own.
+
+    Raises:
+        ShapeError: `memory_format` is for tensors of another rank.
 
     Example:
         >>> wg.clone(wg.tensor([1, 2]))
         tensor([1, 2])
     """
-    return call(registry["copy"], (input,), (None,))
+    return copy_in_format("clone", input, memory_format)
 
 
 def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:

@@ -20,10 +20,12 @@ __all__ = ["OF_LAYERS", "install_ops", "operators"]
 # Functions of `torch.nn.functional` that `torch` exports too. The package's `__getattr__` takes them from
 # `nn._torch_names` at their first use, so that `import weftgrad` does not import the layers.
 OF_LAYERS = frozenset((
-    "alpha_dropout", "alpha_dropout_", "batch_norm", "celu", "celu_", "cosine_similarity", "dropout", "dropout_",
-    "embedding_bag", "feature_alpha_dropout", "feature_alpha_dropout_", "feature_dropout", "feature_dropout_",
-    "group_norm", "hardshrink", "instance_norm", "layer_norm", "pairwise_distance", "prelu", "rms_norm", "rrelu",
-    "rrelu_", "selu_", "threshold", "threshold_",
+    "alpha_dropout", "alpha_dropout_", "batch_norm", "binary_cross_entropy_with_logits", "celu", "celu_",
+    "cosine_embedding_loss", "cosine_similarity", "ctc_loss", "dropout", "dropout_", "embedding_bag",
+    "feature_alpha_dropout", "feature_alpha_dropout_", "feature_dropout", "feature_dropout_", "group_norm",
+    "hardshrink", "hinge_embedding_loss", "instance_norm", "kl_div", "layer_norm", "margin_ranking_loss",
+    "pairwise_distance", "poisson_nll_loss", "prelu", "rms_norm", "rrelu", "rrelu_", "selu_", "threshold", "threshold_",
+    "triplet_margin_loss",
 ))  # fmt: skip
 
 # symbol -> (method, reflected method, in-place method)

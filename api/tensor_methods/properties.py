@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, overload
 
+from ..arguments.memory_formats import has_format
 from ..arguments.types import Layout, MemoryFormat
 from ..runtime.backends.host import HostDriver
 from ..runtime.errors import IndexOutOfRange
@@ -14,6 +15,7 @@ from .size import Size
 __all__ = ["Properties"]
 
 if TYPE_CHECKING:
+    from ..runtime.tensor import Tensor
     from ..runtime.tensor import Tensor as TensorBase
 else:
     TensorBase = object
@@ -141,10 +143,48 @@ class Properties(TensorBase):
             >>> wg.ones(2, 3).T.is_contiguous()
             False
         """
-        if memory_format in ("channels_last", "channels_last_3d"):
-            dims = 4 if memory_format == "channels_last" else 5
-            return bool(self.meta.ndim == dims and self.movedim(1, -1).is_contiguous())
-        return bool(self.meta.contiguous)
+        return self.meta.contiguous if memory_format is None else has_format(self.meta, memory_format)
+
+    def dense_dim(self) -> int:
+        """Return the number of dimensions, all of which are dense.
+
+        Returns:
+            Python int.
+
+        Example:
+            >>> wg.ones(2, 3).dense_dim()
+            2
+        """
+        return self.meta.ndim
+
+    def sparse_dim(self) -> int:
+        """Return 0: no dimension is sparse.
+
+        Returns:
+            Python int.
+
+        Example:
+            >>> wg.ones(2, 3).sparse_dim()
+            0
+        """
+        return 0
+
+    def is_set_to(self, tensor: Tensor) -> bool:
+        """Return True if both tensors have the same memory, first element, shape and strides.
+
+        Args:
+            tensor: The other tensor.
+
+        Returns:
+            Python bool.
+
+        Example:
+            >>> x = wg.ones(2, 3)
+            >>> x.is_set_to(x[:]), x.is_set_to(x.T)
+            (True, False)
+        """
+        is_same_view = self.meta.shape == tensor.meta.shape and self.meta.strides == tensor.meta.strides
+        return is_same_view and self.storage is tensor.storage and self.start == tensor.start
 
     def data_ptr(self) -> int:
         """Return the address of the first element on `cpu`; on other devices, its offset in the buffer.

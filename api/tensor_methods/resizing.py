@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+from ..arguments.memory_formats import format_strides, strided_format
 from ..arguments.types import MemoryFormat, Sizes
 from ..creation.options import shape_of
 from ..runtime.device import meta
 from ..runtime.dispatch import empty
-from ..runtime.errors import GradientError, NotSupported
+from ..runtime.errors import GradientError
 from ..runtime.tensor import Tensor
 
 __all__ = ["resize_as_"]
 
 
 def resize_(self: Tensor, *sizes: Sizes, memory_format: MemoryFormat | None = None) -> Tensor:
-    """Change this tensor's shape in place. The result is contiguous.
+    """Change this tensor's shape in place. The result has no gaps.
 
     Elements keep their order in memory, starting from the tensor's first element. If the storage is too small, the
     tensor gets a new one, whose additional elements are uninitialised; it then shares no memory with its old views.
 
     Args:
         *sizes: The shape, as ints or as one sequence.
-        memory_format: None, `contiguous_format` or `preserve_format`.
+        memory_format: Order of dimensions in memory; None: row-major.
 
     Returns:
         This tensor.
 
     Raises:
         GradientError: The tensor requires grad.
-        NotSupported: `memory_format` is not contiguous.
+        ShapeError: `memory_format` is for tensors of another rank.
+        ArgumentError: `memory_format` is `preserve_format`.
 
     Example:
         >>> wg.arange(6).resize_(2, 2)
@@ -36,11 +38,11 @@ def resize_(self: Tensor, *sizes: Sizes, memory_format: MemoryFormat | None = No
     """
     if self.requires_grad:
         raise GradientError("resize_: changes a tensor's shape in place, which is not recorded; use reshape")
-    if memory_format not in (None, "contiguous_format", "preserve_format"):
-        raise NotSupported(f"resize_: gives contiguous tensors, not {memory_format}")
-    if shape_of(sizes) == self.meta.shape:
+    shape = shape_of(sizes)
+    if memory_format is None and shape == self.meta.shape:
         return self
-    layout = meta(self.meta.dtype, shape_of(sizes), None, self.meta.device)
+    strides = format_strides("resize_", memory_format, shape)
+    layout = meta(self.meta.dtype, shape, strides, self.meta.device)
     storage = self.storage
     available_bytes = storage.nbytes - (self.start - storage.start)
     if layout.nbytes > available_bytes:
@@ -69,7 +71,7 @@ def resize_as_(self: Tensor, other: Tensor, memory_format: MemoryFormat | None =
 
     Args:
         other: Tensor whose shape this tensor gets.
-        memory_format: None, `contiguous_format` or `preserve_format`.
+        memory_format: Order of dimensions in memory; None: row-major; `preserve_format`: that of `other`.
 
     Returns:
         This tensor.
@@ -82,6 +84,8 @@ def resize_as_(self: Tensor, other: Tensor, memory_format: MemoryFormat | None =
         tensor([[0, 1],
                 [2, 3]])
     """
+    if memory_format == "preserve_format":
+        memory_format = strided_format(other.meta)
     return resize_(self, *other.shape, memory_format=memory_format)
 
 

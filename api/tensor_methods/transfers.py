@@ -10,7 +10,9 @@ from .. import autograd
 from ..runtime import host_data
 from ..runtime.context import current_stream
 from ..runtime.device import Device, meta
-from ..runtime.dispatch import empty, is_recorded
+from ..runtime.dispatch import call, empty, is_recorded
+from ..runtime.layout import dense_strides, memory_order
+from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..runtime.views import contiguous
 
@@ -18,9 +20,14 @@ __all__ = ["transfer"]
 
 
 def transfer(source: Tensor, target: Device) -> Tensor:
-    """Copy `source` to another device; gradients are copied back."""
+    """Copy `source` to another device, without gaps and in its memory order; gradients are copied back."""
     if is_recorded(source):
         return _Transfer.apply(source, target)
+    if not source.meta.contiguous:
+        order = memory_order(source.meta.shape, [source.meta.strides])
+        copy = transfer(contiguous(call(registry["permute"], (source,), (tuple(reversed(order)),))), target)
+        strides = dense_strides(source.meta.shape, order)
+        return Tensor(copy.storage, meta(source.meta.dtype, source.meta.shape, strides, target), copy.start)
     layout = meta(source.meta.dtype, source.meta.shape, None, target)
     output = empty(layout)
     if not layout.numel:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, SupportsIndex, overload
 
 from ..arguments.aliases import resolve_axis_alias
+from ..arguments.memory_formats import copy_in_format, format_strides, has_format
 from ..arguments.types import MemoryFormat, Sizes
 from ..runtime import views
 from ..runtime.autograd.rules import sum_to
@@ -293,16 +294,24 @@ class ViewMethods(TensorBase):
         """Return the tensor itself if it is contiguous, else a contiguous copy.
 
         Args:
-            memory_format: Accepted for compatibility with PyTorch.
+            memory_format: `channels_last` or `channels_last_3d` for channels as the innermost dimension; None:
+                row-major.
 
         Returns:
-            This tensor if it is row-major, else a copy.
+            This tensor if it has no gaps and is in that order, else a copy.
+
+        Raises:
+            ShapeError: `memory_format` is for tensors of another rank.
+            ArgumentError: `memory_format` is `preserve_format`.
 
         Example:
             >>> wg.ones(2, 3).T.contiguous().stride()
             (2, 1)
         """
-        return views.contiguous(self)
+        if memory_format is None or memory_format == "contiguous_format":
+            return views.contiguous(self)
+        format_strides("contiguous", memory_format, self.meta.shape)  # raises an error for other ranks
+        return self if has_format(self.meta, memory_format) else copy_in_format("contiguous", self, memory_format)
 
     def unbind(self, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:
         """Return the slices along a dimension, as views without it.

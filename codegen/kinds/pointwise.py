@@ -43,7 +43,7 @@ FIELDS: Fields = {
     "out": OUT,
     "unused": ((bool,), "operands may be unused"),
     "together": TOGETHER,
-    "layout": ((str,), "`contiguous`: new results are contiguous, whatever the operands' strides"),
+    "layout": ((str,), "new results are `contiguous`, or `channels_last`, whatever the operands' strides"),
     "wraps": ((bool,), "Python integers outside the compute dtype's range wrap around; otherwise they raise an error"),
     "multi_tensor": ((bool,), "also one kernel for many tensors at once; each result new_NAME overwrites NAME"),
     "product": ((dict,), "operands that are a matrix product with the previous step: of the `op`, of its `grad`"),

@@ -23,7 +23,15 @@ from ..backends.styles import ByStyle
 from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
-from ..layout import broadcast, collapse, expand_strides, pack_longs, preserved_strides, split
+from ..layout import (
+    broadcast,
+    channels_last_strides,
+    collapse,
+    expand_strides,
+    pack_longs,
+    preserved_strides,
+    split,
+)  # fmt: skip
 from ..schedules import Choice, choose
 from . import Planned, Request
 from .elementwise import COSTS, Operands, compute_dtype, elementwise_parts, operands_of, result_dtype, stride_classes
@@ -70,8 +78,9 @@ def _check_castable(target: DType, computed: DType, request: Request) -> None:
 
 def _new_output_strides(request: Request, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """Return strides of a new result in the operands' memory order; None means contiguous."""
-    if request.record.detail.get("layout") == "contiguous":
-        return None
+    layout = request.record.detail.get("layout")
+    if layout is not None:
+        return channels_last_strides(shape) if layout == "channels_last" else None
     return preserved_strides([m for _, m in request.tensors], shape)
 
 

@@ -12,6 +12,7 @@ from ..linear_algebra.products import matmul
 from ..linear_algebra.special_products import cross as _cross
 from ..linear_algebra.special_products import multi_dot
 from ..linear_algebra.vandermonde import powers_of
+from ..pointwise.composites import matrix_power
 from ..reductions.statistics import norm as _norm
 from ..runtime import dtypes, layout, views
 from ..runtime.dtypes import DTypeLike
@@ -20,7 +21,18 @@ from ..runtime.overriding import add_functions
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 
-__all__ = ["cross", "diagonal", "matmul", "matrix_norm", "multi_dot", "norm", "vander", "vecdot", "vector_norm"]
+__all__ = [
+    "cross",
+    "diagonal",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "multi_dot",
+    "norm",
+    "vander",
+    "vecdot",
+    "vector_norm",
+]
 
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:

@@ -15,8 +15,12 @@ from ..runtime.device import device as to_device
 from ..runtime.dtypes import Array, DType
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
+from .make_tensors import make_tensor
 
-__all__ = ["assert_close", "default_tolerances", "resolve_reference", "special_functions", "synthetic_device"]
+__all__ = [
+    "assert_allclose", "assert_close", "default_tolerances", "make_tensor", "resolve_reference", "special_functions",
+    "synthetic_device",
+]  # fmt: skip
 
 # (rtol, atol), as torch.testing.assert_close has them
 _TOLERANCES = {
@@ -94,6 +98,32 @@ def assert_close(
     for path, problem in _problems(actual, expected, "", options):
         text = problem + (f"\n\nThe failure is of item {path}" if path else "")
         raise AssertionError(msg(text) if callable(msg) else text if msg is None else msg)
+
+
+def assert_allclose(
+    actual: object, expected: object, rtol: float | None = None, atol: float | None = None, equal_nan: bool = True,
+    msg: str = "",
+) -> None:  # fmt: skip
+    """Call `assert_close` without comparing devices and dtypes; NaNs are equal.
+
+    Args:
+        actual: Tensors or what `assert_close` accepts.
+        expected: The same form.
+        rtol: Relative tolerance; None: by the dtypes.
+        atol: Absolute tolerance; None: by the dtypes.
+        equal_nan: Whether NaNs are equal.
+        msg: Text for the error; "": a generated one.
+
+    Raises:
+        AssertionError: With the number of differing elements, and the largest differences.
+
+    Example:
+        >>> wg.testing.assert_allclose(wg.tensor([1, 2]), wg.tensor([1.0, 2.0]))
+    """
+    assert_close(
+        actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=False, check_dtype=False,
+        msg=msg or None,
+    )  # fmt: skip
 
 
 def _problems(actual: object, expected: object, path: str, options: _Options) -> Iterator[tuple[str, str]]:
