@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping
 from ...backends.protocol import Instance, Slot
 from .. import Request
 
-__all__ = ["Defines", "Geometry", "index_type", "instance", "limit_block", "next_power", "strided_extent"]
+__all__ = [
+    "Defines", "Geometry", "index_type", "instance", "limit_block", "magic_numbers", "next_power", "strided_extent",
+]  # fmt: skip
 
 Defines = dict[str, str | int | float]
 Geometry = tuple[int | tuple[int, ...], ...]
@@ -43,6 +45,20 @@ def strided_extent(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
 def index_type(extents: Iterable[int]) -> str:
     """Return the integer type for offsets up to `extents`, with room for one more block (the constant INDEX)."""
     return "int32" if max(extents, default=0) < _INT32 - (1 << 20) else "int64"
+
+
+def magic_numbers(*divisors: int) -> tuple[int, ...]:
+    """Return multiplier and shift for each divisor, with which kernels divide 31-bit numbers (`wg_quick_quotient`).
+
+    With s the bits of `divisor - 1`, floor(n / divisor) is (n + floor(n * m / 2^32)) / 2^s, rounded down, where m is
+    floor(2^32 * (2^s - divisor) / divisor) + 1. m has up to 32 bits, and is returned as a signed number of these bits.
+    """
+    numbers: list[int] = []
+    for divisor in divisors:
+        shift = (divisor - 1).bit_length()
+        multiplier = ((1 << 32) * ((1 << shift) - divisor)) // divisor + 1
+        numbers += (multiplier - (1 << 32) if multiplier >> 31 else multiplier, shift)
+    return tuple(numbers)
 
 
 def instance(

@@ -27,6 +27,7 @@ from . import (
     next_power,
     strided_extent,
 )
+from .convolution_sum import add_sum, allocate_parts
 
 __all__ = ["AddKernel", "launch"]
 
@@ -79,16 +80,10 @@ def launch(builder: Builder) -> None:
     else:
         target_parts = max(1, params["parts"] * caps.cores // programs)
         run, parts = split(max(pixels, 1), max(1, min(target_parts, pixels // _MIN_PART_PIXELS)), tile[2])
-        target, part_dtype = (2, builder.result.dtype) if parts == 1 else (
-            builder.allocate(parts * builder.result.numel), builder.element
-        )  # fmt: skip
+        target, part_dtype = allocate_parts(builder, parts)
         grid = (programs * parts,)
         _add(builder, kind, (0, 1, target), (*dtypes[:2], part_dtype), (*geometry, run, parts), grid, work, defines)
-        if parts > 1:
-            n, block = builder.result.numel, min(caps.block, 1024)
-            sum_defines: Defines = {"INDEX": defines["INDEX"], "BLOCK": block}
-            types = (part_dtype, builder.result.dtype)
-            _add(builder, "sum", (target, 2), types, (n, parts), (-(-n // block),), n * parts, sum_defines)
+        add_sum(builder, _add, target, parts)
 
 
 def _tile(rows: int, columns: int, depth: int, max_side: int) -> tuple[int, int, int]:

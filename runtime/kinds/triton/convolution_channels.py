@@ -22,7 +22,8 @@ from ...dtypes import DType
 from ...layout import split
 from ...precision import input_precision
 from ..convolution_builder import Builder, extend_to_triple
-from . import Defines, Geometry, index_type, next_power, strided_extent
+from . import Defines, Geometry, index_type, magic_numbers, next_power, strided_extent
+from .convolution_sum import add_sum, allocate_parts
 
 if TYPE_CHECKING:
     from .convolution import AddKernel
@@ -132,8 +133,8 @@ def _add_result(builder: Builder, add: AddKernel) -> None:
         "STRIDED": int(is_strided and not is_phased),
     }  # fmt: skip
     geometry: Geometry = (
-        pixels, source_size, target_size, s.groups, images.columns, columns, weight.columns, s.taps, s.stride,
-        s.padding, s.dilation, across,
+        pixels, source_size, target_size, magic_numbers(*phase_size), s.groups, images.columns, columns,
+        weight.columns, s.taps, s.stride, s.padding, s.dilation, across,
     )  # fmt: skip
     bias = (builder.bias, builder.layouts[builder.bias].dtype) if builder.bias is not None else (
         weight.buffer, weight.dtype
@@ -155,31 +156,16 @@ def _add_weight_gradient(builder: Builder, add: AddKernel) -> None:
     programs = down * across * s.tap_count * s.groups
     wanted_parts = max(1, params["parts"] * builder.caps.cores // programs)
     run, parts = split(max(pixels, 1), max(1, min(wanted_parts, pixels // _MIN_PART_PIXELS)), bk)
-    sum_target, part_dtype = (builder.target, builder.result.dtype) if parts == 1 else (
-        builder.allocate(parts * builder.result.numel), builder.element
-    )  # fmt: skip
+    sum_target, part_dtype = allocate_parts(builder, parts)
     defines = _defines(builder, (images, gradient), programs * parts, (bm, bn, bk))
     geometry: Geometry = (
-        pixels, s.size, s.out, s.groups, s.ins, s.outs, images.columns, gradient.columns, s.taps, s.stride, s.padding,
-        s.dilation, down, across, run, parts,
+        pixels, s.size, s.out, magic_numbers(*s.out), s.groups, s.ins, s.outs, images.columns, gradient.columns,
+        s.taps, s.stride, s.padding, s.dilation, down, across, run, parts,
     )  # fmt: skip
     buffers, types = (images.buffer, gradient.buffer, sum_target), (images.dtype, gradient.dtype, part_dtype)
     work = builder.result.numel * pixels
     add(builder, "channels_weight", buffers, types, geometry, (programs * parts,), work, defines)
-    if parts > 1:
-        n, block = builder.result.numel, min(builder.caps.block, 1024)
-        sum_defines: Defines = {"INDEX": index_type([n * parts]), "BLOCK": block}
-        sum_types = (part_dtype, builder.result.dtype)
-        add(
-            builder,
-            "sum",
-            (sum_target, builder.target),
-            sum_types,
-            (n, parts),
-            (-(-n // block),),
-            n * parts,
-            sum_defines,
-        )
+    add_sum(builder, add, sum_target, parts)
 
 
 def _tile(builder: Builder, rows: int, columns: int, depth: int, matrices: int) -> tuple[int, int, int]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ...layout import split
 from ..convolution_builder import Builder
 from . import Defines, Geometry, index_type, strided_extent
+from .convolution_sum import add_sum, allocate_parts
 from .plane_tiles import BLOCK, Axis, Rows, Tile, Work, choose_tile, tile_defines, unit_strides
 
 if TYPE_CHECKING:
@@ -99,9 +100,7 @@ def _add_weight_gradient(builder: Builder, add: AddKernel) -> None:
     target_parts = -(-builder.params["parts"] * _PROGRAMS_PER_CORE * caps.cores // pairs)
     run, parts = split(count, max(1, min(target_parts, count // (_MIN_PART_BLOCKS * block))), block)
     n = builder.result.numel
-    target, part_dtype = (builder.target, builder.result.dtype) if parts == 1 else (
-        builder.allocate(parts * n), builder.element
-    )  # fmt: skip
+    target, part_dtype = allocate_parts(builder, parts)
     (grad_unit,) = tile.target_units
     defines = _defines(builder, work, tile, block, pairs * parts) | {"GRAD_UNIT": grad_unit}
     geometry: Geometry = (
@@ -111,11 +110,7 @@ def _add_weight_gradient(builder: Builder, add: AddKernel) -> None:
     types = (builder.layouts[0].dtype, builder.layouts[1].dtype, part_dtype)
     pixels = s.batch * down.target * across.target
     add(builder, "direct_weight", (0, 1, target), types, geometry, (pairs * parts,), n * pixels, defines)
-    if parts > 1:
-        sum_block = min(caps.block, 1024)
-        sum_defines: Defines = {"INDEX": index_type([n * parts]), "BLOCK": sum_block}
-        sum_types, sum_grid = (part_dtype, builder.result.dtype), (-(-n // sum_block),)
-        add(builder, "sum", (target, builder.target), sum_types, (n, parts), sum_grid, n * parts, sum_defines)
+    add_sum(builder, add, target, parts)
 
 
 def _work(builder: Builder, is_back: bool) -> Work:

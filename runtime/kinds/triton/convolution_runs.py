@@ -22,8 +22,9 @@ from ...dtypes import DType
 from ...layout import split
 from ...precision import input_precision
 from ..convolution_builder import Builder, Triple
-from . import Defines, Geometry, index_type, next_power, strided_extent
+from . import Defines, Geometry, index_type, magic_numbers, next_power, strided_extent
 from .convolution_channels import Matrix, Packed, pack
+from .convolution_sum import add_sum, allocate_parts
 from .plane_tiles import BLOCK, Rows, power_of_two
 
 if TYPE_CHECKING:
@@ -106,7 +107,9 @@ def _add_result(builder: Builder, add: AddKernel, images: _Images) -> None:
     s = builder.sizes
     pixels = s.batch * prod(s.out)
     is_half = images.dtype.itemsize == 2
-    bm, bn = min(128, max(16, next_power(pixels))), min(128, max(16, next_power(s.outs)))
+    bn = min(128, max(16, next_power(s.outs)))
+    # Programs read all weights, and these from the cache: larger tiles for fewer programs.
+    bm = min(128 if bn > 64 or not is_half else 256, max(16, next_power(pixels)))
     bk = min(64 if is_half else 32, max(16, next_power(images.depth)))
     weight, is_flat = _weight(builder, add, images)
     across = -(-s.outs // bn)
@@ -117,8 +120,8 @@ def _add_result(builder: Builder, add: AddKernel, images: _Images) -> None:
     if bm * bn * images.dtype.itemsize >= 128 * 128 * 2:
         defines["num_warps"] = 8
     geometry: Geometry = (
-        pixels, s.out, s.outs, images.depth, images.origin, images.image_step, images.pixel_steps, images.run_steps,
-        weight.columns // _WEIGHT_UNIT, across,
+        pixels, s.out, magic_numbers(*s.out), s.outs, images.depth, images.origin, images.image_step,
+        images.pixel_steps, images.run_steps, weight.columns // _WEIGHT_UNIT, across,
     )  # fmt: skip
     bias, bias_dtype = builder.bias_buffer()
     buffers = (images.buffer, weight.buffer, bias, builder.target)
@@ -139,9 +142,7 @@ def _add_weight_gradient(builder: Builder, add: AddKernel, images: _Images) -> N
     target_parts = max(1, builder.params["parts"] * caps.cores // (down * across))
     run, parts = split(steps, max(1, min(target_parts, steps * bk // _MIN_PART_PIXELS)), 1)
     n = builder.result.numel
-    target, part_dtype = (builder.target, builder.result.dtype) if parts == 1 else (
-        builder.allocate(parts * n), builder.element
-    )  # fmt: skip
+    target, part_dtype = allocate_parts(builder, parts)
     unit, grad_steps = _gradient_steps(builder, area)
     extent = strided_extent(builder.layouts[1].shape, builder.layouts[1].strides)
     defines = _defines(builder, images, (bm, bn, bk), [extent, parts * n * 2, s.batch * (area + bk) * 2])
@@ -149,17 +150,13 @@ def _add_weight_gradient(builder: Builder, add: AddKernel, images: _Images) -> N
     if bm * bn >= 128 * 128:
         defines["num_warps"] = 8
     geometry: Geometry = (
-        area // max(1, unit), s.out, s.ins, s.outs, images.origin, images.image_step, images.pixel_steps,
-        images.run_steps, grad_steps, blocks, down, across, steps, run, parts,
+        area // max(1, unit), s.out, magic_numbers(*s.out), s.ins, s.outs, images.origin, images.image_step,
+        images.pixel_steps, images.run_steps, grad_steps, blocks, down, across, steps, run, parts,
     )  # fmt: skip
     types = (images.dtype, builder.layouts[1].dtype, part_dtype)
     grid = (down * across * parts,)
     add(builder, "runs_weight", (images.buffer, 1, target), types, geometry, grid, n * s.batch * area, defines)
-    if parts > 1:
-        block = min(caps.block, 1024)
-        sum_defines: Defines = {"INDEX": index_type([n * parts]), "BLOCK": block}
-        sum_types, sum_grid = (part_dtype, builder.result.dtype), (-(-n // block),)
-        add(builder, "sum", (target, builder.target), sum_types, (n, parts), sum_grid, n * parts, sum_defines)
+    add_sum(builder, add, target, parts)
 
 
 def _defines(builder: Builder, images: _Images, tile: tuple[int, int, int], extents: list[int]) -> Defines:
