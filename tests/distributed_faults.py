@@ -129,6 +129,24 @@ def kill_rank_0_last() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def reduce_until_cut(seconds: float, folder: Path) -> None:
+    """Reduce until the network is cut, which happens once `begun` exists; write the error to a file."""
+    dist.init_process_group(timeout=timedelta(seconds=seconds))
+    rank = dist.get_rank()
+    x = wg.ones(1000)
+    try:
+        for turn in range(10**9):
+            start = time.monotonic()
+            dist.all_reduce(x, dist.ReduceOp.AVG)
+            if turn == 20:
+                (folder / f"begun.{rank}").touch()
+    except dist.DistError as error:
+        text = f"{time.monotonic() - start:.2f} {type(error).__name__}: {error}"
+        (folder / f"report.{rank}.tmp").write_text(text)
+        (folder / f"report.{rank}.tmp").rename(folder / f"report.{rank}")
+        raise
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "restart":
         restart()
@@ -136,5 +154,7 @@ if __name__ == "__main__":
         end_one_after_the_other()
     elif sys.argv[1] == "rank_0_last":
         kill_rank_0_last()
+    elif sys.argv[1] == "cut":
+        reduce_until_cut(float(sys.argv[2]), Path(sys.argv[3]))
     else:
         main(sys.argv[1], float(sys.argv[2]))
