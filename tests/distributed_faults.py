@@ -6,7 +6,6 @@ The other ranks print `REPORT rank seconds error` for the error that ends their 
 from __future__ import annotations
 
 import os
-import random
 import signal
 import sys
 import time
@@ -58,30 +57,11 @@ def main(fault: str, seconds: float) -> None:
             fail(fault)
         if fault == "message" and rank == 0:
             dist.recv(x, 1)
-        elif fault == "random":
-            reduce_until_killed(rank)
         else:
             dist.all_reduce(x)
     except dist.DistError as error:
         print(f"REPORT {rank} {time.monotonic() - start:.2f} {type(error).__name__}: {error}\n", end="", flush=True)
         raise
-
-
-def reduce_until_killed(rank: int) -> None:
-    """Run collectives of all kinds, until rank 1 kills itself at a random moment."""
-    if rank == 1:
-        delay = random.Random(int(sys.argv[3])).uniform(0.0, 0.2)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # SIGALRM ends the process, wherever it is
-        signal.setitimer(signal.ITIMER_REAL, delay + 1e-3)
-    x, large = wg.ones(100), wg.ones(200_000)
-    size = dist.get_world_size()
-    while True:
-        dist.all_reduce(x)
-        dist.all_reduce(large, dist.ReduceOp.AVG)
-        dist.all_gather_into_tensor(wg.empty(100 * size), x)
-        dist.all_reduce(x.bfloat16(), async_op=True).wait()
-        dist.barrier()
-        x.fill_(1)
 
 
 def restart() -> None:
