@@ -97,10 +97,8 @@ def set_mpi_library(path: str) -> Callable[[bytes, int, int, int, int, int], int
     Returns:
         The function that exchanges the messages of small process groups (csrc/messages.c); None without C.
     """
-    if not present:
-        return None
-    exchange: Callable[[bytes, int, int, int, int, int], int] | None = _function("exchange_messages")
-    if exchange is not None:
+    exchange: Callable[[bytes, int, int, int, int, int], int] | None = None
+    if present and (exchange := _function("exchange_messages")) is not None:
         library = ctypes.CDLL(path)
         start, test = (ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in ("MPI_Start", "MPI_Test"))
         _native.set_mpi_functions(start or 0, test or 0)

@@ -6,7 +6,6 @@ The other ranks print `REPORT rank seconds error` for the error that ends their 
 from __future__ import annotations
 
 import os
-import random
 import signal
 import sys
 import time
@@ -58,30 +57,11 @@ def main(fault: str, seconds: float) -> None:
             fail(fault)
         if fault == "message" and rank == 0:
             dist.recv(x, 1)
-        elif fault == "random":
-            reduce_until_killed(rank)
         else:
             dist.all_reduce(x)
     except dist.DistError as error:
         print(f"REPORT {rank} {time.monotonic() - start:.2f} {type(error).__name__}: {error}\n", end="", flush=True)
         raise
-
-
-def reduce_until_killed(rank: int) -> None:
-    """Run collectives of all kinds, until rank 1 kills itself at a random moment."""
-    if rank == 1:
-        delay = random.Random(int(sys.argv[3])).uniform(0.0, 0.2)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # SIGALRM ends the process, wherever it is
-        signal.setitimer(signal.ITIMER_REAL, delay + 1e-3)
-    x, large = wg.ones(100), wg.ones(200_000)
-    size = dist.get_world_size()
-    while True:
-        dist.all_reduce(x)
-        dist.all_reduce(large, dist.ReduceOp.AVG)
-        dist.all_gather_into_tensor(wg.empty(100 * size), x)
-        dist.all_reduce(x.bfloat16(), async_op=True).wait()
-        dist.barrier()
-        x.fill_(1)
 
 
 def restart() -> None:
@@ -129,6 +109,24 @@ def kill_rank_0_last() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def reduce_until_cut(seconds: float, folder: Path) -> None:
+    """Reduce until the network is cut, which happens once `begun` exists; write the error to a file."""
+    dist.init_process_group(timeout=timedelta(seconds=seconds))
+    rank = dist.get_rank()
+    x = wg.ones(1000)
+    try:
+        for turn in range(10**9):
+            start = time.monotonic()
+            dist.all_reduce(x, dist.ReduceOp.AVG)
+            if turn == 20:
+                (folder / f"begun.{rank}").touch()
+    except dist.DistError as error:
+        text = f"{time.monotonic() - start:.2f} {type(error).__name__}: {error}"
+        (folder / f"report.{rank}.tmp").write_text(text)
+        (folder / f"report.{rank}.tmp").rename(folder / f"report.{rank}")
+        raise
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "restart":
         restart()
@@ -136,5 +134,7 @@ if __name__ == "__main__":
         end_one_after_the_other()
     elif sys.argv[1] == "rank_0_last":
         kill_rank_0_last()
+    elif sys.argv[1] == "cut":
+        reduce_until_cut(float(sys.argv[2]), Path(sys.argv[3]))
     else:
         main(sys.argv[1], float(sys.argv[2]))

@@ -28,9 +28,10 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from .errors import CollectiveTimeout, DistBackendError, RankFailure
+from .errors import CollectiveTimeout, DistBackendError, DistNetworkError, RankFailure
 from .headers import describe
 from .launchers import Place, read_environment
+from .process_manager import join_by_environment
 from .watching import Hub, Watcher
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class World:
     """
 
     def __init__(self, timeout: float):
-        self.mpi = _import_mpi()
+        self.mpi = _import_mpi(timeout)
         self.has_thread_safe_mpi = self.mpi.Query_thread() == self.mpi.THREAD_MULTIPLE
         self.place: Place = read_environment()
         self.lock = threading.RLock()
@@ -86,6 +87,7 @@ class World:
             self.size: int = self.comm.size
             self.watcher = self._connect() if self.size > 1 else None
             self.comm.Barrier()
+            _unlink_shared_memory()
         self._previous_hook = sys.excepthook
         sys.excepthook = self._on_uncaught
         atexit.register(self._end)
@@ -290,15 +292,23 @@ def current_world() -> World | None:
     return _world
 
 
-def _import_mpi() -> Any:
+def _import_mpi(timeout: float) -> Any:
+    variables: dict[str, str] = {}
     try:
         import mpi4py  # lazy: optional
 
         if "mpi4py.MPI" not in sys.modules:
             mpi4py.rc.finalize = False  # `World._end` does it, unless a rank is gone
+            variables = join_by_environment(timeout)
+            os.environ.update(variables)
         from mpi4py import MPI  # lazy: starts MPI
+    except ConnectionError as error:
+        raise DistNetworkError(f"init_process_group: {error}") from error
     except (ImportError, RuntimeError) as error:
         raise DistBackendError(f"init_process_group: MPI is not available ({error}). Install {_INSTALL}") from error
+    finally:
+        for name in variables:
+            os.environ.pop(name, None)
     return MPI
 
 
@@ -306,8 +316,9 @@ def _check_size(size: int, place: Place) -> None:
     if place.size > 1 and size != place.size:
         raise DistBackendError(
             f"init_process_group: {place.launcher}'s variables promise {place.size} ranks, and MPI has {size}. Start "
-            "the program with `weftgrad launch -n N` or with the mpiexec of the MPI library that mpi4py uses (under "
-            "Slurm: srun --mpi=pmi2 or --mpi=pmix, as that library was built)"
+            f"the program with `weftgrad launch -n {place.size}` or with the mpiexec of the MPI library that mpi4py "
+            "uses (under Slurm: srun --mpi=pmi2 or --mpi=pmix, as that library was built). torchrun works with MPICH "
+            "and the libraries that come from it, if MASTER_ADDR and MASTER_PORT are set and MPI has not started before"
         )
 
 
@@ -315,6 +326,16 @@ def _ignore_cleanup_signal() -> None:
     """Ignore SIGUSR1, by which MPICH's launcher reports a rank's death: our notices tell more."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+
+
+def _unlink_shared_memory() -> None:
+    """Remove the name of the memory that MPICH shares between the ranks of a machine, once all of them have mapped it.
+
+    MPICH removes it at its end, which a job does not reach if a rank is killed: some MB would stay in /dev/shm.
+    """
+    with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8") as maps:  # not Linux; another rank
+        for path in {line.split()[-1] for line in maps if "/dev/shm/mpich_shm_" in line}:
+            os.unlink(path)
 
 
 @contextlib.contextmanager

@@ -53,8 +53,13 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], p
         folder.mkdir(parents=True, exist_ok=True)
         if is_first:
             (folder / _METADATA).unlink(missing_ok=True)
-        entries = _write_parts(folder, state_dict, _rank(process_group), _world_size(process_group))
     except Exception as problem:  # all ranks must learn of it: they wait for each other below
+        error = f"{type(problem).__name__}: {problem}"
+    _gather(None, process_group)  # nobody may overwrite parts while the metadata says that they are complete
+    try:
+        if error is None:
+            entries = _write_parts(folder, state_dict, _rank(process_group), _world_size(process_group))
+    except Exception as problem:
         error = f"{type(problem).__name__}: {problem}"
     of_ranks = _gather((error, entries), process_group)
     problems = [f"rank {rank}: {text}" for rank, (text, _) in enumerate(of_ranks) if text]
