@@ -1,10 +1,11 @@
-"""Run the programs of docs/third_party_programs on weftgrad and on PyTorch, compare, and write docs/third-party.md.
+"""Run the programs of docs/third_party_programs on weftgrad and on PyTorch, compare, and write the tables of the docs.
 
     python docs/refresh_third_party.py --weftgrad PYTHON --torch PYTHON --results FOLDER
 
-The first Python has weftgrad and the packages but no torch, the second torch and the packages. Install the packages by
-`pip install --no-deps`, because most of them require torch. Results that are in the folder already are not computed
-again.
+The first Python has weftgrad and the packages but no torch, the second torch and the packages; `CI_THIRD_PARTY=1
+.ci/run` makes both. The tables are those of docs/third-party.md and docs/pretrained.md, between comments. Results that
+are in the folder already are not computed again. Programs that fail, or whose results differ by more than their bound,
+are listed at the end, and the exit status is 1 then.
 """
 
 from __future__ import annotations
@@ -14,149 +15,261 @@ import ast
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 FOLDER = Path(__file__).parent
-PROGRAMS = FOLDER / "third_party_programs" / "programs.py"
-PAGE = FOLDER / "third-party.md"
-_TIMEOUT = 600  # seconds of one program
+PROGRAMS = FOLDER / "third_party_programs"
+_TIMEOUT = 900  # seconds of one program
+_BOUND = 5e-5  # of programs that name none, as in `registration.program`
+_CHECKPOINT_BOUND = 1e-5
+_NO_EXTENSION = "Couldn't load custom C++ ops"  # torchvision's error where its compiled ops are missing
+_DISTRIBUTIONS = {"ignite": "pytorch-ignite"}  # where the name on PyPI is another one
 _VERSIONS = (
     "import importlib.metadata, json, sys; "
     "print(json.dumps({name: importlib.metadata.version(name) for name in sys.argv[1:]}))"
 )
 
-_HEAD = """# Third-party packages
-
-Packages written for PyTorch run unchanged if `import torch` means weftgrad in the process:
-
-    import weftgrad.torch_compat       # first; then import torch and the packages as always
-    python -m weftgrad.as_torch train.py --epochs 3          # or so, for a whole program
-
-Install such packages with `pip install --no-deps`: most of them require `torch`, which is not needed. Nothing else of
-the environment changes, and an installed PyTorch is not imported.
-
-The table is written by `docs/refresh_third_party.py`, which runs the programs in `docs/third_party_programs` on both
-libraries, on `cpu`, with the same weights and inputs. *Difference* is the largest difference of an output, gradient or
-trained weight from PyTorch's, divided by the largest magnitude of that array (for gradients that are zero in theory, by
-1e-4 of the largest one of the program). Models run forward and backward; everything is float32. The transforms resize
-pixels of uint8, where a difference of one of 256 levels is 9e-03 after normalising.
-
-"""
-_TAIL = """
-## What is only a name
-
-`torch.fx`, `torch.onnx`, `torch.export`, `torch._dynamo`, `torch.jit.trace`, `torch.fft`, `torch.distributions`,
-`torch.sparse`, `torch.nested`, quantization and complex and float8 dtypes can be imported,
-subclassed and tested for with `isinstance`, because libraries do so. Using them raises `NotSupported`, which says what
-to do instead.
-`torch.distributed` has its collectives ([docs](distributed.md)); of its submodules, `nn` works, others are names.
-`torch.compile` and `torch.jit.script` return their argument. The list is in `api/torch_names/tables.py`.
-
-Calls on subclasses of Tensor are not intercepted (`__torch_function__`), so results of ops are plain tensors.
-Compiled extensions of PyTorch cannot be loaded. Of torchvision's, weftgrad has `nms`, `roi_align` and `roi_pool`
-itself; `ps_roi_align`, `ps_roi_pool`, `deform_conv2d` and the reading of images are missing.
-`torch.hub.load` runs the `hubconf.py` of local folders (`source="local"`), and downloads no repositories.
-"""
-
 
 @dataclass(frozen=True)
+class Program:
+    """A function of docs/third_party_programs.
+
+    Attributes:
+        file: Its file.
+        name: Its name.
+        package: The package that it uses.
+        summary: What it does.
+        bound: Largest difference that passes.
+        needs_extension: Whether the reference needs compiled ops, without which results are not compared.
+    """
+
+    file: Path
+    name: str
+    package: str
+    summary: str
+    bound: float
+    needs_extension: bool
+
+
+@dataclass
 class Outcome:
     """What came of one program.
 
     Attributes:
-        package: The package that it uses.
-        summary: What it does.
+        program: The program.
         difference: Largest relative difference from PyTorch; None if one of the two did not run.
         error: Last line of the error, or "".
+        lacks_reference: Whether weftgrad ran it, and PyTorch's side has no compiled ops.
+        shown: For each result that a page shows, weftgrad's value and the other one.
     """
 
-    package: str
-    summary: str
-    difference: float | None
-    error: str
+    program: Program
+    difference: float | None = None
+    error: str = ""
+    shown: dict[str, tuple[float, float]] = field(default_factory=dict)
+    lacks_reference: bool = False
+
+    @property
+    def passes(self) -> bool:
+        """Whether both libraries ran it, with results within its bound, or weftgrad alone where it is not compared."""
+        return self.lacks_reference or (self.difference is not None and self.difference <= self.program.bound)
 
 
-def load_programs() -> dict[str, tuple[str, str]]:
-    """Return for each program its package and the first line of its docstring, without importing torch."""
-    programs = {}
-    for node in ast.parse(PROGRAMS.read_text(encoding="utf-8")).body:
+def load_programs(path: Path) -> list[Program]:
+    """Return the programs of a file, without importing it."""
+    programs = []
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef) and node.decorator_list:
             decorator = node.decorator_list[0]
             assert isinstance(decorator, ast.Call)
             package = ast.literal_eval(decorator.args[0])
-            programs[node.name] = (package, (ast.get_docstring(node) or "").partition("\n")[0].rstrip("."))
+            options = {k.arg: ast.literal_eval(k.value) for k in decorator.keywords}
+            summary = (ast.get_docstring(node) or "").partition("\n")[0].rstrip(".")
+            bound, needs_extension = options.get("bound", _BOUND), options.get("needs_extension", False)
+            programs.append(Program(path, node.name, package, summary, bound, needs_extension))
     return programs
 
 
-def run_program(command: list[str], name: str, results: Path) -> str:
+def run(command: list[str]) -> tuple[str, str]:
+    """Run a command; return what it prints, and the last line of its error, or ""."""
+    try:
+        process = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+    except subprocess.TimeoutExpired:
+        return "", f"no result after {_TIMEOUT} s"
+    if process.returncode == 0:
+        return process.stdout, ""
+    lines = process.stderr.strip().splitlines()
+    return process.stdout, lines[-1] if lines else f"ended with status {process.returncode}"
+
+
+def run_program(command: list[str], program: Program, results: Path) -> str:
     """Run one program unless its results exist; return the last line of its error, or ""."""
     if results.exists():
         return ""
-    process = subprocess.run(
-        [*command, str(PROGRAMS), name, str(results)], capture_output=True, text=True, timeout=_TIMEOUT, check=False
-    )
-    if process.returncode == 0:
-        return ""
-    lines = process.stderr.strip().splitlines()
-    return lines[-1] if lines else f"ended with status {process.returncode}"
+    return run([*command, str(program.file), program.name, str(results)])[1]
 
 
-def difference(own: Path, reference: Path) -> float:
-    """Return the largest relative difference between two files of arrays."""
+def compare(own: Path, reference: Path) -> tuple[float, dict[str, tuple[float, float]], str]:
+    """Compare two files of arrays.
+
+    Returns:
+        The largest relative difference, the results to show, and what is wrong with names or shapes, or "".
+    """
     own_arrays, arrays = np.load(own), np.load(reference)
     if set(own_arrays.files) != set(arrays.files):
-        raise SystemExit(f"{own} and {reference} have other names: {set(own_arrays.files) ^ set(arrays.files)}")
+        return np.inf, {}, f"other results than PyTorch's: {sorted(set(own_arrays.files) ^ set(arrays.files))[:5]}"
     gradients = [np.abs(arrays[name]).max() for name in arrays.files if name.startswith("grad.")]
     floor = max(1e-6, 1e-4 * float(max(gradients, default=0)))
     largest = 0.0
+    shown = {}
     for name in arrays.files:
         value, expected = own_arrays[name].astype(np.float64), arrays[name].astype(np.float64)
         if value.shape != expected.shape:
-            raise SystemExit(f"{own}: {name} has shape {value.shape}, PyTorch's {expected.shape}")
+            return np.inf, {}, f"{name} has shape {value.shape}, PyTorch's {expected.shape}"
+        if not np.array_equal(np.isnan(value), np.isnan(expected)):
+            return np.inf, {}, f"{name}: other elements are NaN than in PyTorch"
         if expected.size:
-            error = np.abs(value - expected).max() / max(np.abs(expected).max(), floor)
+            error = np.nanmax(np.abs(value - expected)) / max(np.nanmax(np.abs(expected)), floor)
             largest = max(largest, float(error))
-    return largest
+        if name.startswith("shown."):
+            shown[name.removeprefix("shown.")] = (float(value), float(expected))
+    return largest, shown, ""
 
 
-def write_page(outcomes: list[Outcome], versions: dict[str, str]) -> str:
-    """Return the text of the page."""
-    rows = ["| package | program | state | difference |", "| --- | --- | --- | --- |"]
+def run_programs(programs: list[Program], weftgrad: str, torch: str, results: Path) -> list[Outcome]:
+    """Run programs on both libraries, and compare their results."""
+    outcomes = []
+    for program in programs:
+        own, reference = (results / f"{program.name}.{library}.npz" for library in ("wg", "torch"))
+        torch_error = run_program([torch, "-W", "ignore"], program, reference)
+        outcome = Outcome(program)
+        outcome.error = run_program([weftgrad, "-W", "ignore", "-m", "weftgrad.as_torch"], program, own)
+        outcome.lacks_reference = not outcome.error and program.needs_extension and _NO_EXTENSION in torch_error
+        if torch_error and not outcome.lacks_reference:
+            outcome.error = outcome.error or f"PyTorch: {torch_error}"
+        if not outcome.error and not outcome.lacks_reference:
+            outcome.difference, outcome.shown, outcome.error = compare(own, reference)
+        state = "ok" if outcome.passes else "FAILS"
+        number = "" if outcome.difference is None else f"{outcome.difference:.1e}, may be {program.bound:.0e}"
+        number = "runs, and is not compared: PyTorch's side has no compiled ops" if outcome.lacks_reference else number
+        print(f"{program.name}: {state} {number} {outcome.error}".rstrip(), flush=True)
+        outcomes.append(outcome)
+    return outcomes
+
+
+def exchange_checkpoints(weftgrad: str, torch: str, results: Path) -> tuple[list[str], list[str]]:
+    """Let each library write checkpoints, and the other one read them.
+
+    Returns:
+        The rows of the table, and what failed.
+    """
+    rows, failures = [], []
+    pythons = {"torch": torch, "weftgrad": weftgrad}
+    for writer, reader in (("torch", "weftgrad"), ("weftgrad", "torch")):
+        folder, script = results / f"checkpoints-{writer}", str(PROGRAMS / "checkpoints.py")
+        _, error = run([pythons[writer], "-W", "ignore", script, "write", writer, str(folder)])
+        output = ""
+        if not error:
+            output, error = run([pythons[reader], "-W", "ignore", script, "read", reader, str(folder)])
+        if error:
+            failures.append(f"checkpoints of {writer}, read by {reader}: {error}")
+            print(f"{failures[-1]}: FAILS", flush=True)
+            continue
+        for name, result in json.loads(output.splitlines()[-1]).items():
+            difference, wrong = result["difference"], result["wrong"]
+            is_far = difference is not None and not difference <= _CHECKPOINT_BOUND
+            if wrong or is_far:
+                failures.append(f"{name} of {writer}, read by {reader}: {wrong[:5]}, weights differ by {difference}")
+            print(f"checkpoint {name}, {writer} to {reader}: {'FAILS' if wrong or is_far else 'ok'}", flush=True)
+            equal = result["values"] - len(wrong)
+            rows.append(
+                f"| {writer} | `{name}` | {reader} | {equal} of {result['values']} | {_number(difference)} |"
+            )  # fmt: skip
+    return rows, failures
+
+
+def _number(difference: float | None) -> str:
+    return "" if difference is None else "0" if not difference else f"{difference:.0e}"
+
+
+def program_rows(outcomes: list[Outcome], versions: dict[str, str]) -> list[str]:
+    """Return the rows of the table of programs."""
+    rows = []
     for outcome in outcomes:
-        state = f"missing: {outcome.error}" if outcome.error else "as it is"
-        number = "" if outcome.difference is None else "0" if not outcome.difference else f"{outcome.difference:.0e}"
-        package = f"{outcome.package} {versions[outcome.package]}"
-        rows.append(f"| {package} | {outcome.summary} | {state} | {number} |")
-    return _HEAD + "\n".join(rows) + "\n" + _TAIL
+        error = outcome.error.replace("|", "\\|")[:160]
+        state = f"missing: {error}" if error else "as it is"
+        package = f"{outcome.program.package} {versions[outcome.program.package]}"
+        number = "not compared" if outcome.lacks_reference else _number(outcome.difference)
+        rows.append(f"| {package} | {outcome.program.summary} | {state} | {number} |")
+    return rows
+
+
+def pretrained_rows(outcomes: list[Outcome], versions: dict[str, str]) -> list[str]:
+    """Return the rows of the table of pretrained networks: each row is a result, the first one names the network."""
+    rows = []
+    for outcome in outcomes:
+        package = f"{outcome.program.package} {versions[outcome.program.package]}"
+        name = f"{outcome.program.summary}; `pip install {outcome.program.package}`, {package.rpartition(' ')[2]}"
+        number = f"missing: {outcome.error}" if outcome.error else _number(outcome.difference)
+        for label, (own, expected) in outcome.shown.items() or {"": (np.nan, np.nan)}.items():
+            rows.append(f"| {name} | {label} | {own:.6g} | {expected:.6g} | {number} |")
+            name = number = ""
+    return rows
+
+
+def replace_table(page: Path, label: str, columns: tuple[str, ...], rows: list[str]) -> None:
+    """Replace the lines between the comments `<!-- label … -->` and `<!-- end -->` of a page by a table."""
+    text = page.read_text(encoding="utf-8")
+    begin = f"<!-- {label}: written by refresh_third_party.py -->\n"
+    if begin not in text:
+        raise SystemExit(f"{page}: has no line {begin.strip()}")
+    before, _, rest = text.partition(begin)
+    _, end, after = rest.partition("\n<!-- end -->")
+    table = [f"| {' | '.join(columns)} |", "| " + " | ".join("---" for _ in columns) + " |", *rows]
+    page.write_text(f"{before}{begin}\n" + "\n".join(table) + f"\n{end}{after}", encoding="utf-8")
 
 
 def main() -> None:
-    """Run what is missing, and write the page."""
+    """Run what is missing, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--weftgrad", default=sys.executable, help="a Python with weftgrad and the packages")
     parser.add_argument("--torch", required=True, help="a Python with PyTorch and the packages")
     parser.add_argument("--results", type=Path, required=True, help="a folder for results")
+    parser.add_argument("--only", nargs="*", default=(), help="words in names of programs; then no table is written")
     options = parser.parse_args()
     options.results.mkdir(parents=True, exist_ok=True)
-    programs = load_programs()
-    outcomes = []
-    for name, (package, summary) in programs.items():
-        own, reference = (options.results / f"{name}.{library}.npz" for library in ("wg", "torch"))
-        torch_error = run_program([options.torch, "-W", "ignore"], name, reference)
-        error = run_program([options.weftgrad, "-W", "ignore", "-m", "weftgrad.as_torch"], name, own)
-        print(f"{name}: {error or 'runs'}{f' (PyTorch: {torch_error})' if torch_error else ''}", flush=True)
-        number = None if error or torch_error else difference(own, reference)
-        outcomes.append(Outcome(package, summary, number, error.replace("|", "\\|")[:160]))
-    names = list(dict.fromkeys(package for package, _ in programs.values()))
-    distributions = ["pytorch-ignite" if name == "ignite" else name for name in names]
-    output = subprocess.run(
-        [options.weftgrad, "-c", _VERSIONS, *distributions], capture_output=True, text=True, check=True
-    ).stdout
-    versions = dict(zip(names, json.loads(output).values(), strict=True))
-    PAGE.write_text(write_page(outcomes, versions), encoding="utf-8")
+    pythons = (options.weftgrad, options.torch)
+    outcomes = {}
+    for stem in ("programs", "pretrained"):
+        programs = load_programs(PROGRAMS / f"{stem}.py")
+        if options.only:
+            programs = [p for p in programs if any(word in p.name for word in options.only)]
+        outcomes[stem] = run_programs(programs, *pythons, options.results)
+    failures = [
+        f"{o.program.name}: {o.error or o.difference}" for part in outcomes.values() for o in part if not o.passes
+    ]
+    if not options.only:
+        rows, checkpoint_failures = exchange_checkpoints(*pythons, options.results)
+        failures += checkpoint_failures
+        packages = list(dict.fromkeys(o.program.package for part in outcomes.values() for o in part))
+        output, error = run([options.weftgrad, "-c", _VERSIONS, *(_DISTRIBUTIONS.get(p, p) for p in packages)])
+        if error:
+            raise SystemExit(error)
+        versions = dict(zip(packages, json.loads(output).values(), strict=True))
+        page = FOLDER / "third-party.md"
+        columns = ("package", "program", "state", "difference")
+        replace_table(page, "programs", columns, program_rows(outcomes["programs"], versions))
+        columns = ("written by", "file", "read by", "equal values", "difference after training on")
+        replace_table(page, "checkpoints", columns, rows)
+        columns = ("network", "result", "weftgrad", "PyTorch", "largest difference")
+        replace_table(FOLDER / "pretrained.md", "networks", columns, pretrained_rows(outcomes["pretrained"], versions))
+    count = sum(map(len, outcomes.values()))
+    print(f"{count - sum(not o.passes for part in outcomes.values() for o in part)} of {count} programs pass")
+    if failures:
+        raise SystemExit("failed:\n" + "\n".join(failures))
 
 
 if __name__ == "__main__":

@@ -10,10 +10,13 @@ import runpy
 import subprocess
 import sys
 import time
+import wave
 from pathlib import Path
 
+import numpy as np
 import pytest
 from distributed_ranks import find_launcher
+from pretrained_references import bert_vector, silero_probabilities, write_bert, write_silero
 
 import weftgrad as wg
 from weftgrad.cli.samples import capture_steps
@@ -267,6 +270,41 @@ def test_simulated_gpt(tmp_path):
     assert len(efficiencies) == 12
     assert all(0 < efficiency < 200 for efficiency in efficiencies)
     assert "ddp, tensor 8 on 8192 devices" in output
+
+
+def test_sentence_similarity(tmp_path):
+    """A BERT of random weights, from the files that a package has, beside NumPy's."""
+    weights = write_bert(tmp_path)
+    sentences = ("Cats sit on a CAFÉ!", "a dog", "cat cats ca on sit a a a a")
+    pieces = ([2, 5, 6, 7, 12, 4, 8, 9, 3], [2, 4, 1, 3], [2, 5, 5, 6, 11, 12, 7, 3])
+    example = runpy.run_path(str(EXAMPLES / "sentence_similarity.py"))
+    encoder = example["SentenceEncoder"](tmp_path)
+    assert [encoder.split(sentence, 9) for sentence in sentences[:2]] == list(pieces[:2])
+    assert encoder.split(sentences[2], 8) == pieces[2]  # the last pieces are left out
+    expected = np.stack([bert_vector(weights, numbers[: len(numbers)]) for numbers in pieces[1:]])
+    np.testing.assert_allclose(encoder(sentences[1:]).numpy(), expected, rtol=1e-4, atol=1e-5)
+    output = output_of("sentence_similarity", tmp_path, "--folder", tmp_path, *sentences[1:])
+    cosines = numbers(r" (-?\d\.\d{3})", output)
+    np.testing.assert_allclose(cosines, (expected @ expected.T).flatten(), atol=6e-4)
+
+
+def test_voice_activity(tmp_path):
+    """Silero VAD's network with random weights on noise, beside NumPy's."""
+    weights = write_silero(tmp_path / "weights.safetensors")
+    sound = (0.3 * np.random.default_rng(2).standard_normal(6000)).clip(-1, 1)
+    samples = (sound * 32767).astype("<i2")
+    with wave.open(str(tmp_path / "noise.wav"), "wb") as file:
+        file.setparams((1, 2, 16000, 0, "NONE", ""))
+        file.writeframes(samples.tobytes())
+    expected = silero_probabilities(weights, samples / 32768)
+    example = runpy.run_path(str(EXAMPLES / "voice_activity.py"))
+    network = example["VoiceActivity"](tmp_path / "weights.safetensors")
+    actual = network(wg.tensor(example["read_sound"](tmp_path / "noise.wav"))).numpy()
+    np.testing.assert_allclose(actual, expected, rtol=1e-4)
+    output = output_of(
+        "voice_activity", tmp_path, tmp_path / "noise.wav", "--weights", tmp_path / "weights.safetensors"
+    )
+    np.testing.assert_allclose(numbers(r"s  ([\d.]+)", output), [expected[:8].mean(), expected[8:].mean()], atol=6e-4)
 
 
 def test_every_example_is_tested_and_short():
