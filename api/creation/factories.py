@@ -13,6 +13,7 @@ import numpy as np
 from ..arguments.descriptions import LIKE_OPTIONS, OPTIONS, describe
 from ..arguments.types import Layout, MemoryFormat, Number, Operand, Sizes
 from ..runtime import dtypes, host_data
+from ..runtime.context import state
 from ..runtime.device import DeviceLike, meta
 from ..runtime.device import device as to_device
 from ..runtime.dispatch import call, call_into
@@ -129,7 +130,7 @@ def _fill_output(output: Tensor, value: Operand, out: Tensor | None) -> Tensor:
 def _fill_constant(output: Tensor, value: Operand) -> Tensor:
     if output.meta.numel:
         number = to_dtype_number(value, output.meta.dtype, "full")
-        if not getattr(output.meta.device.driver, "opened", True):  # host memory: do not open a driver for a constant
+        if not getattr(output.meta.device.driver, "opened", True) and state().mode is None:  # host memory: do not open a driver for a constant
             host_data.fill(output, number)
             return output
         version = output.storage.version
