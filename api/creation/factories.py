@@ -130,7 +130,9 @@ def _fill_output(output: Tensor, value: Operand, out: Tensor | None) -> Tensor:
 def _fill_constant(output: Tensor, value: Operand) -> Tensor:
     if output.meta.numel:
         number = to_dtype_number(value, output.meta.dtype, "full")
-        if not getattr(output.meta.device.driver, "opened", True) and state().mode is None:  # host memory: do not open a driver for a constant
+        if (
+            not getattr(output.meta.device.driver, "opened", True) and state().mode is None
+        ):  # host memory: do not open a driver for a constant
             host_data.fill(output, number)
             return output
         version = output.storage.version

@@ -39,7 +39,9 @@ def _fill_progression(
 ) -> Tensor:  # fmt: skip
     """Create a vector by the op `name`, or by `host_formula`, which computes the same bits, if no driver is open."""
     output = _empty(meta(dtype, (count,), None, device))
-    if not getattr(device.driver, "opened", True) and state().mode is None:  # a tensor alone does not open a driver, as in `factories`
+    if (
+        not getattr(device.driver, "opened", True) and state().mode is None
+    ):  # a tensor alone does not open a driver, as in `factories`
         with np.errstate(all="ignore"):
             values = host_formula(np.arange(count), *numbers)
             if dtype.kind == "f" and dtype.itemsize == 2:  # kernels also round doubles to half types through float32

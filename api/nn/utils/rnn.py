@@ -98,9 +98,7 @@ def pack_padded_sequence(
     )  # fmt: skip
 
 
-def _pack(
-    input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool, enforce_sorted: bool
-) -> PackedSequence:
+def _pack(input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool, enforce_sorted: bool) -> PackedSequence:
     caller = "pack_padded_sequence"
     if batch_first:
         input = ops.transpose(input, 0, 1)

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import inspect
 import os
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ..autograd.grad_mode import no_grad
 from ..nn.module import Module
-from ..runtime.context import state
-from ..runtime.errors import ArgumentError, WeftgradError
+from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
-from ..version import __version__
-from .errors import DynamicSizeError, OnnxExporterError
-from .exporter.capture import Capture, flat_tensors
+from .errors import OnnxExporterError
+from .exporter.capture import flat_tensors
 from .exporter.converter import convert
-from .exporter.dynamic_sizes import Size, find_formula
-from .exporter.graph import Graph, element_type, import_onnx
-from .exporter.program import Program, Ref, Run, merge_runs
-from .exporter.resizing import DynamicDim, GraphInput, read_dynamic_axes, resized, size_plans
+from .exporter.graph import Graph, import_onnx
+from .exporter.model_file import MAX_FILE_BYTES, make_model
+from .exporter.program import Program
+from .exporter.resizing import GraphInput, read_dynamic_axes
+from .exporter.tracing import trace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["ONNXProgram", "TrainingMode", "export", "is_in_onnx_export"]
 
 _MIN_OPSET, _DEFAULT_OPSET = 17, 18
-_MAX_FILE_BYTES = 2**31 - 1  # of one protobuf message
 _is_exporting = False
 
 
@@ -67,7 +63,7 @@ class ONNXProgram:
             OnnxExporterError: The model is too large for one file.
         """
         onnx = import_onnx()
-        is_large = self.model_proto.ByteSize() > _MAX_FILE_BYTES
+        is_large = self.model_proto.ByteSize() > MAX_FILE_BYTES
         if not isinstance(destination, (str, os.PathLike)):
             if is_large or external_data:
                 raise OnnxExporterError("export: a model with external data needs a path, not an open file")
@@ -116,8 +112,8 @@ def export(
 ) -> ONNXProgram:
     """Export a model to an ONNX file.
 
-    The model runs on example arguments, and the ops that it calls become the nodes of a graph. So conditions and loops of
-    its Python code are fixed by the arguments. With dynamic dimensions it runs several times with different sizes;
+    The model runs on example arguments, and the ops that it calls become the nodes of a graph. So conditions and loops
+    of its Python code are fixed by the arguments. With dynamic dimensions it runs several times with different sizes;
     numbers that follow the sizes become nodes, and an error is raised where that is impossible.
 
     Args:
@@ -133,13 +129,14 @@ def export(
         output_names: Names of the outputs; None calls them `output`, or `output_0` and so on.
         opset_version: Version of the operators, 17 or later; None means 18.
         dynamic_axes: For each name of an input, the dimensions whose size is not fixed: a dict from positions to names,
-            or a list of positions. Dimensions of one name are equal. Without a name, dimensions at the same position are
-            equal. Names of outputs give names to their dimensions.
-        dynamic_shapes: The same in the form of PyTorch's newer exporter: a dict by names of inputs, or a tuple, of dicts
-            from positions to names.
+            or a list of positions. Dimensions of one name are equal. Without a name, dimensions at the same position
+            are equal. Names of outputs give names to their dimensions.
+        dynamic_shapes: The same in the form of PyTorch's newer exporter: a dict by names of inputs, or a tuple, of
+            dicts from positions to names.
         keep_initializers_as_inputs: Also list the weights as inputs, as files of IR version 3 do.
         external_data: Whether the weights go to a file of their own; None does so for 2 GiB or more.
-        do_constant_folding: Ignored: values that do not depend on the inputs are always constants.
+        do_constant_folding: Whether what the model computes from its parameters alone becomes a constant. False adds
+            the nodes that compute it, so that all parameters are in the file.
         dynamo: Ignored: there is one exporter.
 
     Returns:
@@ -169,14 +166,14 @@ def export(
     dims, output_dims = read_dynamic_axes(axes, names, [tensor.meta.ndim for tensor in tensors])
     inputs = [GraphInput(*fields) for fields in zip(names, tensors, dims, strict=True)]
     with _mode_of(model, training):
-        program = _trace(model, call_args, call_kwargs, inputs)
+        program = trace(model, call_args, call_kwargs, inputs, do_constant_folding)
     labels = _output_names(output_names, len(program.outputs))
     unknown = sorted(set(output_dims) - set(labels))
     if unknown:
         raise ArgumentError(f"export: dynamic_axes names {unknown}; the inputs are {names} and the outputs {labels}")
     graph = Graph(opset, program.dims)
     values = _build(graph, program, inputs, labels, {name for name, _ in model.named_buffers()})
-    result = ONNXProgram(_model_proto(graph, program, inputs, values, labels, output_dims, keep_initializers_as_inputs))
+    result = ONNXProgram(make_model(graph, program, inputs, values, labels, output_dims, keep_initializers_as_inputs))
     if verbose:
         print(onnx.printer.to_text(result.model_proto.graph))
     if f is not None:
@@ -192,14 +189,21 @@ def _check_options(model: object, export_params: bool, opset_version: int | None
     opset = _DEFAULT_OPSET if opset_version is None else opset_version
     newest = onnx.defs.onnx_opset_version()
     if not isinstance(opset, int) or not _MIN_OPSET <= opset <= newest:
-        raise ArgumentError(f"export: opset_version is {_MIN_OPSET} to {newest} with onnx {onnx.__version__}, not {opset}")
+        raise ArgumentError(
+            f"export: opset_version is {_MIN_OPSET} to {newest} with onnx {onnx.__version__}, not {opset}"
+        )
     return opset
 
 
 def _split_arguments(args: object, kwargs: Mapping[str, object] | None) -> tuple[tuple[object, ...], dict[str, object]]:
     """Return positional and keyword arguments; a dict at the end of `args` has keyword arguments, as in PyTorch."""
     call_args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
-    if kwargs is None and call_args and isinstance(call_args[-1], dict) and all(isinstance(k, str) for k in call_args[-1]):
+    if (
+        kwargs is None
+        and call_args
+        and isinstance(call_args[-1], dict)
+        and all(isinstance(k, str) for k in call_args[-1])
+    ):
         return call_args[:-1], dict(call_args[-1])
     return call_args, dict(kwargs or {})
 
@@ -252,73 +256,6 @@ def _mode_of(model: Module, training: TrainingMode | int) -> Iterator[None]:
             module.training = was_training
 
 
-# --- Running the model ---
-
-
-def _trace(model: Module, args: Sequence[object], kwargs: Mapping[str, object], inputs: list[GraphInput]) -> Program:
-    """Run the model with the sizes of each plan until one works, and merge the runs."""
-    first_error: Exception | None = None
-    for plan in size_plans(inputs):
-        try:
-            runs = [_run(model, args, kwargs, inputs, dims) for dims in plan]
-            return merge_runs(runs)
-        except (WeftgradError, ValueError, RuntimeError, IndexError, AssertionError) as error:
-            if not plan[0] or isinstance(error, OnnxExporterError) and not isinstance(error, DynamicSizeError):
-                raise
-            first_error = first_error or error
-    assert first_error is not None
-    if isinstance(first_error, DynamicSizeError):
-        raise first_error
-    raise DynamicSizeError(
-        f"export: the model does not run with other sizes of its dynamic dimensions: {first_error}. Dimensions that must "
-        "be equal need the same name in dynamic_axes"
-    ) from first_error
-
-
-def _run(
-    model: Module, args: Sequence[object], kwargs: Mapping[str, object], inputs: list[GraphInput], dims: Mapping[str, int]
-) -> Run:
-    """Run the model once with given sizes of the dynamic dimensions."""
-    tensors = [resized(graph_input, dims).clone() for graph_input in inputs]
-    replacements = iter(tensors)
-    run_args, run_kwargs = _replace_tensors((tuple(args), dict(kwargs)), replacements)
-    thread_state = state()
-    autocast, thread_state.autocast = thread_state.autocast, None
-    try:
-        with no_grad(), Capture(model) as capture:
-            places = [capture.add_input(tensor) for tensor in tensors]
-            outputs = flat_tensors(model(*run_args, **run_kwargs))
-            output_places = [capture.place(tensor) for tensor in outputs]
-            constants = {i: c for i, tensor in enumerate(outputs) if (c := capture.constant(tensor)) is not None}
-    finally:
-        thread_state.autocast = autocast
-    if not outputs:
-        raise OnnxExporterError("export: the model returns no tensors")
-    for layer in dict.fromkeys(capture.host_reads):
-        where = f"layer {layer!r}" if layer else "the model"
-        warnings.warn(
-            f"export: {where} reads values that depend on its inputs as Python numbers; the graph is right only for "
-            "inputs with the same values there",
-            stacklevel=5,
-        )
-    return Run(dims, capture.calls, places, output_places, constants, capture.members)
-
-
-def _replace_tensors(value: Any, tensors: Iterator[Tensor]) -> Any:
-    """Return nested tuples, lists and dicts with other tensors, in the order of `flat_tensors`."""
-    if isinstance(value, Tensor):
-        return next(tensors)
-    if isinstance(value, Mapping):
-        return {key: _replace_tensors(item, tensors) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        items = [_replace_tensors(item, tensors) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
-
-
-# --- The file ---
-
-
 def _build(graph: Graph, program: Program, inputs: list[GraphInput], labels: list[str], buffers: set[str]) -> list[str]:
     """Add all nodes to the graph, and return the names of the outputs' values."""
     for graph_input in inputs:
@@ -331,73 +268,3 @@ def _build(graph: Graph, program: Program, inputs: list[GraphInput], labels: lis
     values = convert(program, graph, [graph_input.name for graph_input in inputs], buffers)
     graph.prune(values)
     return values
-
-
-def _model_proto(
-    graph: Graph, program: Program, inputs: list[GraphInput], values: list[str], labels: list[str],
-    output_dims: Mapping[str, Mapping[int, str]], keep_initializers_as_inputs: bool,
-) -> Any:  # fmt: skip
-    helper = graph.onnx.helper
-    _name_outputs(graph, values, labels)
-    dim_labels = {d.symbol: d.label for graph_input in inputs for d in graph_input.dynamic.values()}
-    input_infos = [
-        helper.make_tensor_value_info(i.name, element_type(i.tensor.meta.dtype), _input_shape(i)) for i in inputs
-    ]
-    if keep_initializers_as_inputs:
-        input_infos += [
-            helper.make_tensor_value_info(name, proto.data_type, list(proto.dims))
-            for name, proto in graph.initializers.items()
-        ]
-    output_infos = [
-        helper.make_tensor_value_info(
-            label, element_type(ref.dtype), _output_shape(ref, program, dim_labels, output_dims.get(label, {}))
-        )
-        for label, ref in zip(labels, program.outputs, strict=True)
-    ]
-    proto = helper.make_graph(graph.nodes, "main_graph", input_infos, output_infos, list(graph.initializers.values()))
-    opset = helper.make_opsetid("", graph.opset)
-    result = helper.make_model(
-        proto, opset_imports=[opset], producer_name="weftgrad", producer_version=__version__,
-        ir_version=helper.find_min_ir_version_for([opset]),
-    )  # fmt: skip
-    if result.ByteSize() <= _MAX_FILE_BYTES:
-        graph.onnx.checker.check_model(result, full_check=True)
-    return result
-
-
-def _name_outputs(graph: Graph, values: list[str], labels: list[str]) -> None:
-    """Give the outputs their names: those of the values, or of copies where a value is an input or is used twice."""
-    produced = {name: node for node in graph.nodes for name in node.output}
-    renamed: dict[str, str] = {}
-    for value, label in zip(values, labels, strict=True):
-        if value in produced and value not in renamed:
-            renamed[value] = label
-        else:
-            source = renamed.get(value, value)
-            graph.nodes.append(graph.onnx.helper.make_node("Identity", [source], [label], name=f"/Identity_{label}"))
-    for node in graph.nodes:
-        for names in (node.input, node.output):
-            for position, name in enumerate(names):
-                if name in renamed:
-                    names[position] = renamed[name]
-
-
-def _input_shape(graph_input: GraphInput) -> list[int | str]:
-    labels: dict[int, DynamicDim] = graph_input.dynamic
-    return [labels[d].label if d in labels else n for d, n in enumerate(graph_input.tensor.meta.shape)]
-
-
-def _output_shape(
-    ref: Ref, program: Program, dim_labels: Mapping[str, str], labels: Mapping[int, str]
-) -> list[int | str | None]:
-    """Return the sizes of an output: numbers, and names or formulas of dynamic dimensions."""
-    shape: list[int | str | None] = []
-    for position, size in enumerate(ref.shape):
-        if isinstance(size, Size):
-            formula = find_formula(size, program.dims)
-            text = None if formula is None else formula.text(dim_labels)
-            shape.append(labels.get(position, labels.get(position - ref.ndim, text)))
-        else:
-            shape.append(size)
-    return shape
-

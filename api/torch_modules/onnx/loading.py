@@ -24,8 +24,8 @@ def load(f: str | os.PathLike[str] | BinaryIO | bytes | Any, *, device: DeviceLi
         device: Device of the parameters and buffers; None for the default device.
 
     Returns:
-        `OnnxModule`, a `Module` whose `forward` takes the graph's inputs, by position or by name, and returns its output,
-        or a tuple of its outputs.
+        `OnnxModule`, a `Module` whose `forward` takes the graph's inputs, by position or by name, and returns its
+        output, or a tuple of its outputs.
 
     Raises:
         PackageNotFound: The package `onnx` is not installed.

@@ -43,10 +43,21 @@ def choose_root(refs: Iterable[Ref]) -> Ref | None:
     """Return the largest tensor, the first among equals, whose elements do not overlap; None if there is none."""
     root: Ref | None = None
     for ref in refs:
-        strides = [s for n, s in zip(ref.meta.shape, ref.meta.strides, strict=True) if n > 1]
-        if all(s > 0 for s in strides) and (root is None or ref.meta.numel > root.meta.numel):
+        if (root is None or ref.meta.numel > root.meta.numel) and not _overlaps_itself(ref):
             root = ref
     return root
+
+
+def _overlaps_itself(ref: Ref) -> bool:
+    """Return whether elements share memory, or run backwards: as in expanded tensors, windows and reversed ones."""
+    extent = 1
+    dims = sorted(zip(ref.meta.strides, ref.meta.shape, strict=True))
+    for stride, size in dims:
+        if size > 1:
+            if stride < extent:
+                return True
+            extent += (size - 1) * stride
+    return False
 
 
 def whole(ref: Ref) -> Region:
@@ -85,14 +96,15 @@ def _find_box(ref: Ref, root: Ref) -> Box | None:
             dims.append(None)
             steps.append(1)
             continue
-        dim = next((d for d in by_stride if d not in dims and _fits(size, stride, starts[d], root, d)), None)
-        if dim is None:
+        matches = [d for d in by_stride if d not in dims and _fits(size, stride, starts[d], root, d)]
+        if not matches:
             return None
-        step = stride // root.strides[dim]
+        match = matches[0]
+        step = stride // root.strides[match]
         if isinstance(step, Size):
             return None
-        region[dim] = (starts[dim], starts[dim] + step * (size - 1) + 1)
-        dims.append(dim)
+        region[match] = (starts[match], starts[match] + step * (size - 1) + 1)
+        dims.append(match)
         steps.append(step)
     return Box(tuple(region), tuple(dims), tuple(steps))
 
@@ -133,7 +145,7 @@ def cut_points(region: Region, dim: int, others: Sequence[Region]) -> list[Int]:
     """Return the bounds of `others` along `dim` that are inside `region`, with its own, in order."""
     start, stop = region[dim]
     points = {bound for other in others for bound in other[dim] if start < bound < stop}
-    return [start, *sorted(points), stop]  # type: ignore[type-var]  # sizes have an order
+    return [start, *sorted(points), stop]
 
 
 def is_empty(ref: Ref) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
@@ -121,9 +122,9 @@ class Capture(Mode):
         self._watches: list[weakref.ref[Storage]] = []
         self._count = 0
         self._varying: set[int] = set()  # memories whose contents depend on the inputs
-        self._written: set[int] = set()  # memories that a recorded call has written
+        self._write_counts: dict[int, int] = {}  # of recorded calls, by memory
         self._readable: set[int] = set()  # varying memories that the package itself reads on the host
-        self._constants: dict[tuple[Place, int], Constant] = {}
+        self._constants: dict[tuple[Place, int, int], Constant] = {}
         self._is_paused = False
         for names in (model.named_parameters(), model.named_buffers()):
             for name, tensor in names:
@@ -163,8 +164,8 @@ class Capture(Mode):
         place = self.place(tensor)
         if place.memory in self._varying:
             return None
-        version = tensor.storage.version
-        key = (place, version)
+        # Some calls that fill new memory leave its version as it was.
+        key = (place, tensor.storage.version, self._write_counts.get(place.memory, 0))
         if key not in self._constants:
             self._constants[key] = self._new_constant(place, tensor)
         return self._constants[key]
@@ -221,11 +222,11 @@ class Capture(Mode):
 
     def _save_overwritten(self, call: CapturedCall, out: Tensor) -> None:
         place = self.place(out)
-        if place.memory in self._written or place.memory in self._varying:
+        if place.memory in self._write_counts or place.memory in self._varying:
             return
-        for constant in self._constants.values():  # the call changes the model: save the values before it
-            if constant.place.memory == place.memory and constant.array is None:
-                constant.array, constant.tensor = constant.values().copy(), None
+        for known in self._constants.values():  # the call changes the model: save the values before it
+            if known.place.memory == place.memory and known.array is None:
+                known.array, known.tensor = known.values().copy(), None
         if place.memory not in self._member_places and out.meta.contiguous and out.meta.nbytes == out.storage.nbytes:
             return  # new memory, which the call fills
         constant = self.constant(out if out.extra is None or out.extra.base is None else out.extra.base)
@@ -236,7 +237,8 @@ class Capture(Mode):
         call.results = [self.place(tensor) for tensor in results]
         operand_memories = {operand.memory for operand in call.operands if isinstance(operand, Place)}
         for place in call.results:
-            self._written.add(place.memory)
+            if call.record.kind != "view":
+                self._write_counts[place.memory] = self._write_counts.get(place.memory, 0) + 1
             if operand_memories & self._varying:
                 self._varying.add(place.memory)
         self.calls.append(call)
@@ -246,14 +248,17 @@ class Capture(Mode):
         if key not in self._memories:
             self._memories[key] = self._count
             self._count += 1
-            self._watches.append(weakref.ref(storage, lambda _, key=key: self._memories.pop(key, None)))
+            self._watches.append(weakref.ref(storage, partial(self._forget, key)))
         return self._memories[key]
+
+    def _forget(self, key: int, _: object) -> None:
+        self._memories.pop(key, None)
 
     def _new_constant(self, place: Place, tensor: Tensor) -> Constant:
         view = Tensor(tensor.storage, tensor.meta, tensor.start)
         end = place.start + place.meta.nbytes
         for member, name in self._member_places.get(place.memory, ()):
-            is_written = place.memory in self._written
+            is_written = place.memory in self._write_counts
             if member.start <= place.start and end <= member.start + member.meta.nbytes and not is_written:
                 return Constant(place, view, None, name)
         thread_state = state()
@@ -280,4 +285,3 @@ def flat_tensors(value: object) -> list[Tensor]:
     if isinstance(value, (tuple, list)):
         return [tensor for item in value for tensor in flat_tensors(item)]
     return []
-

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import chain
 
 from ...runtime import host_data
-from ...runtime.dtypes import Array, DType
+from ...runtime.tensor import Tensor
 from ..errors import DynamicSizeError, OnnxExporterError
 from .capture import Constant
 from .conversion import Conversion, RowResult
@@ -34,13 +34,15 @@ def convert(program: Program, graph: Graph, input_names: list[str], buffer_names
     Raises:
         OnnxExporterError: The outputs depend on a call that cannot be expressed.
     """
-    contents = Contents(graph, _all_refs(program), lambda call, value: _convert_view(call, value, graph), program.computed)
+    contents = Contents(
+        graph, _all_refs(program), lambda call, value: _convert_view(call, value, graph), program.computed
+    )
     for name, ref in zip(input_names, program.inputs, strict=True):
         contents.write(ref, name)
         graph.note_sizes(name, ref.shape)
     for ref, name, tensor in program.members:
         doc = "buffer" if name in buffer_names else ""
-        contents.write_initial(ref, _initializer(graph, name, lambda t=tensor: host_data.host_array(t.detach()), ref.dtype, doc))
+        contents.write_initial(ref, _initializer(graph, name, tensor, doc))
     _write_initial_constants(program, graph, contents)
     for index in sorted(program.live):
         call = program.calls[index]
@@ -59,8 +61,8 @@ def _all_refs(program: Program) -> list[Ref]:
     return [*program.inputs, *(ref for ref, _, _ in program.members), *refs, *program.outputs]
 
 
-def _initializer(graph: Graph, name: str, array: Callable[[], Array], dtype: DType, doc: str) -> Callable[[], Value]:
-    return lambda: graph.initializer(name, array(), dtype, doc)
+def _initializer(graph: Graph, name: str, tensor: Tensor, doc: str) -> Callable[[], Value]:
+    return lambda: graph.initializer(name, host_data.host_array(tensor.detach()), tensor.meta.dtype, doc)
 
 
 def _write_initial_constants(program: Program, graph: Graph, contents: Contents) -> None:
@@ -84,8 +86,8 @@ def _constant_value(graph: Graph, ref: Ref, constant: Constant, is_unstable: boo
     if is_unstable:
         return Missing(
             DynamicSizeError(
-                f"export: a tensor of shape {list(ref.meta.shape)} is made from Python numbers that depend on a dynamic "
-                "dimension; make it with tensor functions such as arange, full or zeros"
+                f"export: a tensor of shape {list(ref.meta.shape)} is made from Python numbers that depend on a "
+                "dynamic dimension; make it with tensor functions such as arange, full or zeros"
             )
         )
     return lambda: graph.constant(constant.values(), ref.dtype)
@@ -124,7 +126,9 @@ def _write_results(call: Call, values: RowResult, contents: Contents) -> None:
         written = [values]
     else:
         written = list(values)
-    absent = OnnxExporterError(f"export: {call_text(call.record, call.layer)}: this result of the op cannot be expressed")
+    absent = OnnxExporterError(
+        f"export: {call_text(call.record, call.layer)}: this result of the op cannot be expressed"
+    )
     for position, ref in enumerate(call.results):
         value = written[position] if position < len(written) else None
         contents.write(ref, Missing(absent) if value is None else value)
@@ -135,7 +139,11 @@ def _output(program: Program, position: int, graph: Graph, contents: Contents) -
     constant = program.output_constants.get(position)
     if constant is not None and constant.array is not None and ref.memory not in program.computed:
         return graph.constant(constant.array, ref.dtype)
-    value = contents.read(ref)
+    try:
+        value = contents.read(ref)
+    except DynamicSizeError as error:
+        text = str(error)
+        raise DynamicSizeError(text if text.startswith("export:") else f"export: output {position}: {text}") from None
     if isinstance(value, Packed):
         raise OnnxExporterError("export: the model returns packed sequences; return what pad_packed_sequence returns")
     return value

@@ -1,12 +1,13 @@
 """Numbers that depend on dynamic dimensions, and expressions for them.
 
 The exporter runs a model several times, with other sizes in the dynamic dimensions each time. A number that is the same
-in all runs is a constant. Another one is a `Size`: it has the value of each run. Arithmetic acts on each run's value, so
-that code for shapes works with sizes as with ints. A comparison must have the same outcome in all runs.
+in all runs is a constant. Another one is a `Size`: it has the value of each run. Arithmetic acts on each run's value,
+so that code for shapes works with sizes as with ints. A comparison must have the same outcome in all runs.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ from typing import TypeAlias
 
 from ..errors import DynamicSizeError
 
-__all__ = ["Formula", "Int", "Size", "as_int", "find_formula", "merge", "product"]
+__all__ = ["Formula", "Int", "Size", "Varying", "as_int", "find_formula", "merge", "product"]
+
+_MAX_DIVISOR = 16
 
 
 class Size:
@@ -89,6 +92,22 @@ class Size:
         return outcomes.pop()
 
 
+@dataclass(frozen=True, slots=True)
+class Varying:
+    """An argument that differs between the runs and is no whole number, with its value in each run."""
+
+    values: tuple[object, ...]
+
+    def size(self, function: Callable[[float], float]) -> Int | None:
+        """Return the size that is `function` of the argument in each run; None if these are no whole numbers."""
+        if not all(isinstance(value, float) and value for value in self.values):
+            return None
+        numbers = [function(float(value)) for value in self.values]  # type: ignore[arg-type]
+        whole_numbers = [round(number) for number in numbers]
+        is_close = all(abs(n - w) <= 1e-9 * abs(n) for n, w in zip(numbers, whole_numbers, strict=True))
+        return merge(whole_numbers) if is_close else None
+
+
 Int: TypeAlias = int | Size
 """A number, or one that depends on dynamic dimensions."""
 
@@ -132,24 +151,32 @@ def as_int(number: Int, meaning: str) -> int:
 
 @dataclass(frozen=True)
 class Formula:
-    """`constant`, plus the sum of `factor * product of the dimensions` over `terms`.
+    """`constant`, plus the sum of `factor * product of the dimensions` over `terms`, divided by `divisor`.
 
     Attributes:
         constant: The term without dimensions.
         terms: Factor and names of dimensions of each term.
+        divisor: What the sum is divided by, rounded down.
     """
 
     constant: int
     terms: tuple[tuple[int, tuple[str, ...]], ...]
+    divisor: int = 1
 
     def text(self, labels: Mapping[str, str]) -> str:
         """Return the formula with the names of the dimensions in `labels`."""
         parts = ["*".join([str(factor)] * (factor != 1) + [labels[n] for n in names]) for factor, names in self.terms]
-        return " + ".join([*parts, *([str(self.constant)] if self.constant else [])]).replace("+ -", "- ")
+        total = " + ".join([*parts, *([str(self.constant)] if self.constant else [])]).replace("+ -", "- ")
+        if self.divisor == 1:
+            return total
+        return f"({total})//{self.divisor}" if len(parts) > 1 or self.constant else f"{total}//{self.divisor}"
 
     def value(self, dims: Mapping[str, int]) -> int:
         """Return the value for the given sizes of the dimensions."""
-        return self.constant + sum(factor * product([dims[n] for n in names]) for factor, names in self.terms)  # type: ignore[misc]
+        total = self.constant
+        for factor, names in self.terms:
+            total += factor * math.prod(dims[name] for name in names)
+        return total // self.divisor
 
 
 def find_formula(size: Size, runs: Sequence[Mapping[str, int]]) -> Formula | None:
@@ -173,9 +200,14 @@ def find_formula(size: Size, runs: Sequence[Mapping[str, int]]) -> Formula | Non
         constant = base - sum(factor * first[name] for name, factor in factors.items())
         candidates.append(Formula(constant, tuple((factor, (name,)) for name, factor in factors.items())))
     names = tuple(slopes)
-    volume = product([first[name] for name in names])
-    if len(names) > 1 and isinstance(volume, int) and base % volume == 0:
+    volume = math.prod(first[name] for name in names)
+    if len(names) > 1 and base % volume == 0:
         candidates.append(Formula(0, ((base // volume, names),)))
+    moved = [name for name in first if any(run[name] != first[name] for run in runs)]
+    if len(moved) == 1 or len(names) == 1:  # half of a dimension, rounded down or up
+        name = names[0] if names else moved[0]
+        for divisor in range(2, _MAX_DIVISOR + 1):
+            candidates += [Formula(constant, ((1, (name,)),), divisor) for constant in (0, divisor - 1)]
     for formula in candidates:
         if all(formula.value(run) == value for run, value in zip(runs, size.values, strict=True)):
             return formula

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from ...runtime import dtypes
 from ...runtime.dtypes import DType
-from ...runtime.records import OpRecord
+from ...runtime.records import OpRecord, registry
 from .conversion import Conversion, RowResult
 from .dynamic_sizes import Int, Size, product
 from .function_nodes import FUNCTIONS, Arguments
@@ -88,7 +88,7 @@ def operand_values(c: Conversion, dtype: DType) -> dict[str, Callable[[], Value]
     for position, operand in enumerate(c.call.record.operands):
         if c.has(position):
             target = {"mask": dtypes.bool_, "index": dtypes.int64}.get(operand.type, dtype)
-            values[operand.name] = lambda p=position, t=target: c.cast_input(p, t)
+            values[operand.name] = partial(c.cast_input, position, target)
     return values
 
 
@@ -103,7 +103,9 @@ def convert_pointwise(c: Conversion) -> RowResult:
         value = evaluator.value(expr, result.dtype)
         names = set(free_names(expr))
         read_all = all(not c.is_tensor(o.name) or o.name in names for o in c.call.record.operands)
-        if not read_all and not any(c.is_tensor(n) and c.shape(n) == result.shape for n in names if n in evaluator.operands):
+        if not read_all and not any(
+            c.is_tensor(n) and c.shape(n) == result.shape for n in names if n in evaluator.operands
+        ):
             value = c.graph.op("Expand", value, c.sizes(result.shape))
         results.append(value)
     return results
@@ -111,6 +113,7 @@ def convert_pointwise(c: Conversion) -> RowResult:
 
 def convert_rowwise(c: Conversion) -> RowResult:
     """Convert a rowwise op by its spec's expressions."""
+    c = _without_absent(c)
     dtype = compute_dtype_of(c)
     shape = c.shape(0)
     if c.call.record.detail.get("rows") == "normalized_shape":
@@ -135,6 +138,14 @@ def convert_rowwise(c: Conversion) -> RowResult:
             value = c.graph.op("Squeeze", value, c.graph.ints(axes))
         results.append(value)
     return results
+
+
+def _without_absent(c: Conversion) -> Conversion:
+    """Return the call as one of the op's variant without the optional operands that are None."""
+    record = c.call.record
+    optional = [operand.name for operand in record.operands if operand.role == "optional"]
+    variant = record.variants.get(tuple(c.has(name) for name in optional))
+    return c if variant is None else Conversion(replace(c.call, record=registry[variant]), c.graph, c.contents)
 
 
 def _with_row_axes(c: Conversion, value: Callable[[], Value], rows: RowLayout, operand: str) -> Callable[[], Value]:
@@ -169,9 +180,11 @@ def convert_reduction(c: Conversion) -> RowResult:
     elements = _Evaluator(c, dtype, operand_values(c, dtype))
     fields: dict[str, Callable[[], Value]] = {}
     for name, expr in reduction.map.items():
-        fields[name] = lambda n=name, e=expr: _reduce_field(c, reduction, n, elements.typed(e), e, axes, keepdim)
+        fields[name] = partial(_reduce_field, c, reduction, name, elements, expr, axes, keepdim)
     operands = operand_values(c, dtype)
-    scalars = {o.name: operands[o.name] for o in c.call.record.operands if o.name in operands and not c.is_tensor(o.name)}
+    scalars = {
+        o.name: operands[o.name] for o in c.call.record.operands if o.name in operands and not c.is_tensor(o.name)
+    }
     finish = _Evaluator(c, dtype, {**scalars, **fields}, count=product([shape[a] for a in axes]))
     results: list[Value] = []
     for expr, result in zip(reduction.finish.values(), c.results, strict=False):
@@ -180,7 +193,7 @@ def convert_reduction(c: Conversion) -> RowResult:
 
 
 def _reduce_field(
-    c: Conversion, reduction: Reduction, name: str, value: Value, expr: Expr, axes: Sequence[int], keepdim: bool
+    c: Conversion, reduction: Reduction, name: str, elements: _Evaluator, expr: Expr, axes: Sequence[int], keepdim: bool
 ) -> Value:
     """Reduce one field of the state, whose combination must be `a op b` of that field."""
     combine = reduction.combine[name]
@@ -188,7 +201,7 @@ def _reduce_field(
     op_type = _REDUCE.get(combine.fn)
     if op_type is None or sorted(map(str, names)) != sorted(reduction.operands(name)):
         raise c.unsupported("the exporter's table has no row for this op")
-    graph = c.graph
+    graph, value = c.graph, elements.typed(expr)
     if expr.type == "mask":
         number = graph.cast(value, dtypes.bool_, dtypes.int32)
         return graph.cast(reduce_node(graph, op_type, number, axes, keepdim), dtypes.int32, dtypes.bool_)
@@ -263,9 +276,9 @@ class _Evaluator:
 
     def _constant(self, node: Expr) -> Value:
         value: Any = node.value
-        if node.type == "value" and self.dtype.kind != "f" and isinstance(value, float):
-            if not math.isfinite(value) or not value.is_integer():
-                raise self.c.unsupported(f"its formula has the number {value} for {self.dtype.name}")
+        is_fraction = isinstance(value, float) and not (math.isfinite(value) and value.is_integer())
+        if node.type == "value" and self.dtype.kind != "f" and is_fraction:
+            raise self.c.unsupported(f"its formula has the number {value} for {self.dtype.name}")
         return self.graph.number(value, self._dtype_of(node))
 
     def _name(self, name: str) -> Value:
@@ -298,7 +311,9 @@ class _Evaluator:
 
     def _reduce_row(self, node: Expr, value: Value) -> Value:
         assert self.rows is not None
-        op_type = {"row_sum": "ReduceSum", "row_max": "ReduceMax", "row_min": "ReduceMin", "row_prod": "ReduceProd"}[node.fn]
+        op_type = {"row_sum": "ReduceSum", "row_max": "ReduceMax", "row_min": "ReduceMin", "row_prod": "ReduceProd"}[
+            node.fn
+        ]
         if node.args[0].scope == "column":  # one element for each position: it lacks the dimensions before
             raise self.c.unsupported("its formula reduces an operand without rows")
         return reduce_node(self.graph, op_type, value, self.rows.axes, True)

@@ -1,7 +1,7 @@
 """Functions of the expression language (`codegen/functions.yaml`) as nodes.
 
-Functions that ONNX lacks are composed, in a way that does not lose digits where the obvious formula would: `expm1(x)` is
-`2 * sinh(x / 2) * exp(x / 2)`, and `log1p(x)` is corrected for the rounding of `1 + x` (W. Kahan).
+Functions that ONNX lacks are composed, in a way that does not lose digits where the obvious formula would: `expm1(x)`
+is `2 * sinh(x / 2) * exp(x / 2)`, and `log1p(x)` is corrected for the rounding of `1 + x` (W. Kahan).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...runtime import dtypes
 from ...runtime.dtypes import Array, DType
-from ..errors import DynamicSizeError, PackageNotFound
+from ..errors import DynamicSizeError, PackageNotFound, UnsupportedOperatorError
 from .dynamic_sizes import Formula, Int, Size, find_formula, product
 
 if TYPE_CHECKING:
@@ -38,15 +38,17 @@ def import_onnx() -> ModuleType:
         import onnx  # lazy: optional dependency
         import onnx.numpy_helper
     except ImportError as error:
-        raise PackageNotFound(
-            f"weftgrad.onnx needs the package onnx ({error}); pip install 'weftgrad[onnx]'"
-        ) from None
+        raise PackageNotFound(f"weftgrad.onnx needs the package onnx ({error}); pip install 'weftgrad[onnx]'") from None
     return onnx
 
 
 def element_type(dtype: DType) -> int:
     """Return the number of an element type in ONNX files."""
-    return int(getattr(import_onnx().TensorProto, {"float32": "FLOAT", "float64": "DOUBLE"}.get(dtype.name, dtype.name.upper())))
+    return int(
+        getattr(
+            import_onnx().TensorProto, {"float32": "FLOAT", "float64": "DOUBLE"}.get(dtype.name, dtype.name.upper())
+        )
+    )
 
 
 class Graph:
@@ -73,6 +75,7 @@ class Graph:
         self.scope = ""
         self.reshaped: dict[Value, tuple[Value, tuple[Int, ...]]] = {}
         self._names: set[str] = set()
+        self._known_operators: set[str] = set()
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Value] = {}
         self._nodes_by_key: dict[tuple[object, ...], list[Value]] = {}
         self._symbols: dict[str, tuple[Value, int]] = {}
@@ -93,6 +96,7 @@ class Graph:
 
     def node(self, op_type: str, inputs: Sequence[Value], outputs: int = 1, **attributes: object) -> list[Value]:
         """Add a node, and return the names of its outputs. An equal node that exists already is used again."""
+        self._check_operator(op_type)
         known = {name: value for name, value in attributes.items() if value is not None}
         is_constant = op_type == "Constant"  # `constant` looks for equal ones
         key = (op_type, tuple(inputs), outputs, len(self.nodes) if is_constant else repr(sorted(known.items())))
@@ -106,7 +110,20 @@ class Graph:
 
     def op(self, op_type: str, *inputs: Value, **attributes: object) -> Value:
         """Add a node with one output, and return the output's name."""
-        return self.node(op_type, inputs, **attributes)[0]
+        return self.node(op_type, inputs, 1, **attributes)[0]
+
+    def _check_operator(self, op_type: str) -> None:
+        if op_type in self._known_operators:
+            return
+        try:
+            self.onnx.defs.get_schema(op_type, self.opset, "")
+        except self.onnx.defs.SchemaError:
+            first = min(s.since_version for s in self.onnx.defs.get_all_schemas_with_history() if s.name == op_type)
+            raise UnsupportedOperatorError(
+                f"export: {f'layer {self.scope!r}' if self.scope else 'the model'} needs the operator {op_type}, which "
+                f"exists since opset {first}; pass opset_version={first}"
+            ) from None
+        self._known_operators.add(op_type)
 
     # --- constants ---
 
@@ -220,7 +237,7 @@ class Graph:
         result = terms[0]
         for term in terms[1:]:
             result = self.op("Add", result, term)
-        return result
+        return result if formula.divisor == 1 else self.op("Div", result, self.ints([formula.divisor]))
 
     def _product(self, parts: Sequence[Value]) -> Value:
         result = parts[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...runtime import dtypes
 from .conversion import Conversion, Row, RowResult, Rows
-from .dynamic_sizes import Int, Size, product
+from .dynamic_sizes import Int, product
 from .graph import Value
 from .view_rows import reshape
 
@@ -94,8 +94,8 @@ def _arange(c: Conversion) -> RowResult:
     value = _positions(c)
     for op_type, name, neutral in (("Mul", "step", 1), ("Add", "start", 0)):
         number = c.number(name)
-        if isinstance(number, Size) or number != neutral:
-            value = graph.op(op_type, value, graph.number(number, dtype))
+        if number != neutral:
+            value = graph.op(op_type, value, c.number_value(name, dtype))
     return value
 
 
@@ -103,7 +103,8 @@ def _linspace(c: Conversion) -> RowResult:
     """Count from the start in the first half, and back from the end in the second, as the op does."""
     graph, dtype = c.graph, c.results[0].dtype
     position = _positions(c)
-    start, end, step, last = (graph.number(c.number(name), dtype) for name in ("start", "end", "step", "last"))
+    start, end, last = (c.number_value(name, dtype) for name in ("start", "end", "last"))
+    step = graph.op("Div", graph.op("Sub", end, start), last)
     first_half = graph.op("Add", start, graph.op("Mul", step, position))
     second_half = graph.op("Sub", end, graph.op("Mul", step, graph.op("Sub", last, position)))
     is_first = graph.op("Less", graph.op("Mul", position, graph.number(2, dtype)), last)

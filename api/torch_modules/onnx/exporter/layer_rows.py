@@ -46,8 +46,8 @@ def _transposed_convolution(c: Conversion) -> RowResult:
         for size, n, a, b in zip(c.static("size"), full, pads[:rank], pads[rank:], strict=True)
     ]
     return c.graph.op(
-        "ConvTranspose", c.input("grad_output"), c.input("weight"), kernel_shape=kernel, strides=list(stride), pads=pads,
-        dilations=list(dilation), output_padding=extra, group=c.static("groups", 1),
+        "ConvTranspose", c.input("grad_output"), c.input("weight"), kernel_shape=kernel, strides=list(stride),
+        pads=pads, dilations=list(dilation), output_padding=extra, group=c.static("groups", 1),
     )  # fmt: skip
 
 
@@ -70,7 +70,8 @@ class _Windows:
         padding = list(c.static("padding"))
         reaches = [d * (k - 1) + 1 for d, k in zip(dilation, kernels, strict=True)]
         floors = [(n + 2 * p - r) // s + 1 for n, p, r, s in zip(self.sizes, padding, reaches, strides, strict=True)]
-        self.attributes = {"kernel_shape": kernels, "strides": strides, "pads": [*padding, *padding],
+        self.kernel = kernels
+        self.attributes: dict[str, object] = {"kernel_shape": kernels, "strides": strides, "pads": [*padding, *padding],
                            "ceil_mode": int(tuple(floors) != tuple(size))}  # fmt: skip
         self.dilations = {"dilations": list(dilation)} if set(dilation) != {1} else {}
 
@@ -103,7 +104,7 @@ def _average_pool(c: Conversion) -> RowResult:
     if windows.is_adaptive:
         return _adaptive_average(c, windows.rank)
     value, is_inserted = _with_batch(c, windows.rank)
-    kernel = windows.attributes["kernel_shape"]
+    kernel = windows.kernel
     divisor = c.static("divisor", 0)
     if divisor:  # the operator divides by the number of elements of a window, with its padding
         value = graph.op("AveragePool", value, **windows.attributes, count_include_pad=1)
@@ -159,23 +160,19 @@ def _resample(c: Conversion) -> RowResult:
 def _interpolate(c: Conversion) -> RowResult:
     """Resize, with the coordinates that PyTorch has for each mode."""
     graph = c.graph
-    size, scale, mode, align_corners, recompute, antialias = (
-        c.static(name) for name in ("size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias")
-    )  # fmt: skip
+    size, scale, mode, align_corners, recompute, antialias = (c.static(name) for name in c.call.record.statics)
     kind = {"nearest": "nearest", "nearest-exact": "nearest", "linear": "linear", "bilinear": "linear",
             "trilinear": "linear", "bicubic": "cubic"}.get(mode)  # fmt: skip
     if kind is None or c.dtype().kind != "f" or (antialias and graph.opset < 18):
         raise c.unsupported(f"mode {mode!r}{' with antialias' * bool(antialias)} of {c.dtype().name}")
     coordinates = "asymmetric" if mode == "nearest" else "align_corners" if align_corners else "half_pixel"
-    if coordinates == "half_pixel" and mode != "nearest-exact":
-        coordinates = "pytorch_half_pixel"
     attributes: dict[str, object] = {"mode": kind, "coordinate_transformation_mode": coordinates}
     if kind == "nearest":
         attributes["nearest_mode"] = "floor" if mode == "nearest" else "round_prefer_ceil"
     elif kind == "cubic":
-        attributes["cubic_coeff_a"] = -0.75
+        attributes["cubic_coeff_a"] = -0.5 if antialias else -0.75
     if antialias:
-        attributes["antialias"] = 1
+        attributes.update(antialias=1, exclude_outside=1)
     shape = c.results[0].shape
     if size is None and not recompute and not align_corners:
         factors = scale if isinstance(scale, tuple) else (scale,) * (len(shape) - 2)

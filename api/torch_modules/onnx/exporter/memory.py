@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -55,7 +56,7 @@ Written: TypeAlias = "Value | Missing | Packed | Callable[[], Value]"
 
 @dataclass(slots=True, eq=False)
 class _Write:
-    ref: Ref
+    ref: Ref | None  # None: the box, with the root's dimensions
     value: Written
     box: Box | None
 
@@ -112,6 +113,8 @@ class Contents:
             writes[:] = [_Write(root, self._graph.op("Reshape", value, self._graph.shape(root.shape)), self._box(root))]
         elif box is not None and box.is_dense:
             writes.append(_Write(ref, value, box))
+        elif isinstance(value, str) and box is not None and (stepped := self._fill_steps(ref, value, box)) is not None:
+            writes.append(stepped)
         elif isinstance(value, str):
             writes[:] = [_Write(root, self._scatter(root, ref, value), self._box(root))]
         else:
@@ -176,7 +179,7 @@ class Contents:
         box = self._box(ref)
         if box is None:
             return self._gather(root, ref)
-        return self._from_root(self._region(ref.memory, box.region), ref, box)
+        return self._from_root(self._region(ref.memory, box.region), box)
 
     # --- parts of roots ---
 
@@ -210,7 +213,7 @@ class Contents:
 
     def _join_slabs(self, memory: int, region: Region, dim: int, points: Sequence[Int], writes: list[_Write]) -> Value:
         slabs: list[tuple[_Write | None, Region]] = []
-        for start, stop in zip(points, points[1:], strict=False):
+        for start, stop in pairwise(points):
             slab = (*region[:dim], (start, stop), *region[dim + 1 :])
             top = next((w for w in writes if w.box is not None and intersects(w.box.region, slab)), None)
             if top is not None and top.box is not None and not covers(top.box.region, slab):
@@ -224,7 +227,7 @@ class Contents:
 
     def _slice_of_write(self, write: _Write, region: Region) -> Value:
         assert write.box is not None
-        value = self._to_root(self._plain_value(write), write.ref, write.box)
+        value = self._to_root(self._plain_value(write), write.box)
         own = write.box.region
         dims = [d for d in range(len(region)) if region[d] != own[d]]
         if not dims:
@@ -234,7 +237,7 @@ class Contents:
         graph = self._graph
         return graph.op("Slice", value, graph.shape(starts), graph.shape(stops), graph.ints(dims))
 
-    def _to_root(self, value: Value, ref: Ref, box: Box) -> Value:
+    def _to_root(self, value: Value, box: Box) -> Value:
         """Give a view's value the root's dimensions and their order."""
         graph, rank = self._graph, len(box.region)
         dims = [dim for dim in box.dims if dim is not None]
@@ -248,7 +251,7 @@ class Contents:
         missing = [d for d in range(rank) if d not in dims]
         return graph.op("Unsqueeze", value, graph.ints(missing)) if missing else value
 
-    def _from_root(self, value: Value, ref: Ref, box: Box) -> Value:
+    def _from_root(self, value: Value, box: Box) -> Value:
         """Give a region of the root a view's steps, and its dimensions and their order."""
         graph, rank = self._graph, len(box.region)
         steps = {dim: step for dim, step in zip(box.dims, box.steps, strict=True) if dim is not None and step != 1}
@@ -266,6 +269,22 @@ class Contents:
             value = graph.op("Transpose", value, perm=[order.index(dim) for dim in dims])
         inserted = [j for j, dim in enumerate(box.dims) if dim is None]
         return graph.op("Unsqueeze", value, graph.ints(inserted)) if inserted else value
+
+    def _fill_steps(self, ref: Ref, value: Value, box: Box) -> _Write | None:
+        """Return the write of a box in which every n-th element is new; None if that is impossible."""
+        steps = [(dim, step) for dim, step in zip(box.dims, box.steps, strict=True) if step != 1]
+        dim, step = steps[0]
+        start, stop = box.region[dim] if dim is not None else (0, 0)
+        length = stop - start
+        if len(steps) > 1 or dim is None or not isinstance(length, int):
+            return None
+        old = self._region(ref.memory, box.region)
+        both = self._graph.op("Concat", old, self._to_root(value, box), axis=dim)
+        positions = np.arange(length)
+        positions[::step] = length + np.arange(len(positions[::step]))
+        new = self._graph.op("Gather", both, self._graph.constant(positions.astype(np.int64)), axis=dim)
+        rank = len(box.region)
+        return _Write(None, new, Box(box.region, tuple(range(rank)), (1,) * rank))
 
     # --- views that are no boxes ---
 

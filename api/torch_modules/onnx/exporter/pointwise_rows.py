@@ -40,7 +40,7 @@ def _clip(low: str | None, high: str | None) -> Row:
         bounds = [name for name in (low, high) if name is not None]
         if c.dtype() is not dtype or any(c.is_tensor(name) for name in bounds):
             return convert_pointwise(c)
-        values = [c.graph.number(c.number(name), dtype) if name is not None else "" for name in (low, high)]
+        values = [c.number_value(name, dtype) if name is not None else "" for name in (low, high)]
         return c.graph.op("Clip", c.input(), *(values if values[1] else values[:1]))
 
     return row
@@ -57,7 +57,7 @@ def _copy(c: Conversion) -> RowResult:
 
 
 def _fill(c: Conversion) -> RowResult:
-    number = c.graph.number(c.number("value"), c.results[0].dtype)
+    number = c.number_value("value", c.results[0].dtype)
     return c.graph.op("Expand", number, c.sizes(c.results[0].shape))
 
 
@@ -88,7 +88,7 @@ def _batch_norm(c: Conversion) -> RowResult:
 
 def _channel_vector(c: Conversion, name: str, channels: object) -> Value:
     if not c.is_tensor(name):  # 1 or 0 without weights
-        value = c.graph.number(c.number(name), c.dtype())
+        value = c.number_value(name, c.dtype())
         return c.graph.op("Expand", value, c.sizes([channels]))  # type: ignore[list-item]
     return c.vector(name)
 

@@ -14,7 +14,7 @@ from ...runtime.records import OpRecord
 from ...runtime.tensor import Tensor
 from ..errors import DynamicSizeError
 from .capture import CapturedCall, Constant, Place
-from .dynamic_sizes import Int, Size, merge
+from .dynamic_sizes import Int, Size, Varying, merge
 
 if TYPE_CHECKING:
     from ...runtime.call_types import Static
@@ -23,7 +23,7 @@ _PROGRESSIONS = ("arange_fill", "linspace_fill")  # ops of the kind `random` tha
 
 __all__ = ["Call", "Number", "Program", "Ref", "Run", "call_text", "merge_runs"]
 
-Number: TypeAlias = bool | int | float | Size
+Number: TypeAlias = bool | int | float | Size | Varying
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,7 @@ class Run:
         outputs: Places of the outputs.
         output_constants: The outputs that do not depend on the inputs, by position.
         members: Place, path and tensor of each parameter and buffer.
+        host_reads: Layers that read values which depend on the inputs on the host.
     """
 
     dims: Mapping[str, int]
@@ -92,6 +93,7 @@ class Run:
     outputs: list[Place]
     output_constants: dict[int, Constant]
     members: list[tuple[Place, str, Tensor]]
+    host_reads: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -121,23 +123,29 @@ class Program:
 
 def call_text(record: OpRecord, layer: str) -> str:
     """Return an op and its layer as messages name them."""
-    return f"{record.called or record.name}, in {f'layer {layer!r}' if layer else 'the model'}"
+    return f"{record.called or record.name} in {f'layer {layer!r}' if layer else 'the model'}"
 
 
-def merge_runs(runs: Sequence[Run]) -> Program:
+def merge_runs(runs: Sequence[Run], *, fold_constants: bool = True) -> Program:
     """Merge runs of one model with different sizes.
+
+    Args:
+        runs: The runs.
+        fold_constants: Whether what depends on parameters only is a constant.
 
     Raises:
         DynamicSizeError: The runs differ in more than sizes.
     """
     dims = [run.dims for run in runs]
     _check_equal_calls(runs)
-    calls = [_merge_calls(calls, dims) for calls in zip(*(run.calls for run in runs), strict=True)]
+    calls = [_merge_calls(calls) for calls in zip(*(run.calls for run in runs), strict=True)]
     program = Program(
         dims, calls, [_merge_places(p) for p in zip(*(run.inputs for run in runs), strict=True)],
         [_merge_places(p) for p in zip(*(run.outputs for run in runs), strict=True)], runs[0].output_constants,
         [(_merge_places([place] * len(runs)), name, tensor) for place, name, tensor in runs[0].members],
     )  # fmt: skip
+    if not fold_constants:
+        program.computed.update(ref.memory for ref, _, _ in program.members)
     _find_computed(program)
     _find_live(program)
     return program
@@ -149,36 +157,38 @@ def _check_equal_calls(runs: Sequence[Run]) -> None:
         difference = _difference(first, run)
         if difference:
             raise DynamicSizeError(
-                f"export: with {_sizes_text(run.dims)}, {difference} with {_sizes_text(first.dims)}; the graph would be "
-                "right for one size only, so leave the dimension out of the dynamic ones, or write the model without a "
-                "loop or a condition on it"
+                f"export: {difference}, so that a graph of the model would be right for one size only; leave the "
+                "dimension out of the dynamic ones, or write the model without a loop or a condition on it"
             )
 
 
 def _difference(first: Run, run: Run) -> str:
     """Return how the calls of two runs differ; "" if they are the same."""
+    sizes, other_sizes = _sizes_text(first.dims), _sizes_text(run.dims)
     for a, b in zip(first.calls, run.calls, strict=False):
-        if a.record is not b.record and (a.record.name, a.record.kind) != (b.record.name, b.record.kind):
-            return f"the model calls {call_text(b.record, b.layer)}, instead of {call_text(a.record, a.layer)}"
-        if len(a.operands) != len(b.operands) or len(a.results) != len(b.results):
-            return f"{call_text(b.record, b.layer)} has {len(b.operands)} operands, and {len(a.operands)}"
+        is_same = (a.record.name, a.record.kind) == (b.record.name, b.record.kind)
+        if not is_same or len(a.operands) != len(b.operands) or len(a.results) != len(b.results):
+            texts = call_text(a.record, a.layer), call_text(b.record, b.layer)
+            counts = (f" of {len(a.operands)} operands", f" of {len(b.operands)} operands") if is_same else ("", "")
+            return f"with {sizes}, the model calls {texts[0]}{counts[0]}, and with {other_sizes} {texts[1]}{counts[1]}"
     if len(first.calls) != len(run.calls):
         longer = max(first.calls, run.calls, key=len)
         extra = longer[min(len(first.calls), len(run.calls))]
-        counts = f"{len(run.calls)} ops and not the {len(first.calls)}"
-        return f"the model calls {counts} (the first further one is {call_text(extra.record, extra.layer)}) as"
+        return (
+            f"with {sizes}, the model calls {len(first.calls)} ops, and with {other_sizes} {len(run.calls)}; the first "
+            f"further one is {call_text(extra.record, extra.layer)}"
+        )
     return ""
 
 
 def _sizes_text(dims: Mapping[str, int]) -> str:
-    return ", ".join(f"dimension {name} of size {size}" for name, size in dims.items())
+    return ", ".join(f"{name} = {size}" for name, size in dims.items())
 
 
-def _merge_calls(calls: Sequence[CapturedCall], dims: Sequence[Mapping[str, int]]) -> Call:
+def _merge_calls(calls: Sequence[CapturedCall]) -> Call:
     first = calls[0]
-    where = call_text(first.record, first.layer)
-    operands = [_merge_operands(values, where) for values in zip(*(call.operands for call in calls), strict=True)]
-    statics = tuple(_merge_statics(values, where) for values in zip(*(call.statics for call in calls), strict=True))
+    operands = [_merge_operands(values) for values in zip(*(call.operands for call in calls), strict=True)]
+    statics = tuple(_merge_statics(values) for values in zip(*(call.statics for call in calls), strict=True))
     results = [_merge_places(places) for places in zip(*(call.results for call in calls), strict=True)]
     overwritten = [
         (_merge_places([c.place for c in constants]), constants[0])
@@ -211,33 +221,30 @@ def _merge_places(places: Sequence[Place]) -> Ref:
     )  # fmt: skip
 
 
-def _merge_operands(values: Sequence[object], where: str) -> Ref | Number | None:
+def _merge_operands(values: Sequence[object]) -> Ref | Number | None:
     if all(isinstance(value, Place) for value in values):
         return _merge_places(values)  # type: ignore[arg-type]
-    return _merge_statics(values, where)
+    return _merge_statics(values)
 
 
-def _merge_statics(values: Sequence[Static], where: str) -> Static:
+def _merge_statics(values: Sequence[Static]) -> Static:
     """Merge the values of a static argument or of a number: ints that differ become a `Size`, also inside of tuples."""
     first = values[0]
     if all(type(value) is type(first) and value == first for value in values):
         return first
     if all(isinstance(value, tuple) and len(value) == len(first) for value in values):
-        return tuple(_merge_statics(items, where) for items in zip(*values, strict=True))
+        return tuple(_merge_statics(items) for items in zip(*values, strict=True))
     if all(type(value) is int for value in values):
         return merge(values)
     if all(type(value) in (int, float) and float(value).is_integer() for value in values):
         return merge([int(value) for value in values])
-    raise DynamicSizeError(
-        f"export: an argument of {where} depends on a dynamic dimension in a way that a graph cannot express: "
-        f"{' or '.join(map(repr, values[:3]))}"
-    )
+    return Varying(tuple(values))
 
 
 def _has_size(value: Static) -> bool:
     if isinstance(value, tuple):
         return any(_has_size(item) for item in value)
-    return isinstance(value, Size)
+    return isinstance(value, (Size, Varying))
 
 
 def _find_computed(program: Program) -> None:
@@ -245,7 +252,7 @@ def _find_computed(program: Program) -> None:
     computed = program.computed
     computed.update(ref.memory for ref in program.inputs)
     for call in program.calls:
-        is_sized = _has_size(call.statics) or any(isinstance(operand, Size) for operand in call.operands)
+        is_sized = _has_size(call.statics) or any(isinstance(operand, (Size, Varying)) for operand in call.operands)
         is_sized |= any(_has_size(ref.shape) for ref in call.results)
         draws = call.record.kind == "random" and call.record.name not in _PROGRESSIONS
         if is_sized or draws or any(ref.memory in computed for ref in call.refs()):

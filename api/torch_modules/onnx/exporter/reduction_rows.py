@@ -93,7 +93,9 @@ def _cumsum(c: Conversion) -> RowResult:
 def _logsumexp(c: Conversion) -> RowResult:
     dtype = c.results[0].dtype
     value: Value = c.cast_input(0, dtype)
-    return reduce_node(c.graph, "ReduceLogSumExp", value, [c.static("dim") % len(c.shape())], c.static("keepdim", False))
+    return reduce_node(
+        c.graph, "ReduceLogSumExp", value, [c.static("dim") % len(c.shape())], c.static("keepdim", False)
+    )
 
 
 REDUCTION_ROWS: Rows = {

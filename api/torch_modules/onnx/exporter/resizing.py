@@ -73,7 +73,7 @@ def read_dynamic_axes(
 
 def _dynamic_dim(name: str, position: int, label: str) -> DynamicDim:
     # Dimensions without a name of their own are taken to be equal at the same position of all inputs, as batches are.
-    return DynamicDim(label or f"{name}_dynamic_axes_{position}", label or f"{position}")
+    return DynamicDim(label or f"{name}_dynamic_axes_{position}", label or f"dimension {position}")
 
 
 def _read_positions(name: str, entry: object, ndim: int | None) -> dict[int, str]:
@@ -134,10 +134,11 @@ def size_plans(inputs: Sequence[GraphInput]) -> list[list[dict[str, int]]]:
     if 0 in sizes.values():
         raise OnnxExporterError("export: a dynamic dimension must not be empty in the example arguments")
     plans: list[list[dict[str, int]]] = []
-    # For each list: the three sizes of a dimension whose example size is n.
-    shorter = {s: (n, n - 1, n - 2) if n > 3 else (max(n, 2), max(n, 2) + 1, max(n, 2) + 2) for s, n in sizes.items()}
-    longer = {s: (max(n, 2), max(n, 2) + 1, max(n, 2) + 2) for s, n in sizes.items()}
-    multiples = {s: (2 * n, 3 * n, 4 * n) if n == 1 else (n, 2 * n, 3 * n) for s, n in sizes.items()}
+    # For each list: the three sizes of a dimension whose example size is n. The third is far from the first, so that
+    # other formulas give other sizes.
+    longer = {s: (max(n, 2), max(n, 2) + 1, 2 * max(n, 2) + 3) for s, n in sizes.items()}
+    shorter = {s: (n, n - 1, max(n // 2, 2)) if n > 3 else longer[s] for s, n in sizes.items()}
+    multiples = {s: (2 * n, 3 * n, 5 * n) if n == 1 else (n, 2 * n, 4 * n) for s, n in sizes.items()}
     for triples in (shorter, longer, multiples):
         first = {s: t[0] for s, t in triples.items()}
         plan = [first, *({**first, s: triples[s][1]} for s in sizes), {s: t[2] for s, t in triples.items()}]

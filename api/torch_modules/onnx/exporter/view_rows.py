@@ -11,7 +11,7 @@ from ...runtime.device import meta
 from ...runtime.kinds.view import GEOMETRY
 from ...runtime.layout import normalize_dim
 from ..errors import UnsupportedOperatorError
-from .dynamic_sizes import Int, Size, as_int, product
+from .dynamic_sizes import Int, Size, as_int
 from .graph import Graph, Value
 from .program import Call, Ref, call_text
 
@@ -132,7 +132,9 @@ def _slices(c: ViewConversion, value: Value, slices: dict[int, tuple[Int, Int, i
     starts = graph.shape([start for start, _, _ in parts.values()], shapes)
     stops = graph.shape([stop for _, stop, _ in parts.values()], shapes)
     steps = [step for _, _, step in parts.values()]
-    return graph.op("Slice", value, starts, stops, graph.ints(parts), *([graph.ints(steps)] if set(steps) != {1} else []))
+    return graph.op(
+        "Slice", value, starts, stops, graph.ints(parts), *([graph.ints(steps)] if set(steps) != {1} else [])
+    )
 
 
 def _bounds(start: Int | None, stop: Int | None, size: Int, step: int = 1) -> tuple[Int, Int, int]:
@@ -210,11 +212,13 @@ def _as_strided(c: ViewConversion) -> Value:
     source = c.source.meta
     if not source.contiguous or any(isinstance(n, Size) for n in (*c.source.shape, *c.result.shape)):
         raise c.unsupported("it can be exported for contiguous tensors without dynamic dimensions only")
-    shape, strides, offset = GEOMETRY["as_strided"](meta(source.dtype, source.shape, None, source.device), *c.call.statics)
+    shape, strides, offset = GEOMETRY["as_strided"](
+        meta(source.dtype, source.shape, None, source.device), *c.call.statics
+    )
     positions = np.full(shape, offset, np.int64)
     for dim, (size, stride) in enumerate(zip(shape, strides, strict=True)):
         positions += (np.arange(size) * stride).reshape([size if d == dim else 1 for d in range(len(shape))])
-    flat = c.graph.op("Reshape", c.value, c.graph.ints([product(source.shape) and -1]))
+    flat = c.graph.op("Reshape", c.value, c.graph.ints([source.numel]))
     return c.graph.op("Gather", flat, c.graph.constant(positions), axis=0)
 
 

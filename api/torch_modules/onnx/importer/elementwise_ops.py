@@ -65,6 +65,8 @@ def _isinf(node: Node) -> Tensor:
 
 def _prelu(node: Node) -> Tensor:
     x, slope = node[0], node[1]
+    if node.opset < 7 and slope.ndim == 1 and slope.shape[0] > 1:  # one for each channel
+        slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
     return wg.where(x < 0, x * slope, x)
 
 
@@ -100,8 +102,11 @@ def _softmax(function: Callable[..., Tensor]) -> NodeFunction:
 def _dropout(node: Node) -> list[Tensor | None]:
     x = node[0]
     ratio = node.number(1, "ratio", 0.5)
-    output = F.dropout(x, ratio, training=node.is_training)
-    return [output, wg.ones_like(x, dtype=dtypes.bool_)]
+    is_training = node.is_training or bool(node.number(2, default=False))
+    if not is_training:
+        return [x, wg.ones_like(x, dtype=dtypes.bool_) if len(node.output_names) > 1 else None]
+    mask = F.dropout(wg.ones_like(x), ratio)
+    return [x * mask, mask != 0]
 
 
 def _bit_shift(node: Node) -> Tensor:
@@ -125,8 +130,9 @@ ELEMENTWISE_OPS: dict[str, NodeFunction] = {
     "LessOrEqual": _binary(wg.le), "Log": _unary(wg.log), "LogSoftmax": _softmax(F.log_softmax),
     "Max": _fold(wg.maximum), "Mean": _mean, "Min": _fold(wg.minimum), "Mish": _unary(F.mish), "Mod": _mod,
     "Mul": _binary(wg.mul), "Neg": _unary(wg.neg), "Not": _unary(wg.logical_not), "Or": _binary(wg.logical_or),
-    "PRelu": _prelu, "Pow": _pow, "Reciprocal": _unary(wg.reciprocal), "Relu": _unary(F.relu), "Round": _unary(wg.round),
-    "Selu": _selu, "Shrink": _shrink, "Sigmoid": _unary(wg.sigmoid), "Sign": _unary(wg.sign), "Sin": _unary(wg.sin),
+    "PRelu": _prelu, "Pow": _pow, "Reciprocal": _unary(wg.reciprocal), "Relu": _unary(F.relu),
+    "Round": _unary(wg.round), "Selu": _selu, "Shrink": _shrink, "Sigmoid": _unary(wg.sigmoid), "Sign": _unary(wg.sign),
+    "Sin": _unary(wg.sin),
     "Sinh": _unary(wg.sinh), "Softmax": _softmax(F.softmax), "Softplus": _unary(F.softplus),
     "Softsign": _unary(F.softsign), "Sqrt": _unary(wg.sqrt), "Sub": _binary(wg.sub), "Sum": _fold(wg.add),
     "Tan": _unary(wg.tan), "Tanh": _unary(wg.tanh), "ThresholdedRelu": _thresholded_relu,

@@ -11,6 +11,7 @@ from ..._generated import ops
 from ...nn import functional as F
 from ...runtime.tensor import Tensor
 from .nodes import Node, NodeFunction
+from .resizing import resize
 
 __all__ = ["LAYER_OPS"]
 
@@ -69,9 +70,7 @@ def _conv_transpose(node: Node) -> Tensor:
     strides, dilations = node.attribute("strides", [1] * rank), node.attribute("dilations", [1] * rank)
     extra, group = node.attribute("output_padding", [0] * rank), node.attribute("group", 1)
     kernel = weight.shape[2:]
-    full = [
-        (n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(x.shape[2:], strides, dilations, kernel, strict=True)
-    ]
+    full = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(x.shape[2:], strides, dilations, kernel, strict=True)]
     shape = node.attribute("output_shape", None)
     mode = node.attribute("auto_pad", "NOTSET")
     if mode in ("SAME_UPPER", "SAME_LOWER") and shape is None:
@@ -108,7 +107,7 @@ def _max_pool(node: Node) -> list[Tensor | None]:
         x, before = _pad_ends(x, before, after, float("-inf")), [0] * rank
     is_ceil = bool(node.attribute("ceil_mode", 0))
     result = _MAX_POOLS[rank](x, kernel, strides, before, dilations, is_ceil, return_indices=wants_indices)
-    if not wants_indices:
+    if isinstance(result, Tensor):
         return [result]
     values, indices = result
     if node.attribute("storage_order", 0):
@@ -158,7 +157,11 @@ def _pad(node: Node) -> Tensor:
     mode = _PAD_MODES[node.attribute("mode", "constant")]
     fill = None
     if mode == "constant":
-        fill = node[2].reshape(()).to(x.dtype) if node.has(2) else wg.full((), node.attribute("value", 0.0), dtype=x.dtype, device=x.device)
+        fill = (
+            node[2].reshape(()).to(x.dtype)
+            if node.has(2)
+            else wg.full((), node.attribute("value", 0.0), dtype=x.dtype, device=x.device)
+        )
     return ops.pad_copy(x, fill, tuple(before), tuple(after), mode)
 
 
@@ -167,6 +170,8 @@ def _pad(node: Node) -> Tensor:
 
 def _batch_norm(node: Node) -> Tensor:
     """Use the stored statistics, or in training mode those of the batch, as PyTorch's layers do."""
+    if len(node.output_names) > 1:
+        raise node.unsupported("outputs with new statistics")
     x, weight, bias, mean, variance = (node[i] for i in range(5))
     is_training = node.is_training or bool(node.attribute("training_mode", 0))
     momentum = 1 - node.attribute("momentum", 0.9)
@@ -179,8 +184,13 @@ def _instance_norm(node: Node) -> Tensor:
 
 def _layer_norm(node: Node) -> list[Tensor | None]:
     x = node[0]
-    axis = node.attribute("axis", -1) % x.ndim
-    return [F.layer_norm(x, x.shape[axis:], node[1], node.get(2), node.attribute("epsilon", 1e-5))]
+    axis, eps = node.attribute("axis", -1) % x.ndim, node.attribute("epsilon", 1e-5)
+    result = F.layer_norm(x, x.shape[axis:], node[1], node.get(2), eps)
+    if len(node.output_names) == 1:
+        return [result]
+    dims = tuple(range(axis, x.ndim))
+    mean = x.mean(dims, True)
+    return [result, mean, ((x - mean).square().mean(dims, True) + eps).rsqrt()]
 
 
 def _rms_norm(node: Node) -> Tensor:
@@ -206,51 +216,11 @@ def _lp_normalization(node: Node) -> Tensor:
     return F.normalize(node[0], node.attribute("p", 2), node.attribute("axis", -1))
 
 
-# --- Resizing ---
-
-_MODES = {("linear", 1): "linear", ("linear", 2): "bilinear", ("linear", 3): "trilinear", ("cubic", 2): "bicubic"}
-
-
-def _resize(node: Node) -> Tensor:
-    x = node[0]
-    rank = x.ndim - 2
-    kind = node.attribute("mode", "nearest")
-    coordinates = node.attribute("coordinate_transformation_mode", "half_pixel" if node.opset >= 11 else "asymmetric")
-    scale_position = 2 if node.opset >= 11 else 1
-    scales = node.attribute("scales", None) or (node[scale_position].tolist() if node.has(scale_position) else [])
-    sizes = node.integers(3, default=None)
-    is_antialiased = bool(node.attribute("antialias", 0))
-    if "axes" in node.attributes or node.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise node.unsupported("resizing of some axes, or that keeps the aspect ratio")
-    leading = sizes[:2] == list(x.shape[:2]) if sizes else list(scales[:2]) == [1.0, 1.0]
-    if not leading:
-        raise node.unsupported("resizing of the batch or of channels")
-    options: dict[str, Any] = {"size": sizes[2:]} if sizes else {"scale_factor": [float(s) for s in scales[2:]]}
-    if kind == "nearest":
-        rounding = node.attribute("nearest_mode", "round_prefer_floor" if node.opset >= 11 else "floor")
-        return F.interpolate(x, mode=_nearest_mode(node, coordinates, rounding), **options)
-    mode = _MODES.get((kind, rank))
-    is_half_pixel = coordinates in ("half_pixel", "pytorch_half_pixel")
-    if mode is None or not (is_half_pixel or coordinates == "align_corners"):
-        raise node.unsupported(f"mode {kind!r} with coordinates {coordinates!r} in {rank} dimensions")
-    if kind == "cubic" and abs(node.attribute("cubic_coeff_a", -0.75) + 0.75) > 1e-6:
-        raise node.unsupported("a cubic coefficient other than -0.75")
-    return F.interpolate(x, mode=mode, align_corners=not is_half_pixel, antialias=is_antialiased, **options)
-
-
-def _nearest_mode(node: Node, coordinates: str, rounding: str) -> str:
-    if coordinates == "asymmetric" and rounding == "floor":
-        return "nearest"
-    if coordinates in ("half_pixel", "pytorch_half_pixel") and rounding in ("round_prefer_ceil", "round_prefer_floor"):
-        return "nearest-exact"
-    raise node.unsupported(f"mode 'nearest' with coordinates {coordinates!r} and rounding {rounding!r}")
-
-
 LAYER_OPS: dict[str, NodeFunction] = {
     "AveragePool": _average_pool, "BatchNormalization": _batch_norm, "Conv": _conv, "ConvTranspose": _conv_transpose,
     "GlobalAveragePool": _global_average, "GlobalMaxPool": _global_max, "GroupNormalization": _group_norm,
     "InstanceNormalization": _instance_norm, "LRN": _local_response_norm, "LayerNormalization": _layer_norm,
     "LpNormalization": _lp_normalization, "MaxPool": _max_pool, "Pad": _pad, "RMSNormalization": _rms_norm,
-    "Resize": _resize, "Upsample": _resize,
+    "Resize": resize, "Upsample": resize,
 }  # fmt: skip
 """Functions by operator."""

@@ -26,8 +26,8 @@ _DOMAINS = ("", "ai.onnx")
 class OnnxModule(Module):
     """A module that runs an ONNX graph with weftgrad's ops.
 
-    Floating initializers are parameters under their names in the file; a dot in a name makes a submodule, so that a file
-    that `export` wrote has the state dict of the exported model. Integers, statistics and limits are buffers.
+    Floating initializers are parameters under their names in the file; a dot in a name makes a submodule, so that a
+    file that `export` wrote has the state dict of the exported model. Integers, statistics and limits are buffers.
 
     Args:
         model_proto: The model.
@@ -86,9 +86,11 @@ class OnnxModule(Module):
             node.bind([values[name] if name else None for name in node.input_names], self.training)
             results = TABLE[node.op_type](node)
             outputs = [results] if isinstance(results, Tensor) else results
-            for name, output in zip(node.output_names, outputs, strict=False):
-                if name:
-                    values[name] = output
+            for position, name in enumerate(node.output_names):
+                if name and position < len(outputs):
+                    values[name] = outputs[position]
+                elif name:
+                    raise node.unsupported(f"output {position}")
             node.bind([], self.training)
             for name in unused:
                 values.pop(name, None)

@@ -26,11 +26,15 @@ def _recurrent(node: Node) -> list[Tensor | None]:
         x = x.transpose(0, 1)
     is_reverse = node.attribute("direction", "forward") == "reverse"
     lengths = _lengths(node, x.shape[0])
+    if lengths is not None and function is _gru_with_early_reset:
+        raise node.unsupported("sequences of different lengths with linear_before_reset=0")
     if is_reverse and lengths is not None:
         raise node.unsupported("sequences of different lengths in reverse direction only")
     if is_reverse:
         x = x.flip(0)
-    states = [_state(node, i, x, directions, hidden, is_batch_first) for i in ((5, 6) if node.op_type == "LSTM" else (5,))]
+    states = [
+        _state(node, i, x, directions, hidden, is_batch_first) for i in ((5, 6) if node.op_type == "LSTM" else (5,))
+    ]
     parameters = _parameters(node, weight, recurrence, directions, hidden)
     if lengths is None:
         output, *finals = function(
@@ -59,8 +63,36 @@ def _function(node: Node, directions: int):  # type: ignore[no-untyped-def]
     if node.has(7):
         raise node.unsupported("peepholes")
     if node.op_type == "GRU" and not node.attribute("linear_before_reset", 0):
-        raise node.unsupported("a GRU that resets before the product (linear_before_reset=0)")
+        return _gru_with_early_reset
     return {"LSTM": wg.lstm, "GRU": wg.gru}.get(node.op_type, wg.rnn_relu if is_relu else wg.rnn_tanh)
+
+
+def _gru_with_early_reset(
+    x: Tensor, state: Tensor, parameters: Sequence[Tensor], has_biases: bool, layers: int, dropout: float, train: bool,
+    is_bidirectional: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Run a GRU that multiplies the state with the reset gate before the matrix product (Cho et al. 2014), in steps."""
+    outputs, finals = [], []
+    per_direction = 4 if has_biases else 2
+    for d in range(1 + is_bidirectional):
+        weight, recurrence, *biases = parameters[d * per_direction : (d + 1) * per_direction]
+        hidden = state[d]
+        width = hidden.shape[-1]
+        input_bias, hidden_bias = biases or (None, None)
+        products = wg.nn.functional.linear(x, weight, input_bias)
+        steps = []
+        for t in reversed(range(x.shape[0])) if d else range(x.shape[0]):
+            gate_bias = None if hidden_bias is None else hidden_bias[: 2 * width]
+            gates = products[t, :, : 2 * width] + wg.nn.functional.linear(hidden, recurrence[: 2 * width], gate_bias)
+            reset, update = gates.sigmoid().chunk(2, -1)
+            new_bias = None if hidden_bias is None else hidden_bias[2 * width :]
+            product = wg.nn.functional.linear(reset * hidden, recurrence[2 * width :], new_bias)
+            new = (products[t, :, 2 * width :] + product).tanh()
+            hidden = new + update * (hidden - new)
+            steps.append(hidden)
+        outputs.append(wg.stack(steps[::-1] if d else steps))
+        finals.append(hidden)
+    return wg.cat(outputs, -1), wg.stack(finals)
 
 
 def _lengths(node: Node, steps: int) -> list[int] | None:

@@ -58,7 +58,9 @@ def _slice(node: Node) -> Tensor:
     steps = node.integers(4, "steps", [1] * len(starts))
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         dim = axis % x.ndim
-        positions = range(*slice(start, end, step).indices(x.shape[dim])) if step > 0 else _downwards(x, dim, start, end, step)
+        positions = (
+            range(*slice(start, end, step).indices(x.shape[dim])) if step > 0 else _downwards(x, dim, start, end, step)
+        )
         if step > 0:
             x = x[(slice(None),) * dim + (slice(positions.start, positions.stop, step),)]
         else:
@@ -163,19 +165,19 @@ def _gather_elements(node: Node) -> Tensor:
     return x.gather(axis, _wrapped(index, x.shape[axis]).to(dtypes.int64))
 
 
-def _index_tuple(x: Tensor, index: Tensor, skipped: int) -> tuple[Tensor | slice, ...]:
-    """Return what indexes `x` by vectors of positions in the dimensions after the first `skipped`."""
-    return tuple(_wrapped(index[..., i], x.shape[skipped + i]).to(dtypes.int64) for i in range(index.shape[-1]))
+def _index_tuple(x: Tensor, index: Tensor) -> tuple[Tensor, ...]:
+    """Return what indexes the first dimensions of `x` by vectors of positions."""
+    return tuple(_wrapped(index[..., i], x.shape[i]).to(dtypes.int64) for i in range(index.shape[-1]))
 
 
 def _gather_nd(node: Node) -> Tensor:
     x, index = node[0], node[1]
     batch = node.attribute("batch_dims", 0)
     if not batch:
-        return x[_index_tuple(x, index, 0)]
+        return x[_index_tuple(x, index)]
     shape = x.shape[:batch]
     flat_x, flat_index = x.reshape(-1, *x.shape[batch:]), index.reshape(-1, *index.shape[batch:])
-    parts = [flat_x[i][_index_tuple(flat_x[i], flat_index[i], 0)] for i in range(flat_x.shape[0])]
+    parts = [flat_x[i][_index_tuple(flat_x[i], flat_index[i])] for i in range(flat_x.shape[0])]
     result = wg.stack(parts)
     return result.reshape(*shape, *result.shape[1:])
 
@@ -195,11 +197,18 @@ def _scatter_elements(node: Node) -> Tensor:
 
 def _scatter_nd(node: Node) -> Tensor:
     x, index, updates = node[0], node[1], node[2]
-    positions = _index_tuple(x, index, 0)
     reduction = node.attribute("reduction", "none")
-    if reduction not in ("none", "add"):
-        raise node.unsupported(f"the reduction {reduction!r}")
-    return x.index_put(positions, updates, accumulate=reduction == "add")
+    count = index.shape[-1]
+    positions = _index_tuple(x, index)
+    if reduction in ("none", "add"):
+        return x.index_put(positions, updates, accumulate=reduction == "add")
+    flat = wg.zeros_like(positions[0])
+    for position, size in zip(positions, x.shape, strict=False):
+        flat = flat * size + position
+    rows = x.reshape(int(np.prod(x.shape[:count], dtype=np.int64)), -1)
+    new_rows = updates.reshape(-1, rows.shape[1])
+    targets = flat.reshape(-1, 1).expand(new_rows.shape)
+    return rows.scatter_reduce(0, targets, new_rows, _REDUCTIONS[reduction], include_self=True).reshape(x.shape)
 
 
 def _one_hot(node: Node) -> Tensor:
@@ -224,7 +233,8 @@ def _depth_to_space(node: Node) -> Tensor:
 def _space_to_depth(node: Node) -> Tensor:
     x, block = node[0], node.attribute("blocksize")
     n, channels, height, width = x.shape
-    parts = x.reshape(n, channels, height // block, block, width // block, block).permute(0, 3, 5, 1, 2, 4)
+    order = (0, 1, 3, 5, 2, 4) if node.attribute("mode", "DCR") == "CRD" else (0, 3, 5, 1, 2, 4)
+    parts = x.reshape(n, channels, height // block, block, width // block, block).permute(order)
     return parts.reshape(n, channels * block**2, height // block, width // block)
 
 
