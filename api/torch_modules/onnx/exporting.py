@@ -16,7 +16,7 @@ from .errors import OnnxExporterError
 from .exporter.capture import flat_tensors
 from .exporter.converter import convert
 from .exporter.graph import Graph, import_onnx
-from .exporter.model_file import MAX_FILE_BYTES, make_model
+from .exporter.model_file import MAX_FILE_BYTES, make_model, weight_bytes
 from .exporter.program import Program
 from .exporter.resizing import GraphInput, read_dynamic_axes
 from .exporter.tracing import trace
@@ -63,7 +63,7 @@ class ONNXProgram:
             OnnxExporterError: The model is too large for one file.
         """
         onnx = import_onnx()
-        is_large = self.model_proto.ByteSize() > MAX_FILE_BYTES
+        is_large = weight_bytes(self.model_proto) > MAX_FILE_BYTES
         if not isinstance(destination, (str, os.PathLike)):
             if is_large or external_data:
                 raise OnnxExporterError("export: a model with external data needs a path, not an open file")
@@ -71,9 +71,9 @@ class ONNXProgram:
             return
         path = os.fspath(destination)
         if external_data or (external_data is None and is_large):
-            onnx.save_model(
-                self.model_proto, path, save_as_external_data=True, location=f"{os.path.basename(path)}.data"
-            )
+            model = onnx.ModelProto()
+            model.CopyFrom(self.model_proto)  # saving moves the weights out of the model
+            onnx.save_model(model, path, save_as_external_data=True, location=f"{os.path.basename(path)}.data")
         else:
             onnx.save_model(self.model_proto, path)
 

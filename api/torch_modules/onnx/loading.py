@@ -39,16 +39,17 @@ def load(f: str | os.PathLike[str] | BinaryIO | bytes | Any, *, device: DeviceLi
         ['weight', 'bias']
     """
     model_proto, folder = read_model(f)
-    _check(model_proto)
+    _check(os.fspath(f) if isinstance(f, (str, os.PathLike)) else model_proto)
     return OnnxModule(model_proto, device, folder).eval()
 
 
-def _check(model_proto: Any) -> None:
+def _check(model: Any) -> None:
+    """Check a model, or the file of a path, beside which the checker looks for external data."""
     import onnx  # lazy: optional dependency
 
     from .errors import OnnxImportError
 
     try:
-        onnx.checker.check_model(model_proto)
+        onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
         raise OnnxImportError(f"load: the file is not a valid ONNX model: {error}") from None

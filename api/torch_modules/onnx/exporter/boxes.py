@@ -96,10 +96,9 @@ def _find_box(ref: Ref, root: Ref) -> Box | None:
             dims.append(None)
             steps.append(1)
             continue
-        matches = [d for d in by_stride if d not in dims and _fits(size, stride, starts[d], root, d)]
-        if not matches:
+        match = next((d for d in by_stride if d not in dims and _fits(size, stride, starts[d], root, d)), None)
+        if match is None:
             return None
-        match = matches[0]
         step = stride // root.strides[match]
         if isinstance(step, Size):
             return None

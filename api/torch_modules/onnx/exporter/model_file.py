@@ -11,10 +11,15 @@ from .graph import Graph, element_type
 from .program import Program, Ref
 from .resizing import DynamicDim, GraphInput
 
-__all__ = ["MAX_FILE_BYTES", "make_model"]
+__all__ = ["MAX_FILE_BYTES", "make_model", "weight_bytes"]
 
 MAX_FILE_BYTES = 2**31 - 1
 """The largest size of one protobuf message."""
+
+
+def weight_bytes(model_proto: Any) -> int:
+    """Return the bytes of a model's weights, nearly all of its size. Protobuf cannot say it of models above 2 GiB."""
+    return sum(len(proto.raw_data) for proto in model_proto.graph.initializer)
 
 
 def make_model(
@@ -55,7 +60,7 @@ def make_model(
         proto, opset_imports=[opset], producer_name="weftgrad", producer_version=__version__,
         ir_version=helper.find_min_ir_version_for([opset]),
     )  # fmt: skip
-    if result.ByteSize() <= MAX_FILE_BYTES:
+    if weight_bytes(result) <= MAX_FILE_BYTES:
         graph.onnx.checker.check_model(result, full_check=True)
     return result
 
