@@ -48,7 +48,7 @@ pixels of uint8, where a difference of one of 256 levels is 9e-03 after normalis
 _TAIL = """
 ## What is only a name
 
-`torch.fx`, `torch.onnx`, `torch.export`, `torch._dynamo`, `torch.jit.trace`, `torch.fft`, `torch.distributions`,
+`torch.fx`, `torch.export`, `torch._dynamo`, `torch.jit.trace`, `torch.fft`, `torch.distributions`,
 `torch.sparse`, `torch.nested`, quantization and complex and float8 dtypes can be imported,
 subclassed and tested for with `isinstance`, because libraries do so. Using them raises `NotSupported`, which says what
 to do instead.

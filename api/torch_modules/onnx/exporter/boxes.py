@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cmp_to_key
 from typing import TypeAlias
 
 from ..errors import DynamicSizeError
-from .dynamic_sizes import Int, Size, product
+from .dynamic_sizes import Int, Size
 from .program import Ref
 
 __all__ = ["Box", "Range", "Region", "choose_root", "covers", "cut_points", "find_box", "intersects", "whole"]
@@ -141,12 +142,26 @@ def covers(a: Region, b: Region) -> bool:
 
 
 def cut_points(region: Region, dim: int, others: Sequence[Region]) -> list[Int]:
-    """Return the bounds of `others` along `dim` that are inside `region`, with its own, in order."""
+    """Return the bounds of `others` along `dim` that are inside `region`, with its own, in order.
+
+    A part between two of them may be empty for some sizes of the dynamic dimensions.
+    """
     start, stop = region[dim]
-    points = {bound for other in others for bound in other[dim] if start < bound < stop}
-    return [start, *sorted(points), stop]
+    points = {bound for other in others for bound in other[dim] if _is_inside(bound, start, stop)}
+    return [start, *sorted(points - {start, stop}, key=cmp_to_key(_compare)), stop]
 
 
-def is_empty(ref: Ref) -> bool:
-    """Return whether a tensor has no elements."""
-    return product(ref.shape) == 0
+def _is_inside(bound: Int, start: Int, stop: Int) -> bool:
+    try:
+        return start < bound < stop
+    except DynamicSizeError:
+        return start <= bound and bound <= stop
+
+
+def _compare(a: Int, b: Int) -> int:
+    if a == b:
+        return 0
+    try:
+        return -1 if a <= b else 1
+    except DynamicSizeError:
+        return 1 if b <= a else -1
