@@ -48,8 +48,10 @@ def test_image_models(make_model) -> None:
     program = check_export(model, [images(2)], [images(3)], dynamic_axes={"images": BATCH})
     kinds = {node.op_type for node in program.model_proto.graph.node}
     assert {"Conv", "BatchNormalization", "Gemm"} <= kinds
-    assert kinds <= {"Add", "AveragePool", "BatchNormalization", "Clip", "Constant", "Conv", "Gemm", "MaxPool", "ReduceMean", "Relu",
-                     "Reshape"}  # fmt: skip
+    assert kinds <= {
+        "Add", "AveragePool", "BatchNormalization", "Clip", "Constant", "Conv", "Gemm", "MatMul", "MaxPool",
+        "ReduceMean", "Relu", "Reshape", "Transpose",
+    }  # fmt: skip
     loaded = wg.onnx.load(program.model_proto)
     expected = {name for name in model.state_dict() if not name.endswith("num_batches_tracked")}
     assert set(loaded.state_dict()) == expected

@@ -67,8 +67,8 @@ TOPICS = {
         x.sort(1, descending=True), x.median(1),
     ),
     "arithmetic": lambda x: (
-        x + 1, 2 - x, x * x, x / 3, x // 0.7, wg.remainder(x, 0.7), wg.fmod(x, 0.7), x**2, 2**x, -x, x.abs(), x.square(),
-        wg.lerp(x, x + 1, 0.3), wg.addcmul(x, x, x, value=2), wg.hypot(x, x + 1), wg.copysign(x, x.flip(0)),
+        x + 1, 2 - x, x * x, x / 3, x // 0.7, wg.remainder(x, 0.7), wg.fmod(x, 0.7), x**2, 2**x, -x, x.abs(),
+        x.square(), wg.lerp(x, x + 1, 0.3), wg.addcmul(x, x, x, value=2), wg.hypot(x, x + 1), wg.copysign(x, x.flip(0)),
         wg.maximum(x, -x), wg.fmax(x, -x), x.clamp(0, 1), x.clamp(min=0), x.clamp(max=x.flip(0)), x.reciprocal(),
     ),
     "functions": lambda x: (
@@ -106,7 +106,8 @@ TOPICS = {
         F.max_pool2d(x[:, None], 2), F.max_pool2d(x[:, None], 3, 2, 1, ceil_mode=True), F.avg_pool2d(x[:, None], 2),
         F.avg_pool2d(x[:, None], 3, 2, 1, count_include_pad=False), F.avg_pool2d(x[:, None], 3, 2, ceil_mode=True),
         F.avg_pool2d(x[:, None], 2, divisor_override=3), F.max_pool1d(x, 2), F.avg_pool1d(x, 2),
-        F.adaptive_avg_pool2d(x[:, None], 3), F.adaptive_avg_pool2d(x[:, None], 1), F.max_pool2d(x[:, None], 2, dilation=2),
+        F.adaptive_avg_pool2d(x[:, None], 3), F.adaptive_avg_pool2d(x[:, None], 1),
+        F.max_pool2d(x[:, None], 2, dilation=2),
         F.adaptive_max_pool2d(x[:, None], (2, 4)), F.max_pool2d(x[:, None], 2, return_indices=True),
     ),
     "padding": lambda x: (
@@ -120,15 +121,18 @@ TOPICS = {
         F.batch_norm(x, wg.arange(4.0), wg.ones(4), wg.ones(4) * 3, wg.ones(4)),
     ),
     "interpolation": lambda x: (
-        *(F.interpolate(x[:, None], size=(7, 5), mode=mode) for mode in ("nearest", "nearest-exact", "bilinear", "bicubic")),
+        *(F.interpolate(x[:, None], size=(7, 5), mode=m) for m in ("nearest", "nearest-exact", "bilinear", "bicubic")),
         F.interpolate(x[:, None], scale_factor=2), F.interpolate(x[:, None], scale_factor=1.5, mode="bilinear"),
-        F.interpolate(x[:, None], size=(7, 5), mode="bilinear", align_corners=True), F.interpolate(x, size=5, mode="linear"),
+        F.interpolate(x[:, None], size=(7, 5), mode="bilinear", align_corners=True),
+        F.interpolate(x, size=5, mode="linear"),
         F.interpolate(x[:, None], size=(2, 3), mode="bilinear", antialias=True), F.interpolate(x, size=3, mode="area"),
     ),
     "attention": lambda x: (
         F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None]),
         F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], is_causal=True),
-        F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], attn_mask=wg.arange(4)[:, None] > wg.arange(4)),
+        F.scaled_dot_product_attention(
+            x[:, None], x[:, None], x[:, None], attn_mask=wg.arange(4)[:, None] > wg.arange(4)
+        ),
         F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], attn_mask=wg.arange(16.0).view(4, 4)),
         F.scaled_dot_product_attention(
             x.view(-1, 4, 2, 4), x.view(-1, 4, 2, 4)[:, :2], x.view(-1, 4, 2, 4)[:, :2], enable_gqa=True
@@ -140,7 +144,9 @@ TOPICS = {
         F.cross_entropy(x, (x[:, 0] > 0).long(), reduction="none", label_smoothing=0.1),
         F.nll_loss(x.log_softmax(1), (x[:, 0] > 0).long()), F.cosine_similarity(x, x + 1, dim=1),
     ),
-    "images": lambda x: (F.pixel_shuffle(x[..., None], 2), F.pixel_unshuffle(x[:, None], 2), F.one_hot((x > 0).long(), 3)),
+    "images": lambda x: (
+        F.pixel_shuffle(x[..., None], 2), F.pixel_unshuffle(x[:, None], 2), F.one_hot((x > 0).long(), 3),
+    ),
 }  # fmt: skip
 
 
@@ -158,7 +164,8 @@ def test_indexing() -> None:
             wg.gather(x, 1, i), x.index_select(1, i.flatten()[:2]), x[:, i[0, :, 0]], x[i[:, 0, 0] % 2],
             x[i[:, 0, 0] % 2, i[:, 1, 0]], x[:, i[0, 0], i[0, 1]], x.scatter(1, i, 1.0), x.scatter_add(1, i, x[:, :2]),
             x.index_add(1, i[0, :, 0], x[:, :2]), x.index_fill(1, i[0, :, 0], 2.0), wg.take_along_dim(x, i, 1),
-            F.embedding(i, wg.arange(12.0).view(4, 3)), x.index_copy(1, wg.tensor([1, 3]), x[:, :2]), x[:, -i[0, :, 0] - 1],
+            F.embedding(i, wg.arange(12.0).view(4, 3)), x.index_copy(1, wg.tensor([1, 3]), x[:, :2]),
+            x[:, -i[0, :, 0] - 1],
         )  # fmt: skip
 
     indices = [wg.tensor([[[0] * 8, [3] * 8]] * count) for count in (2, 3)]

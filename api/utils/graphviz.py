@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from ..runtime.autograd.node import AccumulateGrad, Node, Saved
+from ..runtime.autograd.node import Node, Saved
 from ..runtime.dispatch import refresh_views
 from ..runtime.errors import ArgumentError, DriverNotFound
 from ..runtime.tensor import Tensor
@@ -197,11 +197,8 @@ class _Drawing:
 
     def _sources(self, node: Node) -> Iterator[tuple[object, str]]:
         """Yield what a call's operands come from, with the id of each in the drawing."""
-        for source, _ in node.next_functions:
-            if isinstance(source, Node):
-                yield source, self._call(source)
-            elif isinstance(source, AccumulateGrad):
-                yield source, self._leaf(source.variable)
+        for source, _ in node.edges:
+            yield source, self._call(source) if isinstance(source, Node) else self._leaf(source)
         for saved in (*node.saved, *node.saved_out) if self._show_saved else ():
             if isinstance(saved, Saved) and saved.leaf is None:
                 label = f"saved\n({', '.join(map(str, saved.meta.shape))})"

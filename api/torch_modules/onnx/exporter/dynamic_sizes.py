@@ -204,8 +204,7 @@ def find_formula(size: Size, runs: Sequence[Mapping[str, int]]) -> Formula | Non
     if len(names) > 1 and base % volume == 0:
         candidates.append(Formula(0, ((base // volume, names),)))
     moved = [name for name in first if any(run[name] != first[name] for run in runs)]
-    if len(moved) == 1 or len(names) == 1:  # half of a dimension, rounded down or up
-        name = names[0] if names else moved[0]
+    for name in (names or moved) if len(names) < 2 else ():  # half of a dimension, rounded down or up
         for divisor in range(2, _MAX_DIVISOR + 1):
             candidates += [Formula(constant, ((1, (name,)),), divisor) for constant in (0, divisor - 1)]
     for formula in candidates:
