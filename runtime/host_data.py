@@ -10,6 +10,7 @@ from .device import Device, device, meta
 from .dispatch import empty, refresh_views
 from .dtypes import Array, DType
 from .errors import ArgumentError, DeviceError, GradientError
+from .modes import notify_host_read
 from .storage import Hold, Storage
 from .tensor import Tensor
 from .views import contiguous
@@ -178,6 +179,7 @@ def to_numpy(tensor: Tensor, *, force: bool = False) -> Array:
         raise GradientError("numpy: the tensor requires grad; use .detach().numpy()")
     if tensor.meta.device.type != "cpu" and not force:
         raise DeviceError(f"numpy: the tensor is on {tensor.meta.device}; use .cpu().numpy()")
+    notify_host_read(tensor)
     return to_host(tensor).view(_numpy_bfloat16()) if tensor.meta.dtype is dtypes.bfloat16 else to_host(tensor)
 
 

@@ -13,8 +13,8 @@ and the outermost mode passes it to the op. Only `dispatch` knows of modes: it t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from .context import state
 from .dispatch import call, call_into
@@ -24,7 +24,9 @@ from .tensor import Tensor
 if TYPE_CHECKING:
     from .call_types import CallResult, Statics
 
-__all__ = ["Mode"]
+__all__ = ["Mode", "call_composite", "notify_host_read"]
+
+_Result = TypeVar("_Result")
 
 
 class Mode:
@@ -81,3 +83,36 @@ class Mode:
             return call_into(record, operands, statics, outs, in_place=in_place)
         finally:
             thread_state.mode = self
+
+    def composite(
+        self, record: OpRecord, operands: Sequence[object], statics: Statics, compute: Callable[[], _Result]
+    ) -> _Result:
+        """Handle a function of several ops as one call. Most modes do not override this: they see each of the ops.
+
+        Args:
+            record: Describes the function: its name, and the names of its operands and static arguments.
+            operands: Tensors, numbers or None.
+            statics: The static arguments.
+            compute: Runs the function.
+        """
+        return compute() if self._below is None else self._below.composite(record, operands, statics, compute)
+
+    def read_on_host(self, tensor: Tensor) -> None:
+        """Note that the program reads the values of a tensor as Python numbers or as a NumPy array."""
+        if self._below is not None:
+            self._below.read_on_host(tensor)
+
+
+def call_composite(
+    record: OpRecord, operands: Sequence[object], statics: Statics, compute: Callable[[], _Result]
+) -> _Result:
+    """Return `compute()`, a function of several ops that a mode may handle as one call (see `Mode.composite`)."""
+    mode = state().mode
+    return compute() if mode is None else mode.composite(record, operands, statics, compute)
+
+
+def notify_host_read(tensor: Tensor) -> None:
+    """Tell the modes of this thread that the program reads the values of `tensor` on the host."""
+    mode = state().mode
+    if mode is not None:
+        mode.read_on_host(tensor)

@@ -65,6 +65,8 @@ THIRD_PARTY = {
     "jax": AllowedUse(("bench/**",), lazy=True),
     "tinygrad": AllowedUse(("bench/**",), lazy=True),
     "safetensors": AllowedUse(("api/serialization/safetensors_files.py",), lazy=True),
+    "onnx": AllowedUse(("api/torch_modules/onnx/**",), lazy=True),
+    "tensorboardX": AllowedUse(("api/utils/tensorboard.py",), lazy=True),
     # References that specs name; they are imported when a test of the op needs them.
     "scipy": AllowedUse(("api/torch_modules/testing/**", "bench/**"), lazy=True),
 }

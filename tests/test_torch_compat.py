@@ -143,7 +143,7 @@ def test_as_torch_says_what_it_needs(tmp_path: Path) -> None:
     assert f"there is no file {missing}" in run("-m", "weftgrad.as_torch", missing, status=1)
 
 
-@pytest.mark.parametrize("name", ["torch.fx.symbolic_trace", "torch.onnx.export", "torch.fft.fft",
+@pytest.mark.parametrize("name", ["torch.fx.symbolic_trace", "torch.export.export", "torch.fft.fft",
                                   "torch.jit.trace", "torch.vmap", "torch.distributions.Normal"])  # fmt: skip
 def test_what_is_only_a_name_says_so_when_it_is_used(name: str) -> None:
     module = name.rpartition(".")[0]

@@ -14,6 +14,7 @@ from ..arguments.descriptions import LIKE_OPTIONS, OPTIONS, describe
 from ..arguments.memory_formats import format_strides
 from ..arguments.types import Layout, MemoryFormat, Operand, Sizes
 from ..runtime import dtypes, host_data
+from ..runtime.context import state
 from ..runtime.device import DeviceLike, meta
 from ..runtime.device import device as to_device
 from ..runtime.dispatch import call, call_into
@@ -174,7 +175,8 @@ def _fill_new(output: Tensor, number: float, where: str) -> Tensor:
     """Fill a tensor that nobody has seen yet: its version does not count this write."""
     if output.meta.numel:
         dtype_number = to_dtype_number(number, output.meta.dtype, where)
-        if not getattr(output.meta.device.driver, "opened", True):  # host memory: do not open a driver for a constant
+        # In host memory, do not open a driver for a constant; a mode sees the call.
+        if not getattr(output.meta.device.driver, "opened", True) and state().mode is None:
             host_data.fill(output, dtype_number)
             return output
         version = output.storage.version

@@ -10,6 +10,7 @@ import numpy as np
 from ..arguments.descriptions import OPTIONS, describe
 from ..arguments.types import Layout, Operand
 from ..runtime import dtypes, host_data
+from ..runtime.context import state
 from ..runtime.device import Device, DeviceLike, meta
 from ..runtime.device import device as to_device
 from ..runtime.dispatch import call_into
@@ -38,7 +39,9 @@ def _fill_progression(
 ) -> Tensor:  # fmt: skip
     """Create a vector by the op `name`, or by `host_formula`, which computes the same bits, if no driver is open."""
     output = _empty(meta(dtype, (count,), None, device))
-    if not getattr(device.driver, "opened", True):  # a tensor alone does not open a driver, as in `factories`
+    if (
+        not getattr(device.driver, "opened", True) and state().mode is None
+    ):  # a tensor alone does not open a driver, as in `factories`
         with np.errstate(all="ignore"):
             values = host_formula(np.arange(count), *numbers)
             if dtype.kind == "f" and dtype.itemsize == 2:  # kernels also round doubles to half types through float32

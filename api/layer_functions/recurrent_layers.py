@@ -11,7 +11,8 @@ from ..runtime.context import state
 from ..runtime.dispatch import call
 from ..runtime.dtypes import float64
 from ..runtime.errors import ArgumentError, DeviceError, DTypeError, ShapeError
-from ..runtime.records import registry
+from ..runtime.modes import call_composite
+from ..runtime.records import Operand, OpRecord, registry
 from ..runtime.recurrent.directions import CellKind, Weights
 from ..runtime.recurrent.steps import Geometry
 from ..runtime.tensor import Tensor
@@ -20,6 +21,13 @@ from ..tensor_methods.argument_checks import only_tensors
 from .recurrent_graph import layer
 
 __all__ = ["run_layers", "run_network"]
+
+# What modes see of a layer, instead of the ops of each step. After the operands named here come those of the weights of
+# each direction, with None for missing ones. Only regular sequences have a length.
+_LAYER = OpRecord(
+    "recurrent_layer", "composite", (Operand("input"), Operand("h_0"), Operand("c_0", "optional")), (),
+    ("cell", "directions", "length", "batch"),
+)  # fmt: skip
 
 
 def run_network(
@@ -56,13 +64,21 @@ def run_layers(
         initial = [s if layers == 1 else ops.narrow(s, 0, first, directions) for s in states]
         initial = [s if s.meta.contiguous else ops.contiguous_copy(s) for s in initial]
         x = x if x.meta.contiguous else ops.contiguous_copy(x)
-        x, *final_states = layer(
+        x, *final_states = _run_layer(
             kind, geometry, x, initial[0], initial[1] if kind.cell else None, grouped[first : first + directions]
         )
         layer_finals.append(final_states)
         if dropout and layer_index < layers - 1:
             x = _apply_dropout(x, dropout)
     return x, layer_finals[0] if layers == 1 else [cat(states) for states in zip(*layer_finals, strict=True)]
+
+
+def _run_layer(
+    kind: CellKind, geometry: Geometry, x: Tensor, h0: Tensor, c0: Tensor | None, weights: list[Weights]
+) -> list[Tensor]:
+    operands = (x, h0, c0, *(w for direction_weights in weights for w in direction_weights))
+    statics = (kind.name, len(weights), geometry.length if geometry.regular else None, geometry.batch)
+    return call_composite(_LAYER, operands, statics, lambda: layer(kind, geometry, x, h0, c0, weights))
 
 
 def _apply_dropout(x: Tensor, p: float) -> Tensor:

@@ -14,6 +14,8 @@ import numpy as np
 from ..arguments.types import FloatOrFloats, IntOrInts
 from ..runtime import dtypes
 from ..runtime.errors import ArgumentError, NotSupported, ShapeError, UnsupportedDType
+from ..runtime.modes import call_composite
+from ..runtime.records import Operand, OpRecord
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 from .adaptive_pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
@@ -45,6 +47,11 @@ _MODES = {
     "lanczos": _Mode("lanczos", (2,)),
     "trilinear": _Mode("linear", (3,)),
 }
+# What modes see of an interpolation, instead of one op for each dimension.
+_INTERPOLATE = OpRecord(
+    "interpolate", "composite", (Operand("input"),), (),
+    ("size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias"),
+)  # fmt: skip
 _AREA_FUNCTIONS = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d, 3: adaptive_avg_pool3d}
 
 _MODES_OF_PIXELS = ("nearest", "nearest-exact", "bilinear", "bicubic", "lanczos")  # which take uint8, as in PyTorch
@@ -117,7 +124,11 @@ def interpolate(
     if not tables:
         return input.clone()
     tables.sort(key=lambda entry: entry[1].size / entry[1].input_size)  # shrink first: later passes have less to do
-    return Resample.apply(input, tuple(tables))
+    statics = (
+        None if size is None else tuple(output_sizes), None if scale_factor is None else tuple(factors), mode,
+        bool(align_corners), bool(recompute_scale_factor), bool(antialias),
+    )  # fmt: skip
+    return call_composite(_INTERPOLATE, (input,), statics, lambda: Resample.apply(input, tuple(tables)))
 
 
 def _is_identity(resample_table: Table) -> bool:

@@ -18,6 +18,7 @@ from ..runtime.device import device as to_device
 from ..runtime.dispatch import call, call_into, empty, is_recorded
 from ..runtime.dtypes import Array, DType, DTypeLike
 from ..runtime.errors import ArgumentError, ShapeError
+from ..runtime.modes import notify_host_read
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from .argument_checks import to_dtype_number
@@ -374,6 +375,7 @@ class Conversions(TensorBase):
             >>> wg.tensor([[1, 2], [3, 4]]).tolist()
             [[1, 2], [3, 4]]
         """
+        notify_host_read(self)
         return host_data.host_array(self).tolist()
 
     def item(self) -> bool | int | float:
@@ -391,6 +393,7 @@ class Conversions(TensorBase):
         """
         if self.meta.numel != 1:
             raise ShapeError(f"item: takes a tensor of one element; this one has shape {list(self.meta.shape)}")
+        notify_host_read(self)
         return host_data.number(self)
 
     def record_stream(self, stream: Stream) -> None:

@@ -10,8 +10,8 @@ __all__ = ["ADDITIONS", "ALIASES", "MOVED", "NAMES_ONLY", "STAND_INS", "remedy_o
 
 ALIASES = (
     "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "func", "jit", "linalg",
-    "mps", "multiprocessing", "nn", "optim", "profiler", "random", "serialization", "signal", "special", "testing",
-    "utils", "version", "xpu",
+    "mps", "multiprocessing", "nn", "onnx", "optim", "profiler", "random", "serialization", "signal", "special",
+    "testing", "utils", "version", "xpu",
 )  # fmt: skip
 """Modules of weftgrad that are torch's modules of the same name, with everything below them."""
 
@@ -160,7 +160,7 @@ NAMES_ONLY = {
     "torch.nn.quantized": _QUANTIZED,
     "torch.nn.utils.prune": "Multiply the weights by a mask, with torch.nn.utils.parametrize.",
     "torch.numa": _DISTRIBUTED,
-    "torch.onnx": _EXPORT,
+    "torch.onnx": "Use torch.onnx.export, and weftgrad.onnx.load to read a file.",
     "torch.optim.sparse_adam": "Use torch.optim.Adam: gradients are dense.",
     "torch.package": "Save the state_dict with torch.save.",
     "torch.profiler.itt": "Use torch.profiler.record_function.",
@@ -183,7 +183,6 @@ NAMES_ONLY = {
     "torch.utils.mkldnn": "Kernels for processors need no conversion of the module.",
     "torch.utils.mobile_optimizer": _EXPORT,
     "torch.utils.model_dump": "Print the module or its state_dict.",
-    "torch.utils.tensorboard": "Write numbers with tensorboardX, which does not need torch.",
     "torch.utils.throughput_benchmark": "Measure with torch.profiler or weftgrad bench.",
 }
 """Modules of torch that weftgrad has nothing for, with what to do instead. What is below them is a name only, too."""

@@ -1,18 +1,25 @@
-"""Data loading and activation checkpointing."""
+"""Data loading, activation checkpointing, tables and drawings of models, and event files for TensorBoard."""
 
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from . import data
 
 __all__ = ["data"]
 
+_MODULES = ("checkpoint", "graphviz", "model_summary", "tensorboard")
+
 if TYPE_CHECKING:
     from . import checkpoint as checkpoint
+    from . import graphviz as graphviz
+    from . import model_summary as model_summary
+    from . import tensorboard as tensorboard
+    from .model_summary import summary as summary
 else:
 
-    def __getattr__(name: str) -> ModuleType:
-        if name == "checkpoint":
+    def __getattr__(name: str) -> object:
+        if name in _MODULES:
             return import_module(f".{name}", __name__)
+        if name == "summary":
+            return import_module(".model_summary", __name__).summary
         raise AttributeError(f"module 'weftgrad.utils' has no attribute {name!r}")

@@ -17,6 +17,8 @@ from ...runtime import views
 from ...runtime.device import meta
 from ...runtime.dispatch import empty
 from ...runtime.errors import ArgumentError, IndexOutOfRange, ShapeError
+from ...runtime.modes import call_composite
+from ...runtime.records import Operand, OpRecord
 from ...runtime.tensor import Tensor
 from ...shape.assembling import assemble
 from ...tensor_methods.argument_checks import only_tensors
@@ -26,6 +28,12 @@ __all__ = [
     "PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence",
     "pad_sequence", "unpack_sequence", "unpad_sequence",
 ]  # fmt: skip
+
+# What modes see of packing and padding, instead of the ops inside, which depend on the values of the lengths.
+_PACK = OpRecord("pack_padded_sequence", "composite", (Operand("input"), Operand("lengths")), (), ("batch_first",))
+_PAD = OpRecord(
+    "pad_packed_sequence", "composite", (Operand("data"),), (), ("batch_first", "padding_value", "total_length")
+)
 
 
 def _as_int_lengths(lengths: Tensor | Sequence[int], caller: str) -> list[int]:
@@ -83,8 +91,15 @@ def pack_padded_sequence(
         >>> wg.nn.utils.rnn.pack_padded_sequence(padded, [3, 1], batch_first=True).data
         tensor([1, 4, 2, 3])
     """
+    _check_at_least_2d("pack_padded_sequence", input)
+    return call_composite(
+        _PACK, (input, lengths if isinstance(lengths, Tensor) else tensor(list(lengths), dtype="int64")),
+        (bool(batch_first),), lambda: _pack(input, lengths, batch_first, enforce_sorted),
+    )  # fmt: skip
+
+
+def _pack(input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool, enforce_sorted: bool) -> PackedSequence:
     caller = "pack_padded_sequence"
-    _check_at_least_2d(caller, input)
     if batch_first:
         input = ops.transpose(input, 0, 1)
     shape = input.meta.shape
@@ -146,6 +161,15 @@ def pad_packed_sequence(
     caller = "pad_packed_sequence"
     if not isinstance(sequence, PackedSequence):
         raise ArgumentError(f"{caller}: takes a PackedSequence, not {type(sequence).__name__}")
+    return call_composite(
+        _PAD, (sequence.data,), (bool(batch_first), float(padding_value), total_length),
+        lambda: _unpack(caller, sequence, batch_first, padding_value, total_length),
+    )  # fmt: skip
+
+
+def _unpack(
+    caller: str, sequence: PackedSequence, batch_first: bool, padding_value: float, total_length: int | None
+) -> tuple[Tensor, Tensor]:
     data = sequence.data
     step_sizes: list[int] = sequence.batch_sizes.tolist()
     length, batch = len(step_sizes), step_sizes[0]

@@ -1,18 +1,34 @@
-"""Functions of `torch.onnx` that query or extend its exporter, which does not exist here."""
+"""Names of `torch.onnx` and `torch.onnx.symbolic_helper` that programs use to extend PyTorch's exporter."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import TypeVar
 
-__all__ = ["is_in_onnx_export", "is_onnxrt_backend_supported", "parse_args", "register_custom_op_symbolic"]
+from ..placeholders import PlaceholderModule
+from ..tables import NAMES_ONLY
+
+__all__ = [
+    "OperatorExportTypes", "is_onnxrt_backend_supported", "parse_args", "register_custom_op_symbolic",
+    "symbolic_helper", "symbolic_opset9", "symbolic_opset10", "symbolic_opset11", "symbolic_opset13",
+]  # fmt: skip
+
+symbolic_helper, symbolic_opset9, symbolic_opset10, symbolic_opset11, symbolic_opset13 = (
+    PlaceholderModule(f"torch.onnx.symbolic_{name}", NAMES_ONLY["torch.onnx"])
+    for name in ("helper", "opset9", "opset10", "opset11", "opset13")
+)
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
-def is_in_onnx_export() -> bool:
-    """Return False: nothing is exported."""
-    return False
+class OperatorExportTypes(Enum):
+    """Which operators a file may have. Files of `weftgrad.onnx.export` have ONNX's own."""
+
+    ONNX = 0
+    ONNX_ATEN = 1
+    ONNX_ATEN_FALLBACK = 2
+    ONNX_FALLTHROUGH = 3
 
 
 def is_onnxrt_backend_supported() -> bool:
@@ -21,9 +37,9 @@ def is_onnxrt_backend_supported() -> bool:
 
 
 def parse_args(*descriptors: str) -> Callable[[_Function], _Function]:
-    """Return a decorator that returns its function: only an exporter calls it."""
+    """Return a decorator that returns its function: only PyTorch's exporter calls it."""
     return lambda function: function
 
 
 def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable[..., object], opset_version: int) -> None:
-    """Do nothing: only an exporter would read it, and `torch.onnx.export` raises."""
+    """Do nothing: only PyTorch's exporter calls the function. `weftgrad.onnx` exports ops by their specs."""
