@@ -21,7 +21,8 @@ from test_structure import Module, called_name, is_for_type_checkers, modules
 
 EXTENSIONS = ("weftgrad.runtime._native",)  # written in C
 OPTIONAL = (
-    "pyopencl", "triton", "cuda", "matplotlib", "ml_dtypes", "tqdm", "rich", "torch", "cupy", "jax", "tinygrad", "scipy",
+    "pyopencl", "triton", "cuda", "matplotlib", "ml_dtypes", "onnx", "onnxruntime", "tensorboardX", "tqdm", "rich",
+    "torch", "cupy", "jax", "tinygrad", "scipy",
 )  # fmt: skip
 LAYERS_WITH_REASONS = ("runtime", "codegen", "bench")
 REASON = re.compile(r"# lazy: \w.*")

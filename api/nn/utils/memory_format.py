@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from ...arguments.types import MemoryFormat
 from ...autograd import no_grad
+from ...runtime.tensor import Tensor
 from ..convolutions import Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d
 from ..module import Module
 
@@ -60,5 +61,6 @@ def _convert(module: _Module, memory_format: MemoryFormat, layers: tuple[type[Mo
     for part in module.modules():
         if isinstance(part, layers):
             with no_grad():
-                part.weight.data = part.weight.data.clone(memory_format=memory_format)
+                weight = cast(Tensor, part.weight)
+                weight.data = weight.data.clone(memory_format=memory_format)
     return module

@@ -1,7 +1,15 @@
 # needs: split_columns
 @triton.jit
 def wg_row_elements(
-    p, x, width, step, inside, OTHER: tl.constexpr, C: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
+    p,
+    x,
+    width,
+    step,
+    inside,
+    OTHER: tl.constexpr,
+    C: tl.constexpr,
+    LOW: tl.constexpr,
+    HIGH: tl.constexpr,
     UNIT: tl.constexpr,
 ):
     """The elements x + LOW to x + HIGH of one row per lane, as C: a tuple of vectors. OTHER outside of the row.
