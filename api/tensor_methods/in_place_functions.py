@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..arguments.types import Number, Operand
 from ..runtime.tensor import Tensor
 
 __all__ = [
@@ -173,7 +172,7 @@ def rad2deg_(input: Tensor) -> Tensor:
     return input.rad2deg_()
 
 
-def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """Replace `input` by `beta * input + alpha * mat @ vec`.
 
     Args:
@@ -215,7 +214,7 @@ def as_strided_(
     return input.as_strided_(size, stride, storage_offset)
 
 
-def ldexp_(input: Tensor, other: Operand) -> Tensor:
+def ldexp_(input: Tensor, other: Tensor) -> Tensor:
     """Multiply each element by two to the power of `other`.
 
     Args:
