@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TypeVar, cast
+from typing import TypeAlias, TypeVar
 
 from ...arguments.types import MemoryFormat
 from ...autograd import no_grad
-from ...runtime.tensor import Tensor
 from ..convolutions import Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d
 from ..module import Module
 
 __all__ = ["convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format"]
 
 _Module = TypeVar("_Module", bound=Module)
+_Convolution: TypeAlias = Conv2d | ConvTranspose2d | Conv3d | ConvTranspose3d
 
 
 def convert_conv2d_weight_memory_format(module: _Module, memory_format: MemoryFormat) -> _Module:
@@ -57,10 +57,9 @@ def convert_conv3d_weight_memory_format(module: _Module, memory_format: MemoryFo
     return _convert(module, memory_format, (Conv3d, ConvTranspose3d))
 
 
-def _convert(module: _Module, memory_format: MemoryFormat, layers: tuple[type[Module], ...]) -> _Module:
+def _convert(module: _Module, memory_format: MemoryFormat, layers: tuple[type[_Convolution], ...]) -> _Module:
     for part in module.modules():
         if isinstance(part, layers):
             with no_grad():
-                weight = cast(Tensor, part.weight)
-                weight.data = weight.data.clone(memory_format=memory_format)
+                part.weight.data = part.weight.data.clone(memory_format=memory_format)
     return module
