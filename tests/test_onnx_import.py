@@ -17,8 +17,8 @@ FILES = [
     f"pytorch-{kind}/test_{name}"
     for kind, names in {
         "converted": (
-            "AvgPool2d", "BatchNorm2d_eval", "Conv1d_dilated", "Conv2d_depthwise", "ConvTranspose2d", "Embedding", "GLU",
-            "LeakyReLU", "Linear", "LogSoftmax", "MaxPool2d_stride_padding_dilation", "PReLU_2d_multiparam",
+            "AvgPool2d", "BatchNorm2d_eval", "Conv1d_dilated", "Conv2d_depthwise", "ConvTranspose2d", "Embedding",
+            "GLU", "LeakyReLU", "Linear", "LogSoftmax", "MaxPool2d_stride_padding_dilation", "PReLU_2d_multiparam",
             "PixelShuffle", "ReflectionPad2d", "SELU", "Softplus", "ZeroPad2d", "softmax_lastdim",
         ),
         "operator": (
