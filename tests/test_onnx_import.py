@@ -18,8 +18,7 @@ FILES = [
     for kind, names in {
         "converted": (
             "AvgPool2d", "BatchNorm2d_eval", "Conv1d_dilated", "Conv2d_depthwise", "ConvTranspose2d", "Embedding",
-            "GLU",
-            "LeakyReLU", "Linear", "LogSoftmax", "MaxPool2d_stride_padding_dilation", "PReLU_2d_multiparam",
+            "GLU", "LeakyReLU", "Linear", "LogSoftmax", "MaxPool2d_stride_padding_dilation", "PReLU_2d_multiparam",
             "PixelShuffle", "ReflectionPad2d", "SELU", "Softplus", "ZeroPad2d", "softmax_lastdim",
         ),
         "operator": (
