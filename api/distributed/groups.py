@@ -108,6 +108,8 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
 
     Example:
         >>> wg.distributed.destroy_process_group()  # doctest: +SKIP
+        >>> wg.distributed.is_initialized()
+        False
     """
     target = find_group(group)
     if target is None:
