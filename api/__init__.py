@@ -173,9 +173,9 @@ newaxis = None
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 
 _LAZY = (
-    "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "func", "jit", "linalg",
-    "mps", "multiprocessing", "nn", "ops", "optim", "overrides", "profiler", "signal", "special", "testing", "utils",
-    "version", "xpu",
+    "accelerator", "amp", "array_api", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "func", "jit",
+    "linalg", "mps", "multiprocessing", "nn", "ops", "optim", "overrides", "profiler", "signal", "special", "testing",
+    "utils", "version", "xpu",
 )  # fmt: skip
 
 
@@ -206,8 +206,15 @@ def get_default_device() -> Device:
 
 
 if _typing.TYPE_CHECKING:  # names that exist at run time through `globals().update` and `__getattr__`
-    from . import accelerator as accelerator, amp as amp, autograd as autograd, backends as backends
-    from . import compiler as compiler, cpu as cpu, cuda as cuda, distributed as distributed, func as func
+    from . import accelerator as accelerator, amp as amp, array_api as array_api, autograd as autograd
+    from . import (
+        backends as backends,
+        compiler as compiler,
+        cpu as cpu,
+        cuda as cuda,
+        distributed as distributed,
+        func as func,
+    )
     from . import jit as jit, linalg as linalg, mps as mps, multiprocessing as multiprocessing, nn as nn, ops as ops
     from . import optim as optim, overrides as overrides, profiler as profiler, signal as signal, special as special
     from . import testing as testing, utils as utils, version as version, xpu as xpu

@@ -18,7 +18,7 @@ import weftgrad as wg
 ROOT = Path(os.environ.get("WEFTGRAD_CHECKOUT") or Path(__file__).resolve().parent.parent)
 PAGES = (
     "README.md", "docs/index.md", "docs/tutorial.md", "docs/training.md", "docs/files.md",
-    "docs/memory-and-streams.md", "docs/simulating.md", "docs/your-own-op.md",
+    "docs/memory-and-streams.md", "docs/simulating.md", "docs/your-own-op.md", "docs/array-api.md",
 )  # fmt: skip
 pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="needs the checkout: set WEFTGRAD_CHECKOUT")
 
