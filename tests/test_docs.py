@@ -19,6 +19,7 @@ ROOT = Path(os.environ.get("WEFTGRAD_CHECKOUT") or Path(__file__).resolve().pare
 PAGES = (
     "README.md", "docs/index.md", "docs/tutorial.md", "docs/training.md", "docs/files.md",
     "docs/memory-and-streams.md", "docs/onnx.md", "docs/simulating.md", "docs/your-own-op.md",
+    "docs/array-api.md",
 )  # fmt: skip
 pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="needs the checkout: set WEFTGRAD_CHECKOUT")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,15 +14,21 @@ from ..arguments.types import Index, NestedSequence, Operand
 from ..creation import dlpack
 from ..indexing import subscripts
 from ..runtime import host_data
+from ..runtime.context import current_stream
+from ..runtime.device import DeviceLike
+from ..runtime.device import device as device_of
 from ..runtime.dispatch import call, empty
 from ..runtime.dtypes import Array
 from ..runtime.errors import ArgumentError, DomainError, GradientError, ShapeError
+from ..runtime.lazy_modules import import_lazily
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from . import printing
 from .conversion import _as_type, _unpickle
 
 __all__ = ["Protocols"]
+
+_ARRAY_API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -103,6 +110,33 @@ class Protocols(TensorBase):
     @property
     def __cuda_array_interface__(self) -> dict[str, object]:
         return dlpack.cuda_array_interface(self)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        """Return the functions of the array API standard (`weftgrad.array_api`)."""
+        if api_version not in (None, *_ARRAY_API_VERSIONS):
+            raise ArgumentError(
+                f"__array_namespace__: versions {', '.join(_ARRAY_API_VERSIONS)} of the standard exist here, not "
+                f"{api_version!r}"
+            )
+        return import_lazily("..array_api", __package__)  # lazy: start-up
+
+    def to_device(self, device: DeviceLike, /, *, stream: object = None) -> Tensor:
+        """Return the tensor on a device, by the name of the array API standard.
+
+        Args:
+            device: The device.
+            stream: None, or the current stream of the device; work is queued on that one.
+
+        Returns:
+            The tensor itself if it is there already, else a copy.
+
+        Example:
+            >>> wg.ones(2).to_device(wg.device("cpu")).device.type
+            'cpu'
+        """
+        if stream is not None and stream is not current_stream(device_of(device)):
+            raise ArgumentError("to_device: copies are queued on the current stream; set it with weftgrad.stream()")
+        return self.to(device=device)
 
     def __copy__(self) -> Tensor:
         """Return a leaf tensor that shares the memory, without a `grad`."""
