@@ -61,7 +61,7 @@ class SummaryWriter:
         DriverNotFound: The package `tensorboardX` is not installed.
 
     Example:
-        >>> from weftgrad.utils.tensorboard import SummaryWriter  # doctest: +SKIP
+        >>> from weftgrad.utils.tensorboard import SummaryWriter
         >>> with SummaryWriter('runs/first') as writer:  # doctest: +SKIP
         ...     writer.add_scalar('loss', wg.tensor(0.5), 1)
     """
