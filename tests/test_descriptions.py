@@ -121,7 +121,7 @@ Example:
     assert "a sequence.\n    last: Two\n        lines.\n\nReturns:" in str(without_indent)
 
 
-@pytest.mark.parametrize("name", legacy_constructors.__all__)
+@pytest.mark.parametrize("name", [name for name in legacy_constructors.__all__ if name[0].isupper()])
 def test_legacy_classes_share_sections(name):
     docstring = Docstring(inspect.getdoc(getattr(wg, name)))
     assert docstring.summary.endswith(" tensor on the host.")

@@ -307,6 +307,7 @@ def test_modules_and_autograd_reach_the_class(logged):
 def test_signatures_and_sources_stay(logged):
     wg.cat([logged, logged])  # its check has been written
     assert list(inspect.signature(wg.cat).parameters) == ["tensors", "dim", "out", "axis"]
+    assert list(inspect.signature(wg.gather).parameters) == ["input", "dim", "index", "sparse_grad", "out"]
     assert "Concatenate" in wg.cat.__doc__ or "tensors" in wg.cat.__doc__
     assert "resolve_axis_alias" in inspect.getsource(wg.cat)
     with pytest.raises(TypeError, match="tensors"):

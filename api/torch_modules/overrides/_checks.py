@@ -107,6 +107,7 @@ def _copy(function: FunctionType) -> FunctionType:
     )
     copy.__kwdefaults__, copy.__annotations__ = function.__kwdefaults__, function.__annotations__
     copy.__qualname__, copy.__module__, copy.__doc__ = function.__qualname__, function.__module__, function.__doc__
+    copy.__dict__.update(function.__dict__)  # `__wrapped__`, from which `inspect` reads the signature of a wrapper
     return copy
 
 
