@@ -224,8 +224,8 @@ def resolve_name(f: Callable[..., object]) -> str | None:
         Its name after that of its module or class; None for other functions.
 
     Example:
-        >>> wg.overrides.resolve_name(wg.nn.functional.silu), wg.overrides.resolve_name(wg.Tensor.shape.__get__)
-        ('weftgrad.nn.functional.silu', 'weftgrad.Tensor.shape.__get__')
+        >>> wg.overrides.resolve_name(wg.cat), wg.overrides.resolve_name(wg.Tensor.shape.__get__)
+        ('weftgrad.cat', 'weftgrad.Tensor.shape.__get__')
     """
     if isinstance(getattr(f, "__self__", None), property):
         names = [name for name, value in vars(Tensor).items() if value is f.__self__]  # type: ignore[attr-defined]

@@ -38,6 +38,15 @@ _NO_TENSOR = frozenset((
 ))  # fmt: skip
 """Names in annotations of arguments that are no tensors and have none."""
 
+_FIRST_CALL = """write = "write"
+        function = "public"
+        write(function)
+        return function(*args, **kwargs)"""
+"""The body of a function before its first call. See `_replace_code` for the strings."""
+
+_FILE = "<check of arguments, which warnings skip like importlib._bootstrap>"
+"""The file of the code. `warnings.warn` does not count frames of such files, so that its `stacklevel` stays right."""
+
 _originals: dict[FunctionType, FunctionType] = {}
 """The functions that have a check, and functions with their original code."""
 
@@ -96,7 +105,7 @@ def put_checks(namespace: Mapping[str, object]) -> None:
     for function in overridable_functions(namespace).values():
         if function not in _originals and function.__module__ != generated.__name__:
             _originals[function] = _copy(function)
-            _replace_code(function, "*args, **kwargs", 'write = "write"\n        return write("public", args, kwargs)')
+            _replace_code(function, "*args, **kwargs", _FIRST_CALL)
             function.__wrapped__ = _originals[function]  # type: ignore[attr-defined]  # `inspect` reads that one
 
 
@@ -127,7 +136,7 @@ def make({", ".join(names)}):
     return check
 """
     namespace: dict[str, object] = {}
-    exec(compile(source, __file__, "exec", dont_inherit=True), namespace)
+    exec(compile(source, _FILE, "exec", dont_inherit=True), namespace)
     check: CodeType = namespace["make"](*names).__code__  # type: ignore[operator]
     values = {
         "plain": overriding.PLAIN_TYPES, "public": function, "original": _originals[function], "write": _write_check,
@@ -139,8 +148,8 @@ def make({", ".join(names)}):
     )  # fmt: skip
 
 
-def _write_check(function: FunctionType, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-    """Replace a function's code by a check of its arguments and call the function: its first call comes here.
+def _write_check(function: FunctionType) -> None:
+    """Replace a function's code by a check of its arguments, before its first call.
 
     A check has the function's own parameters, because packing arguments costs more than comparing their classes.
     """
@@ -166,7 +175,6 @@ def _write_check(function: FunctionType, args: tuple[object, ...], kwargs: dict[
         return ask("public", locals())"""
     body = body.replace("locals()", f"dict({', '.join(f'{name}={name}' for name in names.all())})")
     _replace_code(function, ", ".join(parameters), body)
-    return function(*args, **kwargs)
 
 
 def _ask(public: FunctionType, values: dict[str, object]) -> object:
