@@ -28,14 +28,14 @@ from .samples import operand_list, sample_arguments
 from .shape_calls import PLANS, shape_calls
 from .types import Call, MakeTensor, Shape
 
-__all__ = ["blank", "call_with_backward", "op_calls"]
+__all__ = ["NARROW_SHAPES", "SHAPES", "blank", "call_with_backward", "op_calls"]
 
 # A size for the scalar path, a larger one that the calling thread still computes, and one for the thread pool.
 SHAPES = ((5, 7), (300, 24), (260, 260))
 # Contractions with few rows or columns, and rows shorter than a vector register, have kernels of their own.
-_NARROW = ((18, 12), (300, 12))
+NARROW_SHAPES = ((18, 12), (300, 12))
 _MORE_SHAPES = {
-    "contraction": ((64, 10), (1, 300)), "rowwise": ((64, 10),), "reduction": _NARROW, "pointwise": _NARROW,
+    "contraction": ((64, 10), (1, 300)), "rowwise": ((64, 10),), "reduction": NARROW_SHAPES, "pointwise": NARROW_SHAPES,
     "sort": ((20000,), (1, 40000)), "scan": ((4100, 18), (1, 70000)),
 }  # fmt: skip
 # For ops that take only one class of dtypes: the dtypes to use instead of a floating one.
@@ -118,7 +118,7 @@ def _broadcast_variants(op: Op, device: Device, dtype: DType, shape: Shape, grad
     for name in values:
         yield {name: blank(device, shape[-1], dtype=dtype, grad=grad)}
         yield {name: 0.5 if dtype.kind == "f" else dtype.kind != "b"}
-        if shape in _NARROW:
+        if shape in NARROW_SHAPES:
             yield {name: blank(device, shape[0], 1, dtype=dtype, grad=grad)}
 
 

@@ -24,7 +24,7 @@ from ..runtime.device import Device
 from ..runtime.dtypes import DType
 from ..runtime.tensor import Tensor
 from ..shape import joining
-from .calls import SHAPES, blank
+from .calls import NARROW_SHAPES, SHAPES, blank
 from .types import Call
 
 if TYPE_CHECKING:
@@ -332,6 +332,8 @@ def reductions(device: Device, dtype: DType) -> Iterator[Call]:
 
     Also what programs do with such results: arithmetic of two scalars, and conversion to float64 and back.
     """
+    for shape in NARROW_SHAPES:
+        yield _with_backward(statistics.var, blank(device, *shape, dtype=dtype, grad=True), 1)
     for shape in SHAPES:
         make_tensor = partial(blank, device, *shape, dtype=dtype)
         for dim in (None, 0, 1):
@@ -341,6 +343,7 @@ def reductions(device: Device, dtype: DType) -> Iterator[Call]:
         for dim in (0, 1):
             yield _with_backward(statistics.logsumexp, make_tensor(grad=True), dim)
             yield _with_backward(extrema.max, make_tensor(grad=True), dim)
+        yield _with_backward(lambda x: x.mean() + statistics.var(x), make_tensor(grad=True))
         make_scalar = partial(blank, device, dtype=dtype, grad=True)
         yield _with_backward(lambda a, b: (a + b) * 0.5 - b / 2, make_scalar(), make_scalar())
         labels = blank(device, shape[0], dtype=dtypes.int64)
