@@ -216,6 +216,7 @@ if _typing.TYPE_CHECKING:  # names that exist at run time through `globals().upd
     from . import signal as signal, special as special, testing as testing, utils as utils, version as version
     from . import xpu as xpu
     from ._generated.functions import *
+    from .nn._torch_losses import *
     from .nn._torch_names import *
 else:
 

@@ -230,7 +230,9 @@ def parameter_names(code: CodeType) -> ParameterNames:
     return ParameterNames(names[: code.co_argcount], rest, names[code.co_argcount : end], keywords)
 
 
-def call_arguments(function: FunctionType, values: Mapping[str, Any]) -> tuple[tuple[object, ...], dict[str, Any]]:
+def call_arguments(
+    function: FunctionType, values: Mapping[str, Any], *, has_run: bool = True
+) -> tuple[tuple[object, ...], dict[str, Any]]:
     """Return positional and keyword arguments of a call, from the values of its function's parameters.
 
     Positional are the required ones, and those after them up to the first that has its default. Of the others, those
@@ -239,6 +241,7 @@ def call_arguments(function: FunctionType, values: Mapping[str, Any]) -> tuple[t
     Args:
         function: The function.
         values: The values by name.
+        has_run: The function has begun: it has put a value of `axis` or `keepdims` into `dim` or `keepdim`.
     """
     names = parameter_names(function.__code__)
     defaults = function.__defaults__ or ()
@@ -252,7 +255,9 @@ def call_arguments(function: FunctionType, values: Mapping[str, Any]) -> tuple[t
     leading = names.positional
     if not rest:
         leading = tuple(itertools.takewhile(lambda name: not has_default(name), leading))
-    others = [name for name in (*names.positional[len(leading) :], *names.keyword) if name not in _AXIS_ALIASES]
+    others = [*names.positional[len(leading) :], *names.keyword]
+    if has_run:
+        others = [name for name in others if name not in _AXIS_ALIASES]
     kwargs = {name: values[name] for name in others if not has_default(name)}
     kwargs.update(values[names.keywords] if names.keywords else {})
     return (*(values[name] for name in leading), *rest), kwargs

@@ -311,7 +311,7 @@ def test_signatures_and_sources_stay(logged):
     assert "resolve_axis_alias" in inspect.getsource(wg.cat)
     with pytest.raises(TypeError, match="tensors"):
         wg.cat()
-    assert wg.cat([wg.ones(1), wg.ones(1)], axis=0).tolist() == [1, 1]
+    assert wg.cat([wg.ones(1, 1), wg.ones(1, 1)], axis=1).tolist() == [[1, 1]]
     with pytest.raises(TypeError, match="cat"):
         wg.cat([wg.ones(1)], nonsense=1)
 

@@ -85,5 +85,6 @@ class TorchModule(ModuleType):
 
     def __dir__(self) -> list[str]:
         values = vars(self._package)
-        names = {name for name in dir(self._package) if not isinstance(values.get(name), ModuleType)}
-        return sorted({*vars(self), *ALIASES, *names})
+        names = set(dir(self._package))
+        modules = {*self._package._LAZY, *(name for name in names if isinstance(values.get(name), ModuleType))}
+        return sorted((names - modules) | {*vars(self), *ALIASES})

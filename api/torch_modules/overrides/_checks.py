@@ -180,7 +180,7 @@ def _write_check(function: FunctionType) -> None:
 def _ask(public: FunctionType, values: dict[str, object]) -> object:
     """Let the arguments of a call take it over, or call the function."""
     original = _originals[public]
-    args, kwargs = overriding.call_arguments(original, values)
+    args, kwargs = overriding.call_arguments(original, values, has_run=False)
     arguments = overriding.collect((*args, *kwargs.values()))
     return overriding.handle(public, arguments, args, kwargs) if arguments else original(*args, **kwargs)
 
