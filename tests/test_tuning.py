@@ -142,6 +142,12 @@ def large() -> None:
     for ins, outs, side in ((3, 64, 64), (64, 128, 28), (1, 1, 200), (2, 4, 100), (256, 256, 14), (4, 48, 28)):
         x, w = wg.empty(16, ins, side, side, requires_grad=True), wg.empty(outs, ins, 3, 3, requires_grad=True)
         F.conv2d(x, w, padding=1).sum().backward()
+    for ins, outs in ((3, 8), (12, 12)):  # volumes, whose kernels are not those of images
+        x = wg.empty(8, ins, 24, 24, 24, requires_grad=True)
+        F.conv3d(x, wg.empty(outs, ins, 3, 3, 3, requires_grad=True), padding=1).sum().backward()
+    F.conv2d(wg.empty(4, 3, 30, 30, dtype=wg.float64), wg.empty(8, 3, 3, 3, dtype=wg.float64))
+    F.conv2d(wg.empty(4, 2, 30, 30), wg.empty(3, 2, 5, 5), dilation=3)
+    F.max_pool3d(wg.empty(8, 8, 24, 24, 24, requires_grad=True), 3, 2).sum().backward()
     for shape in ((4096, 3000), (64, 50257), (20, 14000), (4096, 5000), (4096, 3008), (1024, 3008), (4096, 100),
                   (4096, 2304), (1024, 2304)):  # fmt: skip
         wg.empty(*shape).softmax(-1)
