@@ -2,17 +2,21 @@
 
 `resolve_advanced` returns the view that the basic items give, in which the indexed dimensions are whole, and positions
 in these dimensions, flattened. See `subscripts`.
+
+An index tensor is passed to the op as it is: its kernel counts negative indices from the end, and checks them on
+devices that can. Several index tensors are combined by one launch for each after the first, in which a code takes the
+place of an index out of range (`_decode_miss`).
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from types import EllipsisType
-from typing import SupportsIndex, TypeAlias, TypeGuard, overload
+from typing import SupportsIndex, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -24,11 +28,11 @@ from ..runtime.errors import IndexKindError, IndexOutOfRange, IndexShapeError, S
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from .assignment import on_device, positions, upload
-from .bounds import check_bounds, check_range
+from .bounds import CHECKED, Check, check_bounds, check_range, checked, prepare_check, prepare_judged_check
 
 __all__ = [
-    "FULL_SLICE", "Static", "check_mask", "is_int", "is_mask", "mask_tensor", "resolve_advanced", "to_bound", "to_step",
-    "without_negatives",
+    "FULL_SLICE", "Static", "check_mask", "dimension_name", "is_int", "is_mask", "mask_tensor", "resolve_advanced",
+    "to_bound", "to_step",
 ]  # fmt: skip
 
 _Bounds: TypeAlias = tuple[int | None, int | None, int | None]
@@ -72,16 +76,33 @@ def is_int(item: object) -> TypeGuard[SupportsIndex]:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One advanced index: it covers `count` dimensions of the view from `dim` on, with `size` positions in total."""
+    """One advanced index: it covers `count` dimensions of the view from `dim` on, with `size` positions in total.
+
+    axis: The dimension of the tensor, if the index is a tensor of positions that have not been checked, else -1.
+    """
 
     dim: int
     count: int
     size: int
     index: Array | Tensor
+    axis: int = -1
+
+    @property
+    def where(self) -> str:
+        """How error messages name the index."""
+        return dimension_name(self.axis)
 
 
-def resolve_advanced(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, int, int, Tensor]:
-    """Return the view, its first advanced dimension, their number, and one tensor of positions in them."""
+def dimension_name(dim: int) -> str:
+    """Return how error messages name the index of a dimension."""
+    return f"index of dimension {dim}"
+
+
+def resolve_advanced(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, int, int, Tensor, Check]:
+    """Return the view, its first advanced dimension, their number, one tensor of positions in them, and its check.
+
+    The check calls the op, or checks alone.
+    """
     view, advanced = _split_items(tensor, items)
     dims = [d for entry in advanced for d in range(entry.dim, entry.dim + entry.count)]
     first = dims[0] if dims else advanced[0].dim
@@ -89,8 +110,8 @@ def resolve_advanced(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor,
         other_dims = [d for d in range(view.meta.ndim) if d not in dims]
         view = call(registry["permute"], (view,), ((*dims, *other_dims),))
         first = 0
-    index = _combine_positions([(entry.index, entry.size) for entry in advanced], tensor.meta.device)
-    return view, first, len(dims), index
+    index, check = _combine_positions(advanced, tensor.meta.device)
+    return view, first, len(dims), index, check
 
 
 def _split_items(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, list[_Item]]:
@@ -131,7 +152,10 @@ def _split_items(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, lis
             axis, view_axis = axis + len(shape), view_axis + max(len(shape), 1)
         else:
             statics.append(FULL_SLICE)
-            advanced.append(_Item(view_axis, 1, tensor_shape[axis], without_negatives(item, tensor_shape[axis], axis)))
+            size = tensor_shape[axis]
+            is_unchecked = isinstance(item, Tensor)
+            index = item if is_unchecked else _without_negatives(item, size, axis)
+            advanced.append(_Item(view_axis, 1, size, index, axis if is_unchecked else -1))
             axis, view_axis = axis + 1, view_axis + 1
     is_identity = all(s == FULL_SLICE for s in statics)
     return (tensor if is_identity else call(_index_view, (tensor,), tuple(statics))), advanced
@@ -224,42 +248,80 @@ def _true_positions(mask: _Mask) -> Array | Tensor:
     return positions(mask) if isinstance(mask, Tensor) else np.flatnonzero(mask)
 
 
-@overload
-def without_negatives(index: Tensor, size: int, dim: int) -> Tensor: ...
-@overload
-def without_negatives(index: Array, size: int, dim: int) -> Array: ...
-def without_negatives(index: Array | Tensor, size: int, dim: int) -> Array | Tensor:
+def _without_negatives(index: Array, size: int, dim: int) -> Array:
     """Return `index` with negative positions wrapped. Raises `IndexOutOfRange`."""
-    where = f"index of dimension {dim}"
-    if isinstance(index, Tensor):
-        if check_bounds(index, size, where, negative=True) < 0:
-            index = call(registry["wrap_index"], (index, size))
-        return index
     if index.size:
         lowest = int(index.min())
-        check_range(lowest, int(index.max()), size, where, -size)
+        check_range(lowest, int(index.max()), size, dimension_name(dim), -size)
         if lowest < 0:
             return np.where(index < 0, index + size, index)
     return index
 
 
-def _combine_positions(items: Sequence[tuple[Array | Tensor, int]], device: Device) -> Tensor:
-    """Combine (index, dimension size) pairs into one tensor of flattened positions; the indices broadcast."""
-    combined, _ = items[0]
+def _combine_positions(items: Sequence[_Item], device: Device) -> tuple[Tensor, Check]:
+    """Combine indices, which broadcast, into one tensor of flattened positions on `device`; return it and its check."""
+    first = items[0]
     if len(items) == 1:
-        return _as_int64(combined, device)
+        if first.axis < 0 or not isinstance(first.index, Tensor):
+            return _as_int64(first.index, device), CHECKED
+        if first.index.meta.device is device:
+            return first.index, prepare_check(first.index, first.size, first.where, negative=True)
+        has_negatives = check_bounds(first.index, first.size, first.where, negative=True) < 0
+        return on_device(first.index, device), checked(has_negatives)
     try:
-        shape = layout.broadcast([_shape(i) for i, _ in items], "indices")
+        shape = layout.broadcast([_shape(item.index) for item in items], "indices")
     except ShapeError as error:
         raise IndexShapeError(str(error)) from None
-    for index, size in items[1:]:
-        if isinstance(combined, np.ndarray) and isinstance(index, np.ndarray):
-            combined = combined * size + index
+    unchecked_items = [item for item in items if item.axis >= 0 and isinstance(item.index, Tensor)]
+    is_checked_later = device.type != "cpu" and all(_device(item.index) is device for item in unchecked_items)
+    if not is_checked_later:
+        for item in unchecked_items:
+            check_bounds(item.index, item.size, item.where, negative=True)  # type: ignore[arg-type]
+    combined = first.index
+    for number, item in enumerate(items[1:], 1):
+        minor = item.index
+        if isinstance(combined, np.ndarray) and isinstance(minor, np.ndarray):
+            combined = combined * item.size + minor
+            continue
+        operands = (_as_int64(combined, device), _as_int64(minor, device))
+        if number == 1 and isinstance(first.index, Tensor):
+            numbers = (first.size, item.size, _VALUE_LIMIT, _CODE_BASE)
+            combined = call(registry["linear_index_pair"], (*operands, *numbers))
         else:
-            combined = call(registry["linear_index"], (_as_int64(combined, device), _as_int64(index, device), size))
+            combined = call(registry["linear_index_next"], (*operands, item.size, number, _VALUE_LIMIT, _CODE_BASE))
     if isinstance(combined, np.ndarray):
-        return upload(np.broadcast_to(combined, shape), device)
-    return on_device(combined, device)
+        return upload(np.broadcast_to(combined, shape), device), CHECKED
+    combined = on_device(combined, device)
+    if not (is_checked_later and unchecked_items):
+        return combined, CHECKED
+    sizes, axes = tuple(item.size for item in items), tuple(item.axis for item in items)
+    return combined, prepare_judged_check(combined, prod(sizes), f"index of {axes} of {sizes}", _judge_of(sizes, axes))
+
+
+# The code of an index out of range, in the place of a position (`linear_index_pair` in specs/index.yaml).
+_VALUE_LIMIT = 1 << 35  # values are clamped to [-limit, limit - 1]
+_CODE_BASE = -(1 << 42) - _VALUE_LIMIT
+
+
+def _decode_miss(code: int) -> tuple[int, int]:
+    """Return from a code which of the indices is out of range, and its value."""
+    offset = _CODE_BASE - code + _VALUE_LIMIT
+    return offset // (2 * _VALUE_LIMIT), offset % (2 * _VALUE_LIMIT) - _VALUE_LIMIT
+
+
+def _judge_of(sizes: Sequence[int], axes: Sequence[int]) -> Callable[[int, int], None]:
+    """Return the function that raises `IndexOutOfRange` if combined positions contain a code."""
+
+    def judge(lowest: int, highest: int) -> None:
+        if lowest < 0:
+            number, value = _decode_miss(lowest)
+            check_range(value, value, sizes[number], dimension_name(axes[number]), -sizes[number])
+
+    return judge
+
+
+def _device(index: Array | Tensor) -> Device | None:
+    return index.meta.device if isinstance(index, Tensor) else None
 
 
 def _as_int64(index: Array | Tensor, device: Device) -> Tensor:

@@ -1,10 +1,10 @@
 """Plan writes by many indices for Triton: sort the indices, then add up runs of equal ones.
 
-The indices are copied to int32, in contiguous lines, and sorted (`..sort`, stable). A line is the indices of one outer
-position, or all of them if each names a slice. `segments` is for an index per element: the lane at the start of a run
-of equal indices adds the run's first `_SERIAL` elements, the whole program the rest, and the result's element is read
-and written once. `runs` and `joins` are for an index per slice, such as the row of an embedding: a program adds up a
-part of the sorted indices in registers. Nothing is atomic and the order of additions depends on the shapes and the
+The indices are copied to int32 by `keys`, in contiguous lines, and sorted (`..sort`, stable). A line is the indices of
+one outer position, or all of them if each names a slice. `segments` is for an index per element: the lane at the start
+of a run of equal indices adds the run's first `_SERIAL` elements, the whole program the rest, and the result's element
+is read and written once. `runs` and `joins` are for an index per slice, such as the row of an embedding: a program adds
+up a part of the sorted indices in registers. Nothing is atomic and the order of additions depends on the shapes and the
 indices only, so the same call gives the same bits. Half types are added in float32, and rounded once (in a run that
 several programs share, too).
 """
@@ -16,10 +16,10 @@ from math import prod
 
 from ... import dtypes
 from ...backends.protocol import Slot, Step
-from ...device import Meta, contiguous_strides, meta
+from ...device import Meta, meta
 from ...records import registry
-from .. import Request, pointwise, sort
-from ..index_access import Access
+from .. import Request, slot, sort
+from ..index_access import Access, check_number, has_negatives, merge_in_order
 from . import Defines, Geometry, index_type, instance, next_power, strided_extent
 
 __all__ = ["sorted_write_steps", "sorts_indices"]
@@ -28,6 +28,7 @@ Strides = tuple[int, ...]
 _MIN_ELEMENT_INDICES = 256  # indices of a line from which sorting pays, where each element has its own
 _MIN_SLICE_INDICES = 1024  # the same where an index holds for a slice
 _SERIAL = 8  # elements of a run that its lane adds alone
+_KEY_BLOCK = 1024  # indices of a program of `keys`
 _BLOCK = 512  # sorted indices of a program of `segments`
 _RUN_ROWS, _RUN_COLUMNS = 16, 256  # of a program of `runs`
 _JOINED_CHUNKS = 8  # chunks, each the `_RUN_ROWS` indices of one program of `runs`, that `joins` adds at a time
@@ -62,6 +63,8 @@ def sorted_write_steps(
     target_layout: tuple[tuple[int, ...], Strides],
     index_layout: tuple[tuple[int, ...], Strides, Strides],
     buffers: tuple[int, ...],
+    first_scratch: int,
+    miss_buffer: int | None,
 ) -> tuple[list[Step], tuple[int, ...]]:
     """Plan the launches that sort the indices and write; return them with the bytes of each scratch buffer.
 
@@ -73,13 +76,14 @@ def sorted_write_steps(
         strides: strides of index, source and result along `sizes`.
         target_layout: sizes and result strides of the indexed dimensions.
         index_layout: sizes of the index's own dimensions, and strides of index and source along them.
-        buffers: positions of index, source and result; scratch buffers follow them.
+        buffers: positions of index, source and result.
+        first_scratch: position of the first of the scratch buffers.
+        miss_buffer: position of the miss word, in which `keys` notes an index out of range; None: it does not.
     """
     is_per_element = _writes_elements(access)
     index_count, total = prod(index_layout[0]), access.num_positions
     lines = prod(sizes) if is_per_element else 1
     scratch: list[int] = []
-    first_scratch = max(buffers) + 1
 
     def allocate(nbytes: int) -> int:
         scratch.append(nbytes)
@@ -89,10 +93,8 @@ def sorted_write_steps(
     copied, keys, order = allocate(key_bytes), allocate(key_bytes), allocate(2 * key_bytes)
     outer = (sizes, strides[0]) if is_per_element else ((), ())
     shape, index_strides = (*outer[0], *index_layout[0]), (*outer[1], *index_layout[1])
-    source_layout = meta(index.dtype, shape, index_strides, request.device)
-    key_layout = meta(dtypes.int32, shape, contiguous_strides(shape), request.device)
-    copy = Request(registry["index_copy_int32"], (source_layout,), (dtypes.int32,), request.device, (key_layout,))
-    steps = [replace(s, buffers=(buffers[0], copied)) for s in pointwise.plan(copy).steps]
+    words = (buffers[0] if miss_buffer is None else miss_buffer,)
+    steps = [_keys_step(request, index, shape, index_strides, total, (buffers[0], copied, *words), miss_buffer)]
     lines_layout = meta(dtypes.int32, (lines, index_count), None, request.device)
     sorting = sort.plan(Request(registry["sort_along"], (lines_layout,), (1, False), request.device))
     sort_buffers = (copied, keys, order, *(allocate(nbytes) for nbytes in sorting.scratch))
@@ -127,3 +129,21 @@ def sorted_write_steps(
     geometry = (index_count, width, width_tiles, total, sizes, strides[2], *target_layout)
     steps.append(Step(kernel, (keys, partial, buffers[2]), geometry, (chunks * width_tiles,), None, work))
     return steps, tuple(scratch)
+
+
+def _keys_step(
+    request: Request, index: Meta, shape: tuple[int, ...], strides: Strides, total: int, buffers: tuple[int, ...],
+    miss_buffer: int | None,
+) -> Step:  # fmt: skip
+    """Plan the launch that copies indices of `shape` to contiguous int32 keys; buffers: index, keys, miss word."""
+    merged, (key_strides,) = merge_in_order(shape, [strides])
+    count = prod(shape)
+    defines: Defines = {
+        "INDEX": index_type([count + strided_extent(merged, key_strides)]), "BLOCK": _KEY_BLOCK,
+        "INDEX_DIMS": len(merged), "CHECK": int(miss_buffer is not None), "NEGATIVE": int(has_negatives(request)),
+    }  # fmt: skip
+    slots = (slot(index, "index"), Slot("int32", "index"), Slot("int64", "index"))
+    kernel = instance(request, "keys", "long", slots, defines)
+    number = 0 if miss_buffer is None else check_number(request)
+    geometry: Geometry = (count, total, number, merged, key_strides)
+    return Step(kernel, buffers, geometry, (-(-count // _KEY_BLOCK),), None, count)
