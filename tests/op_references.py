@@ -362,7 +362,6 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "threshold": lambda x, threshold, value: np.where(x > threshold, x, np.where(np.isnan(x), x, value)),
     "prelu_slope": lambda x, w: np.where(x > 0, x, w * x),  # He et al. 2015, equation 1
     "masked_fill": lambda x, mask, value: np.where(mask, value, x),
-    "wrap_index": lambda i, size: np.where(i < 0, i + size, i),
     "grid_place": lambda at, scale, shift: (at + 1) * scale - shift,
     "grid_tap": _tap,
     "histogram_place": lambda x, first, last, bins: np.where(

@@ -153,9 +153,10 @@ def _split_items(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, lis
         else:
             statics.append(FULL_SLICE)
             size = tensor_shape[axis]
-            is_unchecked = isinstance(item, Tensor)
-            index = item if is_unchecked else _without_negatives(item, size, axis)
-            advanced.append(_Item(view_axis, 1, size, index, axis if is_unchecked else -1))
+            if isinstance(item, Tensor):
+                advanced.append(_Item(view_axis, 1, size, item, axis))
+            else:
+                advanced.append(_Item(view_axis, 1, size, _without_negatives(item, size, axis)))
             axis, view_axis = axis + 1, view_axis + 1
     is_identity = all(s == FULL_SLICE for s in statics)
     return (tensor if is_identity else call(_index_view, (tensor,), tuple(statics))), advanced
@@ -274,9 +275,8 @@ def _combine_positions(items: Sequence[_Item], device: Device) -> tuple[Tensor, 
         raise IndexShapeError(str(error)) from None
     unchecked_items = [item for item in items if item.axis >= 0 and isinstance(item.index, Tensor)]
     is_checked_later = device.type != "cpu" and all(_device(item.index) is device for item in unchecked_items)
-    if not is_checked_later:
-        for item in unchecked_items:
-            check_bounds(item.index, item.size, item.where, negative=True)  # type: ignore[arg-type]
+    signs = [] if is_checked_later else [_has_negatives(item) for item in unchecked_items]  # checks all of them
+    wraps = is_checked_later or any(signs)
     combined = first.index
     for number, item in enumerate(items[1:], 1):
         minor = item.index
@@ -284,7 +284,9 @@ def _combine_positions(items: Sequence[_Item], device: Device) -> tuple[Tensor, 
             combined = combined * item.size + minor
             continue
         operands = (_as_int64(combined, device), _as_int64(minor, device))
-        if number == 1 and isinstance(first.index, Tensor):
+        if not wraps:
+            combined = call(registry["linear_index"], (*operands, item.size))
+        elif number == 1 and isinstance(first.index, Tensor):
             numbers = (first.size, item.size, _VALUE_LIMIT, _CODE_BASE)
             combined = call(registry["linear_index_pair"], (*operands, *numbers))
         else:
@@ -296,6 +298,12 @@ def _combine_positions(items: Sequence[_Item], device: Device) -> tuple[Tensor, 
         return combined, CHECKED
     sizes, axes = tuple(item.size for item in items), tuple(item.axis for item in items)
     return combined, prepare_judged_check(combined, prod(sizes), f"index of {axes} of {sizes}", _judge_of(sizes, axes))
+
+
+def _has_negatives(item: _Item) -> bool:
+    """Check an index tensor, on `cpu` at once, and return whether it may be negative. Raises `IndexOutOfRange`."""
+    assert isinstance(item.index, Tensor)
+    return check_bounds(item.index, item.size, item.where, negative=True) < 0
 
 
 # The code of an index out of range, in the place of a position (`linear_index_pair` in specs/index.yaml).

@@ -86,8 +86,8 @@ def prepare_check(index: Tensor, size: int, where: str, *, negative: bool = Fals
     if device.type != "cpu" and hasattr(device.driver, "miss_word"):
         return _KernelCheck(index, size, where, _range_judge(size, where, negative), negative)
     is_long = device.type == "cpu" and layout.numel >= _OVERLAP_MIN_INDICES and layout.contiguous
-    if is_long and layout.dtype is dtypes.int64 and device not in _unchecked:
-        return _OverlappedCheck(index, size, where, negative)
+    if is_long and not negative and layout.dtype is dtypes.int64 and device not in _unchecked:
+        return _OverlappedCheck(index, size, where)
     return checked(check_bounds(index, size, where, negative=negative) < 0)
 
 
@@ -203,8 +203,8 @@ class _OverlappedCheck(Check):
 
     __slots__ = ("index", "size", "where")
 
-    def __init__(self, index: Tensor, size: int, where: str, negative: bool):
-        super().__init__(negative)
+    def __init__(self, index: Tensor, size: int, where: str):
+        super().__init__(negative=False)
         self.index, self.size, self.where = index, size, where
 
     def __call__(self) -> None:
@@ -212,8 +212,7 @@ class _OverlappedCheck(Check):
 
     def _check_values(self, values: Array) -> None:
         if int(values.view(np.uint64).max()) >= self.size:
-            low = -self.size if self.negative else 0
-            check_range(int(values.min()), int(values.max()), self.size, self.where, low)
+            check_range(int(values.min()), int(values.max()), self.size, self.where, 0)
 
     def run(self, record: OpRecord, operands: Sequence[object], statics: tuple[object, ...]) -> Tensor:
         if "misses" in record.statics:

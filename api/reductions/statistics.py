@@ -161,7 +161,9 @@ def _moments(
     fp64 = layout_of_input.device.driver.capabilities.fp64
     if dtype.itemsize > 4 or not fp64 or (dtype.itemsize < 4 and is_recorded(input)):
         return _moments_in_two_passes(input, dims, keepdim, float(correction), spread)
-    return call_multiple(registry[f"{spread}_and_mean"], (input, float(correction)), (dims, keepdim, dtypes.float64))
+    record, statics = registry[f"{spread}_and_mean"], (dims, keepdim, dtypes.float64)
+    result, mean = call_multiple(record, (input, float(correction)), statics)
+    return result, mean
 
 
 def _moments_in_two_passes(

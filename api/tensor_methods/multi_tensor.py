@@ -87,10 +87,8 @@ def norms(tensors: Sequence[Tensor], order: float) -> list[Tensor]:
     without elements none. Otherwise each tensor has its own.
     """
     name = _NORMS.get(order)
-    is_joint = name is not None and all(
-        t.meta.dtype.kind == "f" and (t.meta.numel or order < math.inf) for t in tensors
-    )
-    if not is_joint:  # also for the largest of no elements, which raises an error
+    is_joint = all(t.meta.dtype.kind == "f" and (t.meta.numel or order < math.inf) for t in tensors)
+    if name is None or not is_joint:  # also for the largest of no elements, which raises an error
         return [t.norm(order) for t in tensors]
     if name not in _local.reductions:
         _local.reductions[name] = MultiReduction(registry[name])
