@@ -224,12 +224,14 @@ def _arguments(
     if device is None:
         first = next(iter([*model.parameters(), *model.buffers()]), None)
         device = None if first is None else first.meta.device
-    chosen = [dtypes.parse(kind) for kind in kinds] if kinds is not None else [dtypes.default_dtype()] * len(shapes)
-    if len(chosen) != len(shapes):
-        raise ArgumentError(f"summary: there are {len(shapes)} shapes and {len(chosen)} dtypes")
+    input_dtypes = (
+        [dtypes.parse(kind) for kind in kinds] if kinds is not None else [dtypes.default_dtype()] * len(shapes)
+    )
+    if len(input_dtypes) != len(shapes):
+        raise ArgumentError(f"summary: there are {len(shapes)} shapes and {len(input_dtypes)} dtypes")
     args = [
         (rand if kind.kind == "f" else zeros)(shape, dtype=kind, device=device)
-        for shape, kind in zip(shapes, chosen, strict=True)
+        for shape, kind in zip(shapes, input_dtypes, strict=True)
     ]
     return args, {}
 
@@ -292,7 +294,7 @@ class _Recorder(Mode):
     def composite(
         self, record: OpRecord, operands: Sequence[object], statics: Statics, compute: Callable[[], _Result]
     ) -> _Result:
-        """Run a function of several ops. Of a recurrent layer, not all ops can be seen: count it by its weights."""
+        """Run a function of several ops. A recurrent layer runs ops that no mode observes: count it by its weights."""
         if record.name != "recurrent_layer":
             return super().composite(record, operands, statics, compute)
         rows, _, _, *weights = operands

@@ -220,10 +220,10 @@ def _input_names(
         labels += _labels_of(label, value)
     for key, value in kwargs.items():
         labels += _labels_of(key, value)
-    chosen = list(names or ())
-    if len(chosen) > count or len(set(chosen)) < len(chosen):
-        raise ArgumentError(f"export: input_names are {chosen}; give the {count} inputs different names")
-    return [*chosen, *labels[len(chosen) :]]
+    user_names = list(names or ())
+    if len(user_names) > count or len(set(user_names)) < len(user_names):
+        raise ArgumentError(f"export: input_names are {user_names}; give the {count} inputs different names")
+    return [*user_names, *labels[len(user_names) :]]
 
 
 def _labels_of(label: str, value: object) -> list[str]:
@@ -232,11 +232,11 @@ def _labels_of(label: str, value: object) -> list[str]:
 
 
 def _output_names(names: Sequence[str] | None, count: int) -> list[str]:
-    chosen = list(names or ())
-    if len(chosen) > count or len(set(chosen)) < len(chosen):
-        raise ArgumentError(f"export: output_names are {chosen}; give the {count} outputs different names")
+    user_names = list(names or ())
+    if len(user_names) > count or len(set(user_names)) < len(user_names):
+        raise ArgumentError(f"export: output_names are {user_names}; give the {count} outputs different names")
     defaults = ["output"] if count == 1 else [f"output_{i}" for i in range(count)]
-    return [*chosen, *defaults[len(chosen) :]]
+    return [*user_names, *defaults[len(user_names) :]]
 
 
 @contextmanager

@@ -68,17 +68,17 @@ def _initializer(graph: Graph, name: str, tensor: Tensor, doc: str) -> Callable[
 def _write_initial_constants(program: Program, graph: Graph, contents: Contents) -> None:
     """Write what memories contain that calls change, but that no recorded call has made."""
     written = {ref.memory for ref, _, _ in program.members} | {ref.memory for ref in program.inputs}
-    found: dict[int, tuple[Ref, Constant, bool]] = {}
+    largest_refs: dict[int, tuple[Ref, Constant, bool]] = {}
     for call in program.calls:
         constants = [(call.operands[p], c, p in call.unstable) for p, c in call.constants.items()]
         for ref, constant, is_unstable in [*constants, *((r, c, False) for r, c in call.overwritten)]:
             if not isinstance(ref, Ref) or ref.memory in written or ref.memory not in program.computed:
                 continue
-            if ref.memory not in found or found[ref.memory][0].meta.numel < ref.meta.numel:
-                found[ref.memory] = (ref, constant, is_unstable)
+            if ref.memory not in largest_refs or largest_refs[ref.memory][0].meta.numel < ref.meta.numel:
+                largest_refs[ref.memory] = (ref, constant, is_unstable)
         if call.record.kind != "view":
             written.update(ref.memory for ref in call.results)
-    for ref, constant, is_unstable in found.values():
+    for ref, constant, is_unstable in largest_refs.values():
         contents.write_initial(ref, _constant_value(graph, ref, constant, is_unstable))
 
 

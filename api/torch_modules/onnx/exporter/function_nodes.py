@@ -179,9 +179,9 @@ def _atan2(a: Arguments) -> Value:
     is_vertical = a.op("Equal", x, zero)
     angle = a.op("Atan", a.op("Div", y, a.op("Where", is_vertical, a.number(1), x)))
     shift = a.op("Where", a.op("Less", y, zero), a.op("Neg", pi), pi)
-    turned = a.op("Where", a.op("Less", x, zero), a.op("Add", angle, shift), angle)
+    shifted_angle = a.op("Where", a.op("Less", x, zero), a.op("Add", angle, shift), angle)
     vertical = a.op("Mul", a.op("Sign", y), a.number(math.pi / 2))
-    return a.op("Where", is_vertical, vertical, turned)
+    return a.op("Where", is_vertical, vertical, shifted_angle)
 
 
 def _isnan(a: Arguments) -> Value:

@@ -172,11 +172,13 @@ def _buffer_names(nodes: Sequence[Node]) -> set[str]:
 
 def _last_uses(nodes: Sequence[Node], outputs: Sequence[str]) -> list[list[str]]:
     """Return for each node the values that no later node reads, so that their memory is freed."""
-    seen = set(outputs)
+    used_names = set(outputs)
     result: list[list[str]] = []
     for node in reversed(nodes):
-        unused = [name for name in dict.fromkeys([*node.input_names, *node.output_names]) if name and name not in seen]
-        seen.update(unused)
+        unused = [
+            name for name in dict.fromkeys([*node.input_names, *node.output_names]) if name and name not in used_names
+        ]
+        used_names.update(unused)
         result.append(unused)
     return result[::-1]
 
