@@ -15,8 +15,18 @@ from typing import Final
 
 from ..runtime.dtypes import bool_ as bool
 from ..runtime.dtypes import float32, float64, int8, int16, int32, int64, uint8
-from . import _binary_functions, _manipulation, _reductions, _unary_functions, linalg
+from . import (
+    _binary_functions,
+    _comparisons,
+    _manipulation,
+    _powers,
+    _reductions,
+    _trigonometry,
+    _unary_functions,
+    linalg,
+)
 from ._binary_functions import *  # noqa: F403
+from ._comparisons import *  # noqa: F403
 from ._creation import (
     arange,
     asarray,
@@ -48,7 +58,9 @@ from ._ordering import (
     unique_inverse,
     unique_values,
 )
+from ._powers import *  # noqa: F403
 from ._reductions import *  # noqa: F403
+from ._trigonometry import *  # noqa: F403
 from ._unary_functions import *  # noqa: F403
 
 e: Final = _math.e
@@ -59,7 +71,9 @@ pi: Final = _math.pi
 
 __array_api_version__ = "2024.12"
 
-_WHOLE_MODULES = (_binary_functions, _manipulation, _reductions, _unary_functions)
+_WHOLE_MODULES = (
+    _binary_functions, _comparisons, _manipulation, _powers, _reductions, _trigonometry, _unary_functions,
+)  # fmt: skip
 
 __all__ = [
     "__array_api_version__", "__array_namespace_info__", "e", "inf", "nan", "newaxis", "pi",

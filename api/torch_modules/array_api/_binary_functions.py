@@ -9,11 +9,26 @@ from ..runtime.tensor import Tensor
 from ._operands import Scalar, check_tensors, promote
 
 __all__ = [
-    "add", "atan2", "bitwise_and", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "clip",
-    "copysign", "divide", "equal", "floor_divide", "greater", "greater_equal", "hypot", "less", "less_equal",
-    "logaddexp", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "nextafter",
-    "not_equal", "pow", "remainder", "subtract", "where",
-]  # fmt: skip
+    "add",
+    "atan2",
+    "bitwise_and",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "clip",
+    "copysign",
+    "divide",
+    "floor_divide",
+    "hypot",
+    "logaddexp",
+    "multiply",
+    "nextafter",
+    "pow",
+    "remainder",
+    "subtract",
+    "where",
+]
 
 
 def add(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
@@ -204,24 +219,6 @@ def divide(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
     return arithmetic.div(first, second)
 
 
-def equal(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """Return True where two elements are equal.
-
-    Args:
-        x1: Tensor of any dtype, or a number.
-        x2: Tensor or number; one of both is a tensor. Shapes broadcast, and dtypes promote.
-
-    Returns:
-        Tensor of the broadcast shape.
-
-    Example:
-        >>> wg.array_api.equal(wg.tensor([1, 2]), 2)
-        tensor([False,  True])
-    """
-    first, second = promote("equal", x1, x2)
-    return ops.eq(first, second)
-
-
 def floor_divide(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
     """Return the quotient of two tensors, rounded down.
 
@@ -238,42 +235,6 @@ def floor_divide(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
     """
     first, second = promote("floor_divide", x1, x2)
     return ops.floor_divide(first, second)
-
-
-def greater(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """Return True where an element of `x1` is greater.
-
-    Args:
-        x1: Tensor of a numeric dtype, or a number.
-        x2: Tensor or number; one of both is a tensor. Shapes broadcast, and dtypes promote.
-
-    Returns:
-        Tensor of the broadcast shape.
-
-    Example:
-        >>> wg.array_api.greater(wg.tensor([1, 2]), 1)
-        tensor([False,  True])
-    """
-    first, second = promote("greater", x1, x2)
-    return ops.gt(first, second)
-
-
-def greater_equal(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """Return True where an element of `x1` is not less.
-
-    Args:
-        x1: Tensor of a numeric dtype, or a number.
-        x2: Tensor or number; one of both is a tensor. Shapes broadcast, and dtypes promote.
-
-    Returns:
-        Tensor of the broadcast shape.
-
-    Example:
-        >>> wg.array_api.greater_equal(wg.tensor([1, 2]), 2)
-        tensor([False,  True])
-    """
-    first, second = promote("greater_equal", x1, x2)
-    return ops.ge(first, second)
 
 
 def hypot(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
@@ -294,42 +255,6 @@ def hypot(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
     return ops.hypot(first, second)
 
 
-def less(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """Return True where an element of `x1` is less.
-
-    Args:
-        x1: Tensor of a numeric dtype, or a number.
-        x2: Tensor or number; one of both is a tensor. Shapes broadcast, and dtypes promote.
-
-    Returns:
-        Tensor of the broadcast shape.
-
-    Example:
-        >>> wg.array_api.less(wg.tensor([1, 2]), 2)
-        tensor([ True, False])
-    """
-    first, second = promote("less", x1, x2)
-    return ops.lt(first, second)
-
-
-def less_equal(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """Return True where an element of `x1` is not greater.
-
-    Args:
-        x1: Tensor of a numeric dtype, or a number.
-        x2: Tensor or number; one of both is a tensor. Shapes broadcast, and dtypes promote.
-
-    Returns:
-        Tensor of the broadcast shape.
-
-    Example:
-        >>> wg.array_api.less_equal(wg.tensor([1, 2]), 1)
-        tensor([ True, False])
-    """
-    first, second = promote("less_equal", x1, x2)
-    return ops.le(first, second)
-
-
 def logaddexp(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
     """Return log(exp(`x1`) + exp(`x2`)).
 
@@ -346,96 +271,6 @@ def logaddexp(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
     """
     first, second = promote("logaddexp", x1, x2)
     return ops.logaddexp(first, second)
-
-
-def logical_and(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """Return True where both elements are True.
-
-    Args:
-        x1: Tensor of a bool dtype, or a number.
-        x2: Tensor or number; one of both is a tensor. Shapes broadcast, and dtypes promote.
-
-    Returns:
-        Tensor of the broadcast shape.
-
-    Example:
-        >>> wg.array_api.logical_and(wg.tensor([True, False]), True)
-        tensor([ True, False])
-    """
-    first, second = promote("logical_and", x1, x2)
-    return ops.logical_and(first, second)
-
-
-def logical_or(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """Return True where an element is True.
-
-    Args:
-        x1: Tensor of a bool dtype, or a number.
-        x2: Tensor or number; one of both is a tensor. Shapes broadcast, and dtypes promote.
-
-    Returns:
-        Tensor of the broadcast shape.
-
-    Example:
-        >>> wg.array_api.logical_or(wg.tensor([True, False]), False)
-        tensor([ True, False])
-    """
-    first, second = promote("logical_or", x1, x2)
-    return ops.logical_or(first, second)
-
-
-def logical_xor(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """Return True where one element is True, and the other is not.
-
-    Args:
-        x1: Tensor of a bool dtype, or a number.
-        x2: Tensor or number; one of both is a tensor. Shapes broadcast, and dtypes promote.
-
-    Returns:
-        Tensor of the broadcast shape.
-
-    Example:
-        >>> wg.array_api.logical_xor(wg.tensor([True, False]), True)
-        tensor([False,  True])
-    """
-    first, second = promote("logical_xor", x1, x2)
-    return ops.logical_xor(first, second)
-
-
-def maximum(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """Return the greater of two elements; NaN if one is.
-
-    Args:
-        x1: Tensor of a numeric dtype, or a number.
-        x2: Tensor or number; one of both is a tensor. Shapes broadcast, and dtypes promote.
-
-    Returns:
-        Tensor of the broadcast shape.
-
-    Example:
-        >>> wg.array_api.maximum(wg.tensor([1, 3]), 2)
-        tensor([2, 3])
-    """
-    first, second = promote("maximum", x1, x2)
-    return ops.maximum(first, second)
-
-
-def minimum(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """Return the lesser of two elements; NaN if one is.
-
-    Args:
-        x1: Tensor of a numeric dtype, or a number.
-        x2: Tensor or number; one of both is a tensor. Shapes broadcast, and dtypes promote.
-
-    Returns:
-        Tensor of the broadcast shape.
-
-    Example:
-        >>> wg.array_api.minimum(wg.tensor([1, 3]), 2)
-        tensor([1, 2])
-    """
-    first, second = promote("minimum", x1, x2)
-    return ops.minimum(first, second)
 
 
 def multiply(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
@@ -474,24 +309,6 @@ def nextafter(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
     tensor = first if isinstance(first, Tensor) else second
     assert isinstance(tensor, Tensor)  # `promote` demands one
     return floating_point.nextafter(_like(first, tensor), _like(second, tensor))
-
-
-def not_equal(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """Return True where two elements differ.
-
-    Args:
-        x1: Tensor of any dtype, or a number.
-        x2: Tensor or number; one of both is a tensor. Shapes broadcast, and dtypes promote.
-
-    Returns:
-        Tensor of the broadcast shape.
-
-    Example:
-        >>> wg.array_api.not_equal(wg.tensor([1, 2]), 2)
-        tensor([ True, False])
-    """
-    first, second = promote("not_equal", x1, x2)
-    return ops.ne(first, second)
 
 
 def pow(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:

@@ -3,49 +3,27 @@
 from __future__ import annotations
 
 from .._generated import ops
-from ..pointwise import arithmetic
 from ..runtime.tensor import Tensor
 from ._operands import check_tensors
 
 __all__ = [
     "abs",
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atanh",
     "bitwise_invert",
     "ceil",
     "conj",
-    "cos",
-    "cosh",
-    "exp",
-    "expm1",
     "floor",
     "isfinite",
     "isinf",
     "isnan",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
     "logical_not",
     "negative",
     "positive",
     "real",
-    "reciprocal",
     "round",
     "sign",
     "signbit",
-    "sin",
-    "sinh",
-    "sqrt",
-    "square",
-    "tan",
-    "tanh",
     "trunc",
-]  # fmt: skip
+]
 
 
 def abs(x: Tensor, /) -> Tensor:
@@ -63,108 +41,6 @@ def abs(x: Tensor, /) -> Tensor:
     """
     check_tensors("abs", x)
     return ops.abs(x)
-
-
-def acos(x: Tensor, /) -> Tensor:
-    """Return the angle in [0, pi] whose cosine each element is.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.acos(wg.tensor([1.0]))
-        tensor([0.])
-    """
-    check_tensors("acos", x)
-    return ops.acos(x)
-
-
-def acosh(x: Tensor, /) -> Tensor:
-    """Return the inverse hyperbolic cosine of each element.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.acosh(wg.tensor([1.0]))
-        tensor([0.])
-    """
-    check_tensors("acosh", x)
-    return ops.acosh(x)
-
-
-def asin(x: Tensor, /) -> Tensor:
-    """Return the angle in [-pi/2, pi/2] whose sine each element is.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.asin(wg.tensor([0.0]))
-        tensor([0.])
-    """
-    check_tensors("asin", x)
-    return ops.asin(x)
-
-
-def asinh(x: Tensor, /) -> Tensor:
-    """Return the inverse hyperbolic sine of each element.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.asinh(wg.tensor([0.0]))
-        tensor([0.])
-    """
-    check_tensors("asinh", x)
-    return ops.asinh(x)
-
-
-def atan(x: Tensor, /) -> Tensor:
-    """Return the angle in [-pi/2, pi/2] whose tangent each element is.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.atan(wg.tensor([0.0]))
-        tensor([0.])
-    """
-    check_tensors("atan", x)
-    return ops.atan(x)
-
-
-def atanh(x: Tensor, /) -> Tensor:
-    """Return the inverse hyperbolic tangent of each element.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.atanh(wg.tensor([0.0]))
-        tensor([0.])
-    """
-    check_tensors("atanh", x)
-    return ops.atanh(x)
 
 
 def bitwise_invert(x: Tensor, /) -> Tensor:
@@ -216,74 +92,6 @@ def conj(x: Tensor, /) -> Tensor:
     """
     check_tensors("conj", x)
     return x
-
-
-def cos(x: Tensor, /) -> Tensor:
-    """Return the cosine of each element.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.cos(wg.tensor([0.0]))
-        tensor([1.])
-    """
-    check_tensors("cos", x)
-    return ops.cos(x)
-
-
-def cosh(x: Tensor, /) -> Tensor:
-    """Return the hyperbolic cosine of each element.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.cosh(wg.tensor([0.0]))
-        tensor([1.])
-    """
-    check_tensors("cosh", x)
-    return ops.cosh(x)
-
-
-def exp(x: Tensor, /) -> Tensor:
-    """Return e to the power of each element.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.exp(wg.tensor([0.0]))
-        tensor([1.])
-    """
-    check_tensors("exp", x)
-    return ops.exp(x)
-
-
-def expm1(x: Tensor, /) -> Tensor:
-    """Return e to the power of each element, minus 1, precise near 0.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.expm1(wg.tensor([0.0]))
-        tensor([0.])
-    """
-    check_tensors("expm1", x)
-    return ops.expm1(x)
 
 
 def floor(x: Tensor, /) -> Tensor:
@@ -354,74 +162,6 @@ def isnan(x: Tensor, /) -> Tensor:
     return ops.isnan(x)
 
 
-def log(x: Tensor, /) -> Tensor:
-    """Return the natural logarithm of each element.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.log(wg.tensor([1.0]))
-        tensor([0.])
-    """
-    check_tensors("log", x)
-    return ops.log(x)
-
-
-def log10(x: Tensor, /) -> Tensor:
-    """Return the logarithm to base 10 of each element.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.log10(wg.tensor([100.0]))
-        tensor([2.])
-    """
-    check_tensors("log10", x)
-    return ops.log10(x)
-
-
-def log1p(x: Tensor, /) -> Tensor:
-    """Return the natural logarithm of 1 plus each element, precise near 0.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.log1p(wg.tensor([0.0]))
-        tensor([0.])
-    """
-    check_tensors("log1p", x)
-    return ops.log1p(x)
-
-
-def log2(x: Tensor, /) -> Tensor:
-    """Return the logarithm to base 2 of each element.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.log2(wg.tensor([8.0]))
-        tensor([3.])
-    """
-    check_tensors("log2", x)
-    return ops.log2(x)
-
-
 def logical_not(x: Tensor, /) -> Tensor:
     """Return the negation of each element.
 
@@ -490,23 +230,6 @@ def real(x: Tensor, /) -> Tensor:
     return x
 
 
-def reciprocal(x: Tensor, /) -> Tensor:
-    """Return 1 divided by each element.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.reciprocal(wg.tensor([4.0]))
-        tensor([0.2500])
-    """
-    check_tensors("reciprocal", x)
-    return ops.reciprocal(x)
-
-
 def round(x: Tensor, /) -> Tensor:
     """Return the nearest integer of each element; of two, the even one.
 
@@ -557,108 +280,6 @@ def signbit(x: Tensor, /) -> Tensor:
     """
     check_tensors("signbit", x)
     return ops.signbit(x)
-
-
-def sin(x: Tensor, /) -> Tensor:
-    """Return the sine of each element.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.sin(wg.tensor([0.0]))
-        tensor([0.])
-    """
-    check_tensors("sin", x)
-    return ops.sin(x)
-
-
-def sinh(x: Tensor, /) -> Tensor:
-    """Return the hyperbolic sine of each element.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.sinh(wg.tensor([0.0]))
-        tensor([0.])
-    """
-    check_tensors("sinh", x)
-    return ops.sinh(x)
-
-
-def sqrt(x: Tensor, /) -> Tensor:
-    """Return the square root of each element.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.sqrt(wg.tensor([4.0]))
-        tensor([2.])
-    """
-    check_tensors("sqrt", x)
-    return ops.sqrt(x)
-
-
-def square(x: Tensor, /) -> Tensor:
-    """Return the square of each element.
-
-    Args:
-        x: Tensor of a numeric dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.square(wg.tensor([3]))
-        tensor([9])
-    """
-    check_tensors("square", x)
-    return arithmetic.square(x)
-
-
-def tan(x: Tensor, /) -> Tensor:
-    """Return the tangent of each element.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.tan(wg.tensor([0.0]))
-        tensor([0.])
-    """
-    check_tensors("tan", x)
-    return ops.tan(x)
-
-
-def tanh(x: Tensor, /) -> Tensor:
-    """Return the hyperbolic tangent of each element.
-
-    Args:
-        x: Tensor of a floating dtype.
-
-    Returns:
-        Tensor of the shape of `x`.
-
-    Example:
-        >>> wg.array_api.tanh(wg.tensor([0.0]))
-        tensor([0.])
-    """
-    check_tensors("tanh", x)
-    return ops.tanh(x)
 
 
 def trunc(x: Tensor, /) -> Tensor:
