@@ -6,10 +6,12 @@ import argparse
 import importlib.util
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+import weftgrad as wg
 from weftgrad.bench.audit import auditing, bars, command, estimate, measured, table
 from weftgrad.bench.audit.cases import Case, cases
 from weftgrad.bench.audit.execution import count_instructions
@@ -324,12 +326,24 @@ def test_measured_times_come_from_the_call_itself(monkeypatch: pytest.MonkeyPatc
 
     case = Case("group", "index_select", "float32", prepare)
     monkeypatch.setattr(measured, "_site", lambda: OurSite("cpu"))
-    monkeypatch.setattr(measured, "present_machine", lambda: H100)
-    seconds = measured.seconds(case, H100)
-    assert seconds is not None
-    assert 0 < seconds < 1
+    assert 0 < measured.seconds(case) < 1
     assert results[-1].isfinite().all()
-    assert measured.seconds(case, MACHINES["A100"]) is None
+
+
+def test_only_the_machine_that_is_present_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that fails on the GPU keeps its estimate, and its row says why it has no measured time."""
+    monkeypatch.setattr(measured, "present_machine", lambda: H100)
+    monkeypatch.setattr(measured, "_site", lambda: OurSite("cpu"))
+    monkeypatch.setattr(auditing, "_audit_case", lambda work: auditing.Row(work[0], "group", work[1], figures()))
+    case = Case("group", "double", "float32", lambda operands: partial(wg.mul, operands.tensor(8), 2))
+    failing = Case(
+        "group", "mixed shapes", "float32", lambda operands: partial(wg.add, operands.tensor(2), operands.tensor(3))
+    )
+    monkeypatch.setattr(auditing, "_cases_by_name", lambda: {"double f32": case, "mixed shapes f32": failing})
+    rows = list(auditing.audit(["double f32", "mixed shapes f32"], [H100, MACHINES["A100"]]))
+    assert [row.figures.measured is not None for row in rows if row.figures] == [True, False, False, False]
+    assert "not measured: add" in rows[2].error
+    assert "; not measured: add" in table.line(rows[2])
 
 
 def options(*arguments: str) -> argparse.Namespace:

@@ -28,6 +28,7 @@ class Row:
     """One case on one machine.
 
     figures: None if the case could not be planned or compiled, for the reason `error`. missed: the bars that it misses.
+    error: Also the reason why a call on a GPU that is present was not measured.
     """
 
     case: str
@@ -55,16 +56,29 @@ def matching_cases(patterns: Sequence[str]) -> list[str]:
 def audit(names: Sequence[str], machines: Sequence[Machine], jobs: int = 1) -> Iterable[Row]:
     """Yield a row for each case and machine, case by case.
 
+    This process measures, so that calls never share the GPU. It reads the kernels from Triton's cache, where the
+    process that compiled them left them.
+
     Args:
         names: Of cases.
         machines: The GPUs.
         jobs: Processes that compile.
     """
     work = [(name, machine.name) for name in names for machine in machines]
-    if jobs <= 1:
-        yield from map(_audit_case, work)
-        return
-    yield from map_in_processes(_audit_case, work, jobs, 1)
+    rows = map(_audit_case, work) if jobs <= 1 else map_in_processes(_audit_case, work, jobs, 1)
+    present = measured.present_machine()
+    for row in rows:
+        yield row if present is None or row.machine != present.name else _with_measured_time(row)
+
+
+def _with_measured_time(row: Row) -> Row:
+    if row.figures is None:
+        return row
+    try:
+        seconds = measured.seconds(_cases_by_name()[row.case])
+    except WeftgradError as error:
+        return replace(row, error=f"not measured: {error}")
+    return replace(row, figures=replace(row.figures, measured=seconds))
 
 
 def _audit_case(work: tuple[str, str]) -> Row:
@@ -74,7 +88,6 @@ def _audit_case(work: tuple[str, str]) -> Row:
         figures = call_figures(launches, results, case.flops, case.precision, machine)
     except WeftgradError as error:
         return Row(case.name, case.group, machine.name, None, ("fails",), str(error))
-    figures = replace(figures, measured=measured.seconds(case, machine))
     return Row(case.name, case.group, machine.name, figures, bars.missed(case.name, figures))
 
 

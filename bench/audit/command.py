@@ -24,8 +24,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "stands beside it."
     )
     parser.add_argument(
-        "--target", nargs="+", default=["H100"], metavar="NAME",
-        help="machines (H100, H200, A100, B200, MI300X) or architectures (sm_80, sm_90, sm_100, gfx942); default: H100",
+        "--target", nargs="+", metavar="NAME",
+        help="machines (H100, H200, A100, B200, MI300X) or architectures (sm_80, sm_90, sm_100, gfx942); default: the "
+        "GPU that is present, or H100",
     )  # fmt: skip
     parser.add_argument(
         "--case", nargs="+", default=[], metavar="PATTERN",
@@ -54,10 +55,10 @@ def run(options: argparse.Namespace) -> int:
         ArgumentError: There is no such machine or call, or Triton is missing.
     """
     from ...runtime.triton.compile import compiler_installed  # lazy: start-up
-    from . import auditing, bars, table  # lazy: start-up
-    from .machines import machines_of  # lazy: start-up
+    from . import auditing, bars, measured, table  # lazy: start-up
+    from .machines import MACHINES, machines_of  # lazy: start-up
 
-    machines = machines_of(options.target)
+    machines = machines_of(options.target) if options.target else [measured.present_machine() or MACHINES["H100"]]
     names = auditing.matching_cases(options.case)
     if not names:
         raise ArgumentError(f"audit: no call has {' or '.join(options.case)} in its group or name: see --list")

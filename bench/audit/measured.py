@@ -7,7 +7,7 @@ from functools import cache
 import weftgrad as wg
 
 from ...runtime.device import Device
-from ...runtime.errors import WeftgradError
+from ...runtime.errors import DeviceError
 from ..measure import compare
 from ..sites import OurSite
 from .cases import Case
@@ -35,22 +35,24 @@ def present_machine() -> Machine | None:
     return next((machine for machine in MACHINES.values() if machine.name in name), None)
 
 
-def seconds(case: Case, machine: Machine) -> float | None:
-    """Return the least time of a case's call on the GPU, by events before and after it; None if it is another GPU.
+def seconds(case: Case) -> float:
+    """Return the least time of a case's call on the first GPU, by events before and after it.
 
     The call's results and operands stay in memory, so a GPU with little memory may refuse large cases.
+
+    Raises:
+        DeviceError: There is no GPU.
+        WeftgradError: The call fails.
     """
     site = _site()
-    if site is None or present_machine() != machine:
-        return None
+    if site is None:
+        raise DeviceError(f"audit: {case.name} cannot be measured: this machine has no GPU with CUDA")
     device: Device = site.device
     precision = wg.get_float32_matmul_precision()
     wg.set_float32_matmul_precision("high" if case.precision == "tf32" else "highest")
     try:
         call = case.prepare(Operands(device, case.dtype, has_values=True))
         timing = compare({"call": (call, site.clock("device"))}, rounds=3)["call"]
-    except WeftgradError:
-        return None
     finally:
         wg.set_float32_matmul_precision(precision)
         site.release()

@@ -23,14 +23,18 @@ def line(row: Row) -> str:
     """Return a row for the terminal."""
     name = f"{row.case:{_CASE_WIDTH}}  {row.machine:6}"
     if row.figures is None:
-        return f"{name}  fails: {' '.join(row.error.split())[:160]}"
+        return f"{name}  fails: {_one_line(row.error, 160)}"
     figures, slowest = row.figures, row.figures.slowest
     measured = "" if figures.measured is None else f", measured {_micro(figures.measured)}"
     return (
         f"{name}  {figures.share:4.0%} of its limit at most, by {figures.bound}: {_micro(figures.seconds)} µs estimated"
         f"{measured}, {_micro(figures.limit)} at least; {_count(len(figures.launches), 'launch')}, {slowest.kernel}"
-        f"{' MISSES ITS BAR' if row.missed else ''}"
+        f"{' MISSES ITS BAR' if row.missed else ''}{f'; {_one_line(row.error, 160)}' if row.error else ''}"
     )
+
+
+def _one_line(text: str, length: int) -> str:
+    return " ".join(text.split())[:length]
 
 
 def launch_lines(figures: CallFigures) -> list[str]:
@@ -107,7 +111,7 @@ def _group_table(rows: Sequence[Row]) -> str:
     lines = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
     for row in rows:
         if row.figures is None:
-            lines.append(f"| {row.case} | fails: {' '.join(row.error.split())[:80]} |" + " |" * (len(titles) - 2))
+            lines.append(f"| {row.case} | fails: {_one_line(row.error, 80)} |" + " |" * (len(titles) - 2))
             continue
         figures, slowest = row.figures, row.figures.slowest
         cells = [
