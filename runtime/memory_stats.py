@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from . import control_groups
 
@@ -16,8 +15,7 @@ __all__ = ["BlockInfo", "PoolStats", "SegmentInfo", "default_limit", "host_memor
 _SHARE = 0.9  # of the available memory; the rest is for the interpreter, driver buffers and compiled kernels
 
 
-@dataclass(frozen=True, slots=True)
-class PoolStats:
+class PoolStats(NamedTuple):
     """Counters of one pool, or sums over a device's pools. Sizes are bytes, blocks rounded up to 512.
 
     A sum of peaks is an upper bound of the peak of the sum: streams need not peak at the same time.
@@ -38,12 +36,10 @@ class PoolStats:
     @staticmethod
     def total(stats: Iterable[PoolStats]) -> PoolStats:
         """Return the sum of each field."""
-        rows = list(stats)
-        return PoolStats(*(sum(getattr(row, field.name) for row in rows) for field in fields(PoolStats)))
+        return PoolStats(*map(sum, zip(*stats, strict=True)))
 
 
-@dataclass(frozen=True, slots=True)
-class BlockInfo:
+class BlockInfo(NamedTuple):
     """One block of a segment. requested is 0 unless it is in use. State `waiting`: free, but not reusable yet."""
 
     offset: int
@@ -52,8 +48,7 @@ class BlockInfo:
     state: Literal["in use", "cached", "waiting"]
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentInfo:
+class SegmentInfo(NamedTuple):
     """One driver allocation and its blocks, in order of offset and without gaps."""
 
     size: int

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -94,19 +96,23 @@ class Rule:
 class Text:
     """Kernel source for one target, with all schedules, and the math functions that it calls.
 
-    `source` is the text, or the path of a file that is read when the first plan needs it.
+    Args:
+        source: The text; None: that of `file`.
+        functions: Names of the math functions.
+        file: Path of the text, which is read when the first plan needs it.
     """
 
-    __slots__ = ("_source", "functions")
+    __slots__ = ("_file", "_source", "functions")
 
-    def __init__(self, source: str | Path, functions: tuple[str, ...] = ()):
+    def __init__(self, source: str | None, functions: tuple[str, ...] = (), file: str = ""):
         self._source = source
+        self._file = file
         self.functions = functions
 
     @property
     def source(self) -> str:
-        if not isinstance(self._source, str):
-            self._source = self._source.read_text(encoding="utf-8")
+        if self._source is None:
+            self._source = Path(self._file).read_text(encoding="utf-8")
         return self._source
 
 
@@ -238,10 +244,15 @@ def make_record(
     """
     gradients = None if rules is None else {k: _rule(*fields) for k, fields in rules.items()}
     return OpRecord(
-        name=name, kind=kind, operands=tuple(Operand(*o) for o in operands), outputs=tuple(Output(*o) for o in outputs),
+        name=name, kind=kind, operands=tuple(starmap(_operand, operands)), outputs=tuple(starmap(_output, outputs)),
         statics=tuple(statics), dtypes=dtypes, texts=texts or {}, gradients=gradients, detail=detail or Detail(),
         variants=variants or {}, spec=spec or {}, autocast=autocast, bare=bare, called=called,
     )  # fmt: skip
+
+
+# Most records share their operands and outputs with others: `input, tensor, value, full` is in a third of them.
+_operand = cache(Operand)
+_output = cache(Output)
 
 
 def _rule(op: str | None, names: Sequence[str], sum_op: str | None, result: int | None = None) -> Rule:

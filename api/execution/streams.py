@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from ..runtime import deferred
@@ -290,7 +289,7 @@ def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
         >>> sorted(wg.memory_stats('cpu'))[:3]
         ['allocated', 'allocated_peak', 'allocations']
     """
-    return asdict(to_device(device).driver.budget.stats())
+    return to_device(device).driver.budget.stats()._asdict()
 
 
 def memory_allocated(device: DeviceLike | None = None) -> int:

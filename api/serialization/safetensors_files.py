@@ -6,7 +6,6 @@ the package returns bfloat16 only as a tensor of PyTorch.
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 from collections.abc import Iterator, Mapping
@@ -253,6 +252,8 @@ def save_safetensors(
         weight_map |= dict.fromkeys(shard, shard_path.name)
     total = sum(tensor.meta.nbytes for tensor in tensors.values())
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    import json  # lazy: start-up
+
     part = index_path.with_name(f"{index_path.name}.part{os.getpid()}")
     try:
         part.write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
@@ -315,6 +316,8 @@ def _check_header(path: Path) -> None:
 
 
 def _parse_json(text: bytes, path: Path) -> dict[str, Any]:
+    import json  # lazy: start-up
+
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
