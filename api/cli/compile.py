@@ -126,7 +126,7 @@ def compile_kernels(
         jobs: The number of compiling processes.
         alternate_targets: Save time in tests by compiling kernels that have the same plan on every target for some
             targets only. Kernels that differ by their formula alone are compiled for one target each, others for every
-            second target. Of kernels of second derivatives, only every third is compiled.
+            second target. Of kernels of second derivatives and of summed derivatives, only every third is compiled.
     """
     steps_by_target = plan_steps(targets, ops, dtype)
     work = [(target, step) for target, steps in steps_by_target.items() for step in steps]
@@ -138,8 +138,8 @@ def compile_kernels(
             }
             stride = len(targets) if is_formula else 2
             targets_by_kernel |= {entry: targets[i % stride :: stride] for i, entry in enumerate(sorted(kernels))}
-        second_derivatives = [entry for entry in sorted(targets_by_kernel) if entry.count("_grad_") > 1]
-        targets_by_kernel |= {entry: () for i, entry in enumerate(second_derivatives) if i % 3}
+        derived = [entry for entry in sorted(targets_by_kernel) if re.search("_grad_.*(_grad_|_sum_)", entry)]
+        targets_by_kernel |= {entry: () for i, entry in enumerate(derived) if i % 3}
         work = [
             (target, step) for target, step in work if target in targets_by_kernel.get(step.instance.entry, targets)
         ]
