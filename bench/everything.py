@@ -4,11 +4,11 @@
     python -m weftgrad.bench.everything --output results --device all --time 30m
     python -m weftgrad.bench.everything --output results -- --peers none --dtypes float32
 
-In the order of what matters: the correctness of every op on `cuda:0`, the audit of kernels beside their measured times
-(if this version has one), then the suites core, ops, train and models, on every GPU by CUDA and by NVIDIA's OpenCL if
-its library is there. Each suite is a run of `weftgrad bench` with a share of the time, and writes its own report. All
-reports become one HTML page. Run the same command again after an interruption or when the time ran out: checks that
-passed and rows that were measured are not repeated.
+In the order of what matters: the correctness of every op on `cuda:0`, the audit of kernels beside their measured
+times, then the suites core, ops, train and models, on every GPU by CUDA and by NVIDIA's OpenCL if its library is
+there. Each suite is a run of `weftgrad bench` with a share of the time, and writes its own report. All reports become
+one HTML page. Run the same command again after an interruption or when the time ran out: checks that passed and rows
+that were measured are not repeated.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -28,36 +29,40 @@ from .time_budget import parse_seconds
 __all__ = ["main"]
 
 # Steps in their order, and their shares of the time.
-_WEIGHTS = {"correctness": 6, "audit": 1, "core": 5, "ops": 3, "train": 2, "models": 2}
+_WEIGHTS = {"correctness": 6, "audit": 3, "core": 5, "ops": 3, "train": 2, "models": 2}
 _OPTIONAL_WEIGHTS = {"babelstream": 1, "tritonbench": 1}  # measured if --suites names them
 _ALL_WEIGHTS = _WEIGHTS | _OPTIONAL_WEIGHTS
-_AUDIT_MODULE = "weftgrad.cli.audit"  # the command `weftgrad audit`, if this version has it
 _PAGE_SECONDS = 20.0  # reserved for starting processes and writing the page
 _LAST_ROW_SECONDS = 10.0  # a suite may take so much longer than its share, to end its last row
 _WRITE_SECONDS = 90.0  # an interrupted suite gets this long to write its rows
 _MISSING_PACKAGE_EFFECTS = {
     "torch": "no row has it beside (pip install torch)", "pyopencl": "OpenCL is left out (pip install pyopencl)",
-    "triton": "CUDA is left out (pip install triton)", "cuda.bindings": "CUDA is left out (pip install cuda-bindings)",
+    "triton": "CUDA and the audit are left out (pip install triton)",
+    "cuda.bindings": "CUDA is left out (pip install cuda-bindings)",
     "matplotlib": "the page has no plots (pip install matplotlib)",
 }  # fmt: skip
 
 Run = Callable[[Sequence[str]], int]
 Check = Callable[[Path, float], int]
+Audit = Callable[[Sequence[str], float], int]
 
 
-def main(words: Sequence[str] | None = None, run: Run | None = None, check: Check | None = None) -> int:
+def main(
+    words: Sequence[str] | None = None, run: Run | None = None, check: Check | None = None, audit: Audit | None = None
+) -> int:
     """Check the ops, measure all suites and write the page.
 
     Args:
         words: the command line; None for that of the process.
         run: runs `weftgrad bench` with these words; tests replace it.
         check: checks every op, given a folder and seconds; tests replace it.
+        audit: runs `weftgrad audit` with these words for at most so many seconds; tests replace it.
 
     Returns:
         The exit status: 0, 1 if a result is wrong, 2 if nothing could be measured, 130 if interrupted.
     """
     options = _options().parse_args(words)
-    run, check = run or _run, check or check_ops
+    run, check, audit = run or _run, check or check_ops, audit or partial(_run_command, "audit")
     end = time.monotonic() + parse_seconds(options.time) - min(_PAGE_SECONDS, parse_seconds(options.time) / 10)
     for name, consequence in _MISSING_PACKAGE_EFFECTS.items():
         if not _installed(name):
@@ -76,8 +81,7 @@ def main(words: Sequence[str] | None = None, run: Run | None = None, check: Chec
         if step == "correctness":
             step_status = check(folder, share)
         elif step == "audit":
-            step_status = _run_command("audit", ["--device", options.device, "--output", str(folder / "audit.json")],
-                                       share)  # fmt: skip
+            step_status = audit(["--output", str(folder / "audit.json")], share)
         else:
             file = folder / f"{step}.json"
             command = ["--suite", step, "--device", options.device, "--time", f"{share:.0f}", "--output", str(file)]
@@ -95,11 +99,8 @@ def main(words: Sequence[str] | None = None, run: Run | None = None, check: Chec
 
 
 def _available_steps(names: Sequence[str]) -> list[str]:
-    """Return the steps without the audit if this version has no such command, with a message."""
-    if "audit" in names and not _installed(_AUDIT_MODULE):
-        print("audit: this version has no command `weftgrad audit`, so measured times stand alone")
-        return [name for name in names if name != "audit"]
-    return list(names)
+    """Return the steps, without the audit if there is nothing that compiles."""
+    return [name for name in names if name != "audit" or _installed("triton")]
 
 
 def _options() -> argparse.ArgumentParser:

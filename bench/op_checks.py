@@ -1,24 +1,36 @@
 """Check every op on `cuda:0` by the project's GPU tests, within a time limit; a second run goes on where one stopped.
 
 The tests (`tests/test_gpu.py` of a copy of the tree) compare every op with an independent reference in float64, then
-derivatives with differences, then backends with each other, in this order. Their outcomes are read from pytest's log,
-line by line, so that a run that the limit cuts short keeps what it did.
+derivatives with differences, then backends with each other. They spend their time on compiling, so each core runs a
+part of them where pytest-xdist is installed. The tests of streams, memory and graphs follow, one at a time, because
+they look at all of the GPU's memory and at times. Outcomes are read from pytest's log, line by line, so that a run
+that the limit cuts short keeps what it did.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 __all__ = ["check_ops", "interrupt", "outcomes", "tests_folder"]
 
-_OUTCOME = re.compile(r"^(\S*test_gpu\.py::(\S.*?)) (PASSED|FAILED|ERROR|SKIPPED)\b", re.MULTILINE)
+_OUTCOMES = "PASSED|FAILED|ERROR|SKIPPED"
+_OUTCOME = re.compile(
+    rf"^\S*test_gpu\.py::(?P<name>\S.*?) (?P<outcome>{_OUTCOMES})\b"
+    rf"|^\[gw\d+\] \[ *\d+%\] (?P<outcome_of_worker>{_OUTCOMES}) \S*test_gpu\.py::(?P<name_of_worker>\S.*?) *$",
+    re.MULTILINE,
+)
+_OP_TESTS = "test_values or test_derivatives or test_backends_agree or test_nvidias_opencl"
+_OP_SHARE = 0.8  # of the time, for the tests of ops
+_MAX_WORKERS = 16  # each holds half a GiB of the GPU's memory
 _MAX_LISTED = 20  # failed checks on the terminal; the JSON file has all
 _END_SECONDS = 20.0  # that an interrupted pytest gets to write its summary
 
@@ -56,18 +68,30 @@ def check_ops(folder: Path, seconds: float, run: Command | None = None) -> int:
              "-o", "addopts=", str(tests / "test_gpu.py")]  # fmt: skip
     for name in done:
         words += ["--deselect", f"{tests.name}/test_gpu.py::{name}"]
-    print(f"correctness: {len(done)} checks passed before; the others run for at most {seconds:.0f} s", flush=True)
-    status = (run or _run_limited)(words, log, seconds)
+    workers = min(os.cpu_count() or 1, _MAX_WORKERS) if find_spec("xdist") else 1
+    print(f"correctness: {len(done)} checks passed before; the others run for at most {seconds:.0f} s, those of ops in "
+          f"{workers} processes", flush=True)  # fmt: skip
+    run = run or _run_limited
+    begin = time.monotonic()
+    status = run([*words, "-k", _OP_TESTS, *(["-n", str(workers)] if workers > 1 else [])], log, seconds * _OP_SHARE)
+    if status != 130:
+        status = run([*words, "-k", f"not ({_OP_TESTS})"], log, max(1.0, seconds - (time.monotonic() - begin)))
     results = outcomes(log)
     return 130 if status == 130 else _report(results, folder / "correctness.json", log)
 
 
 def outcomes(log: Path) -> dict[str, str]:
-    """Return the last outcome of each test in a log of `pytest -v`: passed, failed, error or skipped."""
+    """Return the last outcome of each test in a log of `pytest -v`, with or without workers.
+
+    Outcomes are passed, failed, error and skipped.
+    """
     if not log.exists():
         return {}
     text = log.read_text(encoding="utf-8", errors="replace")
-    return {match[2]: match[3].lower() for match in _OUTCOME.finditer(text)}
+    return {
+        match["name"] or match["name_of_worker"]: (match["outcome"] or match["outcome_of_worker"]).lower()
+        for match in _OUTCOME.finditer(text)
+    }
 
 
 def _report(results: Mapping[str, str], file: Path, log: Path) -> int:

@@ -38,6 +38,7 @@ from weftgrad.bench import (
     sweep,
     time_budget,
 )
+from weftgrad.bench.audit import command as audit_command
 from weftgrad.bench.cases import Case, Work, error_of
 from weftgrad.bench.measure import Timing
 from weftgrad.bench.peers.tables import Names
@@ -386,7 +387,15 @@ def test_missing_gpu_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
         device_listing.select_devices("gpus")
 
 
-def test_all_suites_in_one_command(tmp_path: Path, capsys: Any) -> None:
+def test_the_audit_of_all_suites_is_a_command() -> None:
+    """Its options are those of `weftgrad audit`, which moved once, and was left out silently."""
+    parser = argparse.ArgumentParser()
+    audit_command.register(parser.add_subparsers())
+    assert parser.parse_args(["audit", "--output", "audit.json"]).run is audit_command.run
+    assert everything._available_steps(["audit", "core"])[-1] == "core"
+
+
+def test_all_suites_in_one_command(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step gets its share of the time. A second run resumes, and a failing suite does not affect the others."""
     command_lines: list[list[str]] = []
     checks: list[float] = []
@@ -402,11 +411,16 @@ def test_all_suites_in_one_command(tmp_path: Path, capsys: Any) -> None:
         checks.append(seconds)
         return 1
 
+    def audit(words: Sequence[str], seconds: float) -> int:
+        assert list(words) == ["--output", str(tmp_path / "out" / "audit.json")]
+        checks.append(seconds)
+        return 0
+
+    monkeypatch.setattr(everything, "_installed", lambda name: True)
     arguments = ["--output", str(tmp_path / "out"), "--time", "200s", "--", "--peers", "none"]
-    assert everything.main(arguments, run, check) == 2
-    assert "audit: this version has no command `weftgrad audit`" in capsys.readouterr().out
+    assert everything.main(arguments, run, check, audit) == 2
     core, ops, train, models, page = command_lines
-    assert checks == [pytest.approx(60, abs=1)]  # 6 of 18 parts of 180 s
+    assert checks == [pytest.approx(51.4, abs=1), pytest.approx(36, abs=1)]  # 6 of 21 parts of 180 s, 3 of 15 of 180 s
     assert core[:6] == ["--suite", "core", "--device", "gpus", "--time", "75"]
     assert core[-2:] == ["--peers", "none"]
     assert [words[words.index("--time") + 1] for words in (ops, train, models)] == ["77", "90", "180"]  # none was used
@@ -468,6 +482,18 @@ tests/test_gpu.py::test_values[add] PASSED                               [  0%]
 tests/test_gpu.py::test_derivatives[add] SKIPPED (no second GPU)         [  2%]
 tests/test_gpu.py::test_values[mul]
 """
+LOG_OF_WORKERS = """
+tests/test_gpu.py::test_values[add] \n[gw1] [  0%] FAILED tests/test_gpu.py::test_values[add] \n[gw0] [  1%] PASSED \
+../t/tests/test_gpu.py::test_values[sub two] \ntests/test_gpu.py::test_pool PASSED      [ 50%]
+"""
+
+
+def test_outcomes_are_read_with_and_without_workers(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(LOG + LOG_OF_WORKERS)
+    assert op_checks.outcomes(tmp_path / "log") == {
+        "test_values[add]": "failed", "test_values[sub two]": "passed", "test_derivatives[add]": "skipped",
+        "test_pool": "passed",
+    }  # fmt: skip
 
 
 def test_checks_of_every_op_go_on_where_they_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -477,7 +503,7 @@ def test_checks_of_every_op_go_on_where_they_stopped(tmp_path: Path, capsys: pyt
     def run(words: Sequence[str], log: Path, seconds: float) -> int:
         command_lines.append(list(words))
         with log.open("a") as file:
-            file.write(LOG if len(command_lines) == 1 else LOG.replace("FAILED", "PASSED").replace("[add]", "[mul]"))
+            file.write(LOG if len(command_lines) < 3 else LOG.replace("FAILED", "PASSED").replace("[add]", "[mul]"))
         return 1
 
     if op_checks.tests_folder() is None:
@@ -486,8 +512,10 @@ def test_checks_of_every_op_go_on_where_they_stopped(tmp_path: Path, capsys: pyt
     assert "1 checks passed, values of 1 ops among them, 1 failed, 1 skipped" in capsys.readouterr().out
     assert json.loads((tmp_path / "correctness.json").read_text())["failed"] == ["test_values[sub two]"]
     assert op_checks.check_ops(tmp_path, 60.0, run) == 0
-    first, second = command_lines
+    first, memory_and_streams, second, _ = command_lines
     assert "--deselect" not in first
+    assert first[first.index("-k") + 1].startswith("test_values or ")
+    assert memory_and_streams[-2:] == ["-k", f"not ({first[first.index('-k') + 1]})"]
     assert second[second.index("--deselect") + 1] == "tests/test_gpu.py::test_values[add]"
     assert second.count("--deselect") == 1
     assert json.loads((tmp_path / "correctness.json").read_text())["passed"] == [

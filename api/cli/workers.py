@@ -55,9 +55,14 @@ def restore_sigint() -> None:
 def map_in_processes(work: Callable[[T], R], items: Iterable[T], jobs: int, chunk: int) -> Iterator[R]:
     """Yield `work(item)` of each item, in order, computed by `jobs` processes in chunks of `chunk` items.
 
-    The processes are spawned, because a forked child cannot use a driver that this process has opened.
+    The processes are spawned, because a forked child cannot use a driver that this process has opened. After an
+    interrupt of this process alone, they end with the chunks that they have begun.
     """
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=restore_sigint) as pool:
-        with block_sigint():
-            results = pool.map(work, items, chunksize=chunk)
-        yield from results
+        try:
+            with block_sigint():
+                results = pool.map(work, items, chunksize=chunk)
+            yield from results
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -6,9 +6,14 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...runtime.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from .auditing import Row
 
 __all__ = ["register", "run"]
 
@@ -70,20 +75,23 @@ def run(options: argparse.Namespace) -> int:
     if not compiler_installed():
         raise ArgumentError("audit: kernels are compiled by triton, which is missing: pip install 'weftgrad[cuda]'")
     begin = time.perf_counter()
-    rows = []
-    for row in auditing.audit(names, machines, options.jobs):
-        rows.append(row)
-        if not options.json:
-            print(table.line(row), flush=True)
-            if options.launches and row.figures is not None:
-                print("\n".join(table.launch_lines(row.figures)))
+    rows: list[auditing.Row] = []
+    try:
+        for row in auditing.audit(names, machines, options.jobs):
+            rows.append(row)
+            if not options.json:
+                print(table.line(row), flush=True)
+                if options.launches and row.figures is not None:
+                    print("\n".join(table.launch_lines(row.figures)))
+    except KeyboardInterrupt:
+        if options.output and rows:
+            _write(options.output, rows)
+            print(f"audit: interrupted after {len(rows)} calls, which are in {options.output}", file=sys.stderr)
+        return 130
     if options.json:
         print(table.as_json(rows), end="")
     if options.output:
-        if options.output.suffix == ".json":
-            options.output.write_text(table.as_json(rows), encoding="utf-8")
-        else:
-            table.write_markdown(options.output, table.as_markdown(rows))
+        _write(options.output, rows)
     if options.bars:
         figures = [(row.case, row.figures) for row in rows if row.figures is not None]
         options.bars.write_text(bars.bars_text(figures), encoding="utf-8")
@@ -93,3 +101,12 @@ def run(options: argparse.Namespace) -> int:
     print(f"{len(rows)} estimates in {seconds:.0f} s; {len(misses)} bars missed", file=sys.stderr)
     print("".join(f"  {text}\n" for text in misses), end="", file=sys.stderr)
     return 1 if misses else 0
+
+
+def _write(file: Path, rows: Sequence[Row]) -> None:
+    from . import table  # lazy: start-up
+
+    if file.suffix == ".json":
+        file.write_text(table.as_json(rows), encoding="utf-8")
+    else:
+        table.write_markdown(file, table.as_markdown(rows))
