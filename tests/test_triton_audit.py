@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -344,6 +344,20 @@ def test_only_the_machine_that_is_present_is_measured(monkeypatch: pytest.Monkey
     assert [row.figures.measured is not None for row in rows if row.figures] == [True, False, False, False]
     assert "not measured: add" in rows[2].error
     assert "; not measured: add" in table.line(rows[2])
+
+
+def test_an_interrupted_audit_writes_what_it_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted_audit(*arguments: object) -> Iterator[auditing.Row]:
+        yield auditing.Row("add f32", "elementwise", "H100", figures())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(auditing, "audit", interrupted_audit)
+    file = tmp_path / "audit.json"
+    assert command.run(options("--case", "add", "--output", str(file))) == 130
+    assert [row["case"] for row in json.loads(file.read_text())] == ["add f32"]
+    assert "interrupted after 1 calls" in capsys.readouterr().err
 
 
 def options(*arguments: str) -> argparse.Namespace:
