@@ -64,8 +64,8 @@ def check_ops(folder: Path, seconds: float, run: Command | None = None) -> int:
         return 0
     log = folder / "correctness.log"
     done = [name for name, outcome in outcomes(log).items() if outcome == "passed"]
-    words = [sys.executable, "-m", "pytest", "-v", "-m", "gpu", "-p", "no:cacheprovider", "--no-header", "--tb=short",
-             "-o", "addopts=", str(tests / "test_gpu.py")]  # fmt: skip
+    words = [sys.executable, "-m", "pytest", "-v", "-m", "gpu", "--no-header", "--tb=short", "-o", "addopts=",
+             "-p", "no:cacheprovider", "-p", "no:benchmark", str(tests / "test_gpu.py")]  # fmt: skip
     for name in done:
         words += ["--deselect", f"{tests.name}/test_gpu.py::{name}"]
     workers = min(os.cpu_count() or 1, _MAX_WORKERS) if find_spec("xdist") else 1

@@ -531,7 +531,8 @@ class Standin(types.SimpleNamespace):
         return (self._enter("cuStreamDestroy"),)
 
     def cuStreamSynchronize(self, hStream: Stream) -> tuple[CUresult]:
-        code = self._enter("cuStreamSynchronize") or self._usable(hStream)
+        # Measured (H200, driver 580): forbidden like an allocation, also for a stream that is not being captured.
+        code = self._enter("cuStreamSynchronize") or self._usable(hStream) or self._unsafe()
         if code:
             return (code,)
         if hStream.capture is not None:

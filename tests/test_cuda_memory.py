@@ -450,6 +450,21 @@ def test_a_capture_may_allocate_and_load(cuda: Standin, compiled: Compiler) -> N
     assert cuda.launches[-1].ran
 
 
+def test_a_capture_may_release_the_memory_of_deleted_streams(cuda: Standin, compiled: Compiler) -> None:
+    """The release waits for the other streams, which a capture forbids by default. Seen on an H200."""
+    driver = driver_of()
+    stream, other_stream = driver.new_stream(), driver.new_stream()
+    driver.allocate(5 * MiB, stream)
+    del stream
+    gc.collect()
+    assert driver.budget.pending_release
+    graph, _ = capture(driver, lambda: driver.allocate(50 * MiB, driver.default_stream))
+    assert not driver.budget.pending_release
+    assert other_stream.query()
+    graph.replay()
+    driver.synchronize()
+
+
 def test_a_copy_in_a_graph_keeps_its_values(cuda: Standin) -> None:
     driver = driver_of()
     storage = driver.allocate(400, driver.default_stream)

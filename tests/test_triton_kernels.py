@@ -113,6 +113,23 @@ def test_transposing_moves_sixteen_bytes_at_a_time(target):
     assert "ld.global.b32" not in ptx
 
 
+# Ops whose formulas loop until no element of the program needs a further step.
+LOOPING = {"gcd": "int32", "hermite_polynomial_h": "float32", "hurwitz_zeta": "float32", "lcm": "int64"}
+
+
+@pytest.mark.parametrize("name", LOOPING)
+def test_loops_compile_for_one_element(name):
+    """Operands of one element are scalars in a kernel, not blocks, and Triton reduces blocks alone."""
+    pytest.importorskip("triton")
+    from weftgrad.cli.compile import compile_step, planning_device
+
+    device = planning_device("sm_90")
+    operands = (meta(getattr(dtypes, LOOPING[name]), (1,), None, device),) * 2
+    (step,) = planner("pointwise")(Request(registry[name], operands, (), device)).steps
+    assert "scalar" not in compile_step("sm_90", step).error
+    assert compile_step("sm_90", step).error == ""
+
+
 def test_the_table_shows_problems():
     from weftgrad.cli.compile import Row, table
 

@@ -119,9 +119,10 @@ class CudaDriver:
         cuda_api.activate(self)
         destroy_count = len(self.pending_destroys)
         if self.captures:
-            for stream in list(self.streams):
-                if stream.capture is None:
-                    call_driver("cuStreamSynchronize", stream.handle)
+            with cuda_api.relaxed(self):
+                for stream in list(self.streams):
+                    if stream.capture is None:
+                        call_driver("cuStreamSynchronize", stream.handle)
             return
         call_driver("cuCtxSynchronize")
         self._retired.clear()

@@ -124,14 +124,16 @@ class CudaStream:
                 "graph is replayed"
             )
         cuda_api.activate(self.driver)
-        call_driver("cuStreamSynchronize", self.handle)
+        with cuda_api.relaxed(self.driver):
+            call_driver("cuStreamSynchronize", self.handle)
 
     def query(self) -> bool:
         """Return True if everything queued so far is done."""
         if self.capture is not None:
             raise CaptureError(f"a stream of {self.device} was asked for its state while a graph is captured on it")
         cuda_api.activate(self.driver)
-        code = cuda_api.library().cuStreamQuery(self.handle)[0]
+        with cuda_api.relaxed(self.driver):
+            code = cuda_api.library().cuStreamQuery(self.handle)[0]
         if code and code != NOT_READY:
             raise cuda_api.driver_error("cuStreamQuery", code)
         return not code
