@@ -91,9 +91,9 @@ def _add_triton_copy(
     builder: Builder, dims: Sequence[tuple[int, ...]], source: TensorView, target: TensorView, parts: int,
     part_step: int, last: bool,
 ) -> None:  # fmt: skip
-    from .triton import contraction  # lazy: Triton devices only
+    from .triton import contraction_copies  # lazy: Triton devices only
 
-    contraction.add_copy(builder, dims, source, target, parts, last)
+    contraction_copies.add_copy(builder, dims, source, target, parts, last)
 
 
 PRODUCTS = ByStyle(

@@ -4,8 +4,7 @@
     tma       sm_90 and later: the same for large half-precision operands, which the copy engine (TMA) loads
     multiply  elementwise products and their sums, block by block: integers, and k too short for tensor cores
     dots      one row times a matrix, or one row times one column
-    move      a copy from any strides to any strides
-    finish    the sum of parts, always in the same order
+    move, split, finish   copies and sums of parts (`contraction_copies.py`)
 
 `tile`, `tma` and `multiply` apply the op's epilogue when they store. After `dots` and `finish`, a `move` applies it.
 The choice is a pure function of the problem and the device; `tiles.py` chooses the blocks. The kernels are in
@@ -14,33 +13,35 @@ templates/triton/contraction.py.j2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import prod
 from typing import TYPE_CHECKING
 
 from ... import dtypes
-from ...backends.protocol import Instance, Slot, Step
+from ...backends.protocol import Step
 from ...dtypes import DType
-from ...layout import collapse
 from ...precision import input_precision
 from ...schedules import Choice
 from ...schedules import choose as choose_schedule
 from ..contraction_terms import scalar_positions
 from . import Geometry, index_type, next_power, strided_extent
+from .contraction_copies import add_copy, add_parts_sum, add_split, ceil_div, kernel_instance
 from .tiles import INTEGER_TILES, NARROW_TMA_TILES, TMA_TILES, Tile, choose, least_idle_tile, tiles_for
 
 if TYPE_CHECKING:
     from ..contraction_builder import Builder
     from ..contraction_terms import EpilogueInputs, Gemm, TensorView
 
-__all__ = ["add_copy", "add_product"]
+__all__ = ["add_product"]
 
 _MAX_K_WITHOUT_TENSOR_CORES = 4
 _DOTS_ELEMENTS = 4096  # elements that a program of `dots` holds
 # An operand that is contiguous along neither dimension is copied if at least this many rows or columns read it again.
 _MIN_REUSE_TO_COPY = 64
 _MIN_SIZE_TO_ALIGN = 512  # from such m, n and k on, operands are copied to rows that the copy engine takes
+# From such m, n and k on, float32 operands are stored with contiguous k for tensor cores of these architectures, which
+# multiply tf32 from shared memory in this layout alone. Other operands pass through registers: 4 times slower (H200).
+_MIN_SIZE_TO_SPLIT = 512
+_ARCHITECTURES_THAT_SPLIT = (90,)
 _TMA_MIN_K = 256  # from this k on, `tma` makes up for the time of creating its descriptors
 
 
@@ -60,11 +61,13 @@ class _Product:
         if self.dtype.kind != "f" and self.dtype.itemsize < 4:
             self.accumulator = dtypes.int32  # equal modulo the type's range, and what the hardware multiplies
         self.epilogue: EpilogueInputs | None = builder.epilogue
+        self.precision = input_precision(self.caps.sm)  # of products of float32
         self.deferred_copy: tuple[list[tuple[int, ...]], TensorView] | None = None
 
     def plan(self) -> None:
         self.params = self._schedule_params()
-        self._pack()
+        if not self._try_split():
+            self._pack()
         m, k = self.gemm.m[0], self.gemm.k[0]
         if m == 1:
             self._defer_epilogue()
@@ -72,7 +75,7 @@ class _Product:
         elif self.dtype.kind != "f" or k <= _MAX_K_WITHOUT_TENSOR_CORES:
             self._add_tiles("multiply", INTEGER_TILES, "whole")
         elif not self._try_add_tma():
-            kind = {2: "half", 8: "double"}.get(self.dtype.itemsize) or input_precision(self.caps.sm)
+            kind = {2: "half", 8: "double"}.get(self.dtype.itemsize) or self.precision
             tiles = tiles_for(self.dtype.itemsize, self.caps.sm, self._is_aligned())
             self._add_tiles("tile", (Tile(*self.params["tile"]),) if self.params["tile"] else tiles, kind)
         if self.deferred_copy is not None:
@@ -120,6 +123,29 @@ class _Product:
         if m >= _MIN_REUSE_TO_COPY and n > 1 and self._needs_copy(self.b, (k, bk), (n, bn), 2):
             self.b, bk, bn = self._copy_operand(self.b, (k, bk), (n, bn), 2)
         self.gemm = replace(self.gemm, m=(m, am, cm), n=(n, bn, cn), k=(k, ak, bk))
+
+    def _try_split(self) -> bool:
+        """Store float32 operands with contiguous k, split for tf32x3; return whether tensor cores require that."""
+        (m, am, cm), (n, bn, cn), (k, ak, bk) = self.gemm.m, self.gemm.n, self.gemm.k
+        if (
+            self.dtype is not dtypes.float32 or self.precision == "ieee" or self.gemm.batch
+            or self.caps.sm not in _ARCHITECTURES_THAT_SPLIT or min(m, n, k) < _MIN_SIZE_TO_SPLIT
+            or self.a.dtype is not self.dtype or self.b.dtype is not self.dtype
+        ):  # fmt: skip
+            return False
+        if self.precision == "tf32x3":  # the small products first
+            self.a, am = add_split(self.builder, self.a, (m, am), (k, ak), (2, 3, 1))
+            self.b, bn = add_split(self.builder, self.b, (n, bn), (k, bk), (3, 2, 1))
+            self.precision, k, ak, bk = "tf32", am, 1, 1
+        else:
+            if ak != 1 or am % 4:
+                self.a, am = add_split(self.builder, self.a, (m, am), (k, ak), (0,))
+                ak = 1
+            if bk != 1 or bn % 4:
+                self.b, bn = add_split(self.builder, self.b, (n, bn), (k, bk), (0,))
+                bk = 1
+        self.gemm = replace(self.gemm, m=(m, am, cm), n=(n, bn, cn), k=(k, ak, bk))
+        return True
 
     def _needs_copy(self, view: TensorView, first: tuple[int, int], second: tuple[int, int], stride_index: int) -> bool:
         unit_dim = _unit(first, second)
@@ -203,7 +229,7 @@ class _Product:
         if parts > 1:
             gemm = self.gemm
             dims = [(size, u) for size, _, _, u in gemm.batch] + [(gemm.m[0], gemm.m[2]), (gemm.n[0], gemm.n[2])]
-            _add_parts_sum(self.builder, self.accumulator, dims, parts_view, self.c, parts)
+            add_parts_sum(self.builder, self.accumulator, dims, parts_view, self.c, parts)
 
     # Choose and append the kernels.
 
@@ -239,7 +265,7 @@ class _Product:
             precision = kind if self.dtype is dtypes.float32 else "ieee"
             defines.update(D=self.dtype.name, EVEN=int(k % tile.bk == 0), PRECISION=precision)
         geometry: Geometry = (m, n, k, am, ak, bk, bn, cm, cn, depth, part_step, target.entries, *_tables(target))
-        programs = _ceil(m, tile.bm) * _ceil(n, tile.bn) * target.entries * parts
+        programs = ceil_div(m, tile.bm) * ceil_div(n, tile.bn) * target.entries * parts
         self._add_step(entry, target_view, defines, geometry, programs, parts)
         self._add_parts_sum(target_view, parts)
 
@@ -254,10 +280,10 @@ class _Product:
         block = min(next_power(k), max(1, max_elements // width))
         if k <= _MAX_K_WITHOUT_TENSOR_CORES:
             block, width = next_power(k), min(next_power(n), max_elements // 4)
-        count = _ceil(n, width) * self.gemm.entries
+        count = ceil_div(n, width) * self.gemm.entries
         parts = min(4 * cores // count, k // (4 * max(block, 16)))
-        depth = _ceil(_ceil(k, parts), max(block, 16)) * max(block, 16) if parts > 1 else k
-        parts = _ceil(k, depth)
+        depth = ceil_div(ceil_div(k, parts), max(block, 16)) * max(block, 16) if parts > 1 else k
+        parts = ceil_div(k, depth)
         target, target_view, part_step = self._choose_target(parts)
         defines: dict[str, str | int] = {
             "A": 1 if target.k[1] == 1 else 2, "B": b, "R": 1 if target.n[2] == 1 else 2,
@@ -311,109 +337,12 @@ class _Product:
             defines[f"EXTRA{i}"] = 0 if en == 0 or gemm.n[0] == 1 else row
             geometry = (*geometry, em, en, (e[0] if e else 0) if entry == "tma" else e)
         views = (self.a, self.b, target_view, *(epilogue.tensors if epilogue else ()))
-        instance = _instance(self.builder, entry, self.accumulator, views, defines, epilogue)
+        instance = kernel_instance(self.builder, entry, self.accumulator, views, defines, epilogue)
         work = gemm.entries * max(gemm.m[0] * gemm.n[0] * gemm.k[0] // 64, 1)
         buffers = tuple(v.buffer for v in views)
         self.builder.steps.append(
             Step(instance, buffers, geometry, (programs,), None, work, scalar_positions(epilogue))
         )
-
-
-# Copies and sums of parts.
-
-
-def add_copy(
-    builder: Builder, dims: Sequence[tuple[int, ...]], source: TensorView, target: TensorView, parts: int = 1,
-    last: bool = False,
-) -> None:  # fmt: skip
-    """Append a step that copies `source` to `target`.
-
-    Args:
-        builder: Collects the steps.
-        dims: For each dimension its size, its strides in both views and, if `last`, its stride in each tensor of the
-            epilogue.
-        source: The tensor to read.
-        target: The tensor to write.
-        parts: 1 to copy, 0 to store zeros.
-        last: The step stores the op's result, through the epilogue.
-    """
-    epilogue = builder.epilogue if last else None
-    if not parts and epilogue is not None:  # apply the epilogue to zeros
-        size_so_far, contiguous_dims = 1, []
-        for size, *_ in reversed(dims):
-            contiguous_dims.append((size, size_so_far))
-            size_so_far *= size
-        builder.scratch.append(size_so_far * builder.element.itemsize)
-        zeros_view = replace(target, buffer=len(builder.request.tensors) + len(builder.scratch), dtype=builder.element)
-        _add_parts_sum(builder, zeros_view.dtype, contiguous_dims[::-1], source, zeros_view, 0)
-        dims = [(size, s, *d[2:]) for d, (size, s) in zip(dims, contiguous_dims[::-1], strict=True)]
-        return add_copy(builder, dims, zeros_view, target, last=True)
-    if not parts:
-        return _add_parts_sum(builder, target.dtype, [(d[0], d[2]) for d in dims], source, target, 0)
-    width = 3 + (len(epilogue.tensors) if epilogue else 0)
-    sizes, strides = collapse(tuple(d[0] for d in dims), [tuple(d[i] for d in dims) for i in range(1, width)])
-    if not sizes:
-        sizes, strides = (1,), [(1,)] * (width - 1)
-    source_strides, target_strides, *epilogue_strides = strides
-    numel, block = prod(sizes), builder.caps.block
-    columns = min(next_power(sizes[-1]), block)
-    rows = numel // sizes[-1]
-    tile_rows = min(block // columns, next_power(rows))
-    column_tiles = _ceil(sizes[-1], columns)
-    compute_type = dtypes.int32 if target.dtype.kind != "f" and target.dtype.itemsize < 4 else target.dtype
-    if epilogue is not None and compute_type.kind == "f" and compute_type.itemsize == 2:
-        compute_type = dtypes.float32
-    defines: dict[str, str | int] = {
-        "OUTER": len(sizes) - 1, "X": 1 if source_strides[-1] == 1 else 2, "Y": 1 if target_strides[-1] == 1 else 2,
-        "ROWS": tile_rows, "COLUMNS": columns,
-    }  # fmt: skip
-    defines |= {f"EXTRA{i}": e[-1] if e[-1] in (0, 1) else 2 for i, e in enumerate(epilogue_strides)}
-    defines["INDEX"] = index_type([numel, *(strided_extent(sizes, s) for s in strides)])
-    copy_geometry = (
-        rows, sizes[-1], column_tiles, sizes[:-1], source_strides[:-1], target_strides[:-1], source_strides[-1],
-        target_strides[-1],
-    )  # fmt: skip
-    geometry = (*copy_geometry, *(part for e in epilogue_strides for part in (e[:-1], e[-1])))
-    views = (source, target, *(epilogue.tensors if epilogue else ()))
-    instance = _instance(builder, "move", compute_type, views, defines, epilogue)
-    grid, buffers = (_ceil(rows, tile_rows) * column_tiles,), tuple(v.buffer for v in views)
-    builder.steps.append(Step(instance, buffers, geometry, grid, None, numel, scalar_positions(epilogue)))
-
-
-def _add_parts_sum(
-    builder: Builder, accumulator: DType, dims: list[tuple[int, int]], source: TensorView, target: TensorView,
-    parts: int,
-) -> None:  # fmt: skip
-    """Append a step that sums `parts` contiguous results, stored one after the other, into dims (size, stride)."""
-    contiguous, step = [], 1
-    for size, _ in reversed(dims):
-        contiguous.append(step)
-        step *= size
-    sizes = tuple(d[0] for d in dims)
-    merged, (target_strides, _) = collapse(sizes, [tuple(d[1] for d in dims), tuple(reversed(contiguous))])
-    if merged in ((), (step,)) and target_strides in ((), (1,)):
-        merged, target_strides = (), ()
-    block_parts = min(next_power(parts), 16 if step >= 64 else 256)
-    block = min(next_power(step), max(1, builder.caps.block // block_parts))
-    defines: dict[str, str | int] = {"OUTER": len(merged), "BLOCK": block, "PARTS": block_parts}
-    defines["INDEX"] = index_type([step * max(parts, 1), strided_extent(merged, target_strides)])
-    instance = _instance(builder, "finish", accumulator, (source, target), defines)
-    geometry = (step, parts, merged, target_strides)
-    grid = (_ceil(step, block),)
-    builder.steps.append(Step(instance, (source.buffer, target.buffer), geometry, grid, None, step * max(parts, 1)))
-
-
-def _instance(
-    builder: Builder, entry: str, accumulator: DType, views: Iterable[TensorView], defines: dict[str, str | int],
-    epilogue: EpilogueInputs | None = None,
-) -> Instance:  # fmt: skip
-    """Return the kernel `entry`, named for the kind and not the op: all contractions share source and kernels."""
-    text = builder.text(epilogue)
-    slots = tuple(Slot(v.dtype.name) for v in views)
-    return Instance(
-        "contraction", text.source, f"contraction_{entry}", accumulator.compute, 1, slots, tuple(defines.items()),
-        text.functions,
-    )  # fmt: skip
 
 
 def _tables(gemm: Gemm) -> tuple[tuple[int, ...], ...]:
@@ -428,7 +357,3 @@ def _unit(first: tuple[int, int], second: tuple[int, int]) -> int:
 def _descriptor(row_stride: int, entry_stride: int) -> bool:
     """Return whether the copy engine takes a half-precision operand with these strides of rows and batch entries."""
     return row_stride > 0 and row_stride % 8 == 0 and entry_stride >= 0 and entry_stride % 8 == 0
-
-
-def _ceil(a: int, b: int) -> int:
-    return -(-a // b)
