@@ -338,6 +338,7 @@ ELSEWHERE = {
     "reduction.many": "test_norms_of_many_tensors",
     **dict.fromkeys(("convolution.pack", "convolution.channels", "convolution.channels_weight"), "test_channels"),
     **dict.fromkeys(("convolution.pack_pixels", "convolution.runs", "convolution.runs_weight"), "test_first_layers"),
+    "convolution.pixels_weight": "test_weight_gradients",
     # The generated suite runs the cases of op_shapes.py, op_index.py, op_sort.py and op_ctc.py on the interpreter.
     "pad.copy": "test_values", "pad.fold": "test_values", "triangle.copy": "test_values", "join.4": "test_values",
     "join.16": "test_values", "pairs.dots": "test_values", "pairs.sums": "test_values", "index.bags": "test_values",
