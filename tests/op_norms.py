@@ -16,14 +16,15 @@ from weftgrad.runtime.device import Device
 _GEOMETRY = (((4, 6, 40), (0, 2)), ((12, 33), (0,)))
 
 _FLOAT16_OPS = (
-    "moments", "standardize", "standardize_sums", "standardize_slope", "variance_and_mean", "std_and_mean",
+    "moments", "batch_statistics", "standardize", "standardize_sums", "standardize_slope", "variance_and_mean",
+    "std_and_mean",
 )  # fmt: skip
 NORMS = frozenset(NORM_OPS)
 
 
 def norm_cases(op: Op, device: Device, selection: str) -> list[Case]:
     """Return float32 cases (reductions in both geometries), and for some ops float16 inputs with float32 statistics."""
-    shapes = _GEOMETRY if op.kind == "reduction" else _GEOMETRY[:1]
+    shapes = _GEOMETRY if op.kind in ("reduction", "custom") else _GEOMETRY[:1]
     cases = [_case(op, device, shape, axes, "float32") for shape, axes in shapes]
     if op.name in _FLOAT16_OPS and selection in ("full", "small") and has(device, "float16"):
         cases.append(_case(op, device, *_GEOMETRY[0], "float16"))
@@ -38,18 +39,23 @@ def _case(op: Op, device: Device, shape: tuple[int, ...], axes: tuple[int, ...],
 
     def draw_operands() -> Iterator[tuple[Array, Any]]:
         for n in names.split():
+            if n == "batches":
+                yield np.array([7]), tensor(np.array([7]), "int64", device)
+                continue
             is_full = n in ("input", "upstream")
-            values = rng.standard_normal(shape if is_full else statistic_shape)
+            values_shape = shape if is_full else shape[1:2] if n.startswith("running") else statistic_shape
+            values = rng.standard_normal(values_shape)
             values = np.abs(values) + 0.25 if n in ("rstd", "variance", "running_var") else values
             value_dtype = dtype if is_full else "float32"
             array = rounded(values, value_dtype)
             yield array, tensor(array, value_dtype, device)
 
     arrays, operands = zip(*draw_operands(), strict=True)
-    expected = reference(*(a.astype(np.float64) for a in arrays), axes=axes)
+    expected = reference(*(a if a.dtype.kind == "i" else a.astype(np.float64) for a in arrays), axes=axes)
     statics = {"dim": axes, "keepdim": True, "dtype": None}
     result_dtype = dtype if op.result.startswith("like:") else "float32"
-    result_dtypes = (result_dtype,) * (len(expected) if isinstance(expected, tuple) else 1)
+    results = expected if isinstance(expected, tuple) else (expected,)
+    result_dtypes = tuple("int64" if r.dtype.kind == "i" else result_dtype for r in results)
     tolerance = (1e-5, 1e-4) if result_dtype == "float32" else (2e-3, 2e-3)
     static_values = tuple(statics[p.name] for p in op.statics)
     return Case(

@@ -24,6 +24,12 @@ def _moments(x: Array, axes: tuple[int, ...]) -> tuple[Array, ...]:
     return x.mean(axes, keepdims=True), variance, 1 / np.sqrt(variance + EPS)
 
 
+def _batch_statistics(x: Array, mean: Array, var: Array, batches: Array, axes: tuple[int, ...]) -> tuple[Array, ...]:
+    batch_mean, variance, rstd = _moments(x, axes)
+    moved = (REST * mean + MOMENTUM * batch_mean.ravel(), REST * var + UNBIASED * variance.ravel())
+    return batch_mean, rstd, *moved, batches + 1
+
+
 def _deviation(x: Array, mean: Array, axes: tuple[int, ...]) -> tuple[Array, ...]:
     variance = np.square(x - mean).mean(axes, keepdims=True)
     return variance, 1 / np.sqrt(variance + EPS)
@@ -44,8 +50,9 @@ def _std_and_mean(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
     return np.sqrt(variance), mean
 
 
-# name: (operands, numbers, reference). "input" and "upstream" have the full shape, other operands that of a statistic.
-# The reference takes the operands and the axes.
+# name: (operands, numbers, reference). "input" and "upstream" have the full shape, "batches" is one integer. Others
+# have the shape of a statistic, running statistics without its dimensions of size 1. The reference takes the operands
+# and the axes.
 NORM_OPS: dict[str, tuple[str, tuple[float, ...], Callable[..., Any]]] = {
     "moments": ("input", (EPS,), _moments),
     "deviation": ("input mean", (EPS,), _deviation),
@@ -74,6 +81,10 @@ NORM_OPS: dict[str, tuple[str, tuple[float, ...], Callable[..., Any]]] = {
         "running_mean running_var mean variance", (MOMENTUM, REST, UNBIASED),
         lambda m, v, n, u, axes: (m + MOMENTUM * (n - m), v - MOMENTUM * v + UNBIASED * u),
     ),
+    "batch_statistics": (
+        "input running_mean running_var batches", (MOMENTUM, REST, UNBIASED, EPS), _batch_statistics,
+    ),
+    "count_batch": ("batches", (), lambda batches, axes: batches + 1),
 }  # fmt: skip
 
 NORM_REFERENCES: dict[str, Callable[..., Any]] = {name: function for name, (_, _, function) in NORM_OPS.items()}

@@ -70,6 +70,7 @@ COLUMNS = [
 ROWS = {
     "average_windows": POOLS, "average_windows_back": POOLS, "average_windows_whole": POOLS[3:5],
     "max_windows": LARGEST, "max_windows_back": LARGEST, "window_columns": COLUMNS, "window_sums": COLUMNS,
+    "max_window_values": LARGEST,
 }  # fmt: skip
 
 
@@ -182,6 +183,7 @@ def sums(column_values: Array, size: Ints, **w: Any) -> Array:
 REFERENCES |= {
     "average_windows": average, "average_windows_back": average_back, "average_windows_whole": average,
     "max_windows": largest, "max_windows_back": largest_back, "window_columns": columns, "window_sums": sums,
+    "max_window_values": lambda x, size, **w: largest(x, size, **w)[0],
 }  # fmt: skip
 
 # Cases
@@ -189,7 +191,8 @@ REFERENCES |= {
 _FLOATS = ("float32", "float64", "float16", "bfloat16")
 _DTYPES = {
     "average_windows": ("float32", "float16", "bfloat16"), "average_windows_whole": ("int64",),
-    "max_windows": ("float32", "float16", "int64", "uint8"), "window_columns": ("float32", "int64", "bool"),
+    **dict.fromkeys(("max_windows", "max_window_values"), ("float32", "float16", "int64", "uint8")),
+    "window_columns": ("float32", "int64", "bool"),
 }  # fmt: skip
 
 

@@ -6,6 +6,8 @@ arrays are called x (input), w (weight) and b (bias); tensors have whole words: 
 
 from __future__ import annotations
 
+import struct
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -277,6 +279,24 @@ def test_rows_are_padded_a_few_at_a_time(size: tuple[int, ...], monkeypatch: pyt
         call(zero_images, wg.tensor(second_weight, dtype=wg.float32), None, 1, 1), zero_images, images
     )
     assert_equal(grad_input, convolution_input(x, second_weight, size, ones, ones, ones, 1))
+
+
+def test_rows_shorter_than_a_tile_have_memory_behind_their_window() -> None:
+    """A tile of `channels` reads all its pixels where rows are shorter: behind the last plane of the copy, too."""
+    cpu = wg.device("cpu")
+    image, weight = (meta(dtypes.float32, shape, None, cpu) for shape in ((3, 32, 2, 2), (32, 32, 3, 3)))
+    planned = planner("custom")(
+        Request(registry["convolution"], (image, weight, None), ((2, 2), (1, 1), (1, 1), 1), cpu)
+    )
+    step = planned.steps[-1]
+    defines = dict(step.instance.defines)
+    if step.instance.entry != "convolution_channels" or defines["FILL"] != "1":
+        pytest.skip("this processor's vectors take another schedule")
+    geometry = struct.unpack(f"@{len(step.geometry) // 8}q", step.geometry)
+    image_elements = geometry[15]  # `image` of the kernel's Geometry
+    pixels, stride, shared_taps = (int(defines[name]) for name in ("PIXELS", "STEP", "WIDE"))
+    elements = prod(step.global_size) * image_elements + (pixels - 1) * stride + shared_taps
+    assert planned.scratch[-1] >= elements * 4
 
 
 def test_groups_of_one_input_channel() -> None:

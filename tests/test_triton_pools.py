@@ -90,7 +90,7 @@ def on_device(array: Array, dtype: str) -> wg.Tensor:
 
 
 def entries(start: int) -> list[str]:
-    return [s.instance.entry for s in DRIVER.launched[start:] if "windows" in s.instance.entry]
+    return [s.instance.entry for s in DRIVER.launched[start:] if "window" in s.instance.entry]
 
 
 def largest(case: Case, x: Array) -> tuple[Array, Array]:
@@ -204,7 +204,7 @@ def test_pools_with_64_bit_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton, "_INT32", 0)
     start = len(DRIVER.launched)
     check_max(CASES[5], "float32", values(CASES[5], "float32", 1))
-    steps = [s for s in DRIVER.launched[start:] if "windows" in s.instance.entry]
+    steps = [s for s in DRIVER.launched[start:] if "window" in s.instance.entry]
     assert {dict(s.instance.defines)["INDEX"] for s in steps} == {"int64"}
     forget_plans()
 
@@ -213,4 +213,14 @@ def test_other_windows_take_the_general_kernel() -> None:
     start = len(DRIVER.launched)
     F.max_pool3d(wg.ones(1, 1, 3, 4, 4, device=DEVICE), 2)
     F.adaptive_avg_pool2d(wg.ones(1, 1, 5, 7, device=DEVICE), (2, 3))
-    assert entries(start) == ["max_windows_cells", "average_windows_cells"]
+    assert entries(start) == ["max_window_values_cells", "average_windows_cells"]
+
+
+def test_max_pools_without_gradient_store_no_positions() -> None:
+    x = values(CASES[0], "float32", 1)
+    x[0, 1, 3, 3:6] = np.nan
+    start = len(DRIVER.launched)
+    with wg.no_grad():
+        output = F.max_pool2d(on_device(x, "float32"), 3, 2, 1)
+    assert entries(start) == ["max_window_values_tiles"]
+    np.testing.assert_array_equal(output.cpu().numpy(), largest(CASES[0], x)[0])

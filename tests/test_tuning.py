@@ -300,7 +300,7 @@ def test_defaults_for_gpus_spill_nothing_at_sizes_that_fill_tiles() -> None:
         F.conv2d(image, weight, padding=1)
         q, k, v = (wg.empty(2, 8, 512, 64, dtype=wg.float16, device=device, requires_grad=True) for _ in range(3))
         F.scaled_dot_product_attention(q, k, v, dropout_p=0.1).sum().backward()
-    entries = ("convolution_forward", "attention_query")
+    entries = ("convolution_channels", "attention_query")
     steps_by_entry = {s.instance.entry: s for s in steps if s.instance.entry in entries}
     assert len(steps_by_entry) == 2
     for step in steps_by_entry.values():

@@ -287,10 +287,11 @@ def _write_by_index(make_tensor: Callable[[], Tensor], index: Tensor, columns: i
 
 @_uses_ops(
     "moments", "deviation", "standardize", "standardize_fixed", "standardize_sums", "standardize_slope",
-    "standardize_slope_inside", "weighted_sums", "parameter_sums", "move_statistics",
+    "standardize_slope_inside", "weighted_sums", "parameter_sums", "move_statistics", "batch_statistics", "count_batch",
 )  # fmt: skip
 def norms(device: Device, dtype: DType) -> Iterator[Call]:
     """Yield batch, group and instance norm of `(N, C)`, `(N, C, L)` and `(N, C, H, W)`, in training and evaluation."""
+    from .. import nn
     from ..nn import functional as F
 
     for shape in ((8, 6), (8, 6, 5), (64, 16, 8, 8)):
@@ -299,6 +300,8 @@ def norms(device: Device, dtype: DType) -> Iterator[Call]:
         for training in (True, False):
             weights = {"weight": make_vector(grad=True), "bias": make_vector(grad=True), "training": training}
             yield _with_backward(F.batch_norm, make_input(), make_vector(), make_vector(), **weights)
+        layer = (nn.BatchNorm2d if len(shape) == 4 else nn.BatchNorm1d)(shape[1], device=device, dtype=dtype)
+        yield _with_backward(layer, make_input())  # counts batches, too
         yield _with_backward(F.group_norm, make_input(), 2, make_vector(grad=True), make_vector(grad=True))
         if len(shape) > 2:
             weight, bias = make_vector(grad=True), make_vector(grad=True)

@@ -20,7 +20,9 @@ from .types import Call
 __all__ = ["PLANS", "shape_calls"]
 
 # The planners whose ops are called here:
-PLANS = ("ctc", "group_norm", "join", "pad", "pairs", "resample", "sampling", "shuffle", "triangle")
+PLANS = (
+    "batch_statistics", "ctc", "group_norm", "join", "pad", "pairs", "resample", "sampling", "shuffle", "triangle",
+)  # fmt: skip
 
 Arguments: TypeAlias = tuple[Sequence[object], tuple[object, ...]]  # operands and static arguments of one call
 MakeTensor: TypeAlias = partial[Tensor]  # from sizes to a tensor; its keywords have the dtype
@@ -46,9 +48,9 @@ def shape_calls(
         dtype: The dtype of value tensors.
     """
     calls_by_plan = {
-        "ctc": _ctc_calls, "group_norm": _group_norm_calls, "join": _join_calls, "pad": _pad_calls,
-        "pairs": _pair_calls, "resample": _resample_calls, "sampling": _sampling_calls, "shuffle": _shuffle_calls,
-        "triangle": _triangle_calls,
+        "batch_statistics": _batch_statistics_calls, "ctc": _ctc_calls, "group_norm": _group_norm_calls,
+        "join": _join_calls, "pad": _pad_calls, "pairs": _pair_calls, "resample": _resample_calls,
+        "sampling": _sampling_calls, "shuffle": _shuffle_calls, "triangle": _triangle_calls,
     }[str(record.detail["plan"])]  # fmt: skip
     for grad in (False, True) if dtype.kind == "f" else (False,):
         for operands, statics in calls_by_plan(record.name, partial(make_tensor, device, dtype=dtype, grad=grad)):
@@ -147,6 +149,16 @@ def _group_norm_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]
         return
     for shape in ((4, 32, 8, 8), (4, 32)):
         yield [make_tensor(*shape).detach(), *(make_tensor(shape[1]).detach() for _ in range(2)), 1e-5], (8,)
+
+
+def _batch_statistics_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:
+    """Yield statistics of batches of vectors and of images."""
+    if make_tensor.keywords["dtype"].itemsize > 4:
+        return
+    batches = make_tensor(1, dtype=dtypes.int64, grad=False)
+    for shape in ((8, 6), (300, 24), (8, 6, 5), (64, 16, 8, 8)):
+        running = (make_tensor(shape[1]).detach() for _ in range(2))
+        yield [make_tensor(*shape).detach(), *running, batches, 0.1, 0.9, 0.1, 1e-5], ()
 
 
 def _shuffle_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, overload
 
 from ..arguments.types import IntOrInts
-from ..runtime.dispatch import call_multiple
+from ..runtime.dispatch import call, call_multiple, is_recorded
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from .pooling_windows import check_window_arguments
@@ -23,6 +23,18 @@ def max_pool(
     statics = check_window_arguments(where, rank, input, kernel_size, stride, padding, dilation, ceil_mode)
     values, positions = call_multiple(registry["max_windows"], (input,), statics)
     return values, positions
+
+
+def max_pool_values(
+    where: str, rank: int, input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None,
+    padding: IntOrInts, dilation: IntOrInts, ceil_mode: bool,
+) -> Tensor:  # fmt: skip
+    """Return the maxima alone. The gradient reads their positions; without one they are not computed."""
+    statics = check_window_arguments(where, rank, input, kernel_size, stride, padding, dilation, ceil_mode)
+    if is_recorded(input):
+        values, _ = call_multiple(registry["max_windows"], (input,), statics)
+        return values
+    return call(registry["max_window_values"], (input,), statics)
 
 
 def max_pool1d_with_indices(
@@ -139,8 +151,9 @@ def max_pool1d(
         >>> wg.nn.functional.max_pool1d(wg.tensor([[1.0, 3.0, 2.0, 6.0]]), 2)
         tensor([[3., 6.]])
     """
-    maxima_and_indices = max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
-    return maxima_and_indices if return_indices else maxima_and_indices[0]
+    if return_indices:
+        return max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
+    return max_pool_values("max_pool1d", 1, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @overload
@@ -184,8 +197,9 @@ def max_pool2d(
         >>> wg.nn.functional.max_pool2d(wg.tensor([[[1.0, 3.0], [2.0, 6.0]]]), 2)
         tensor([[[6.]]])
     """
-    maxima_and_indices = max_pool2d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
-    return maxima_and_indices if return_indices else maxima_and_indices[0]
+    if return_indices:
+        return max_pool2d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
+    return max_pool_values("max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @overload
@@ -225,5 +239,6 @@ def max_pool3d(
         >>> wg.nn.functional.max_pool3d(wg.tensor([[[[1.0, 3.0], [2.0, 6.0]]]]), (1, 2, 2))
         tensor([[[[6.]]]])
     """
-    maxima_and_indices = max_pool3d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
-    return maxima_and_indices if return_indices else maxima_and_indices[0]
+    if return_indices:
+        return max_pool3d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
+    return max_pool_values("max_pool3d", 3, input, kernel_size, stride, padding, dilation, ceil_mode)

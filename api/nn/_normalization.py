@@ -19,10 +19,11 @@ from ..runtime.errors import ArgumentError, DomainError, DTypeError, IndexOutOfR
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from ._standardize import Layout, StandardizeFixed, standardize
+from ._standardize import Layout, RunningStatistics, StandardizeFixed, standardize
 
 __all__ = [
     "batch_norm",
+    "batch_norm_with_count",
     "group_norm",
     "instance_norm",
     "layer_norm",
@@ -140,13 +141,13 @@ def _check_channel_params(input: Tensor, caller: str, **params: Tensor | None) -
 
 def _check_running_stats(
     mean: Tensor | None, var: Tensor | None, uses_input_stats: bool, caller: str
-) -> tuple[Tensor, Tensor] | None:
+) -> RunningStatistics | None:
     """Return both running statistics, or None.
 
     Raise `DomainError` if only one is passed, or none where they are needed.
     """
     if mean is not None and var is not None:
-        return mean, var
+        return RunningStatistics(mean, var)
     if mean is not None or var is not None:
         raise DomainError(f"{caller}: running_mean and running_var must both be given, or neither")
     if not uses_input_stats:
@@ -170,10 +171,10 @@ def _channel_layout(shape: tuple[int, ...], first: int) -> Layout:
 
 
 def _normalize_by_running_stats(
-    input: Tensor, weight: Tensor | None, bias: Tensor | None, running: tuple[Tensor, Tensor], eps: float
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, running: RunningStatistics, eps: float
 ) -> Tensor:
     layout = replace(_channel_layout(input.meta.shape, 0), axes=())
-    return StandardizeFixed.apply(input, weight, bias, *running, layout, eps)
+    return StandardizeFixed.apply(input, weight, bias, running.mean, running.variance, layout, eps)
 
 
 @lru_cache
@@ -292,6 +293,14 @@ def batch_norm(
         tensor([[-1.0000],
                 [ 1.0000]])
     """
+    return batch_norm_with_count(input, running_mean, running_var, weight, bias, training, momentum, eps, None)
+
+
+def batch_norm_with_count(
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None,
+    bias: Tensor | None, training: bool, momentum: float, eps: float, batches: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """Compute `batch_norm`, and add 1 to `batches`, one int64, if there are running statistics to update."""
     caller = "batch_norm"
     params = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
     _check_channel_params(input, caller, **params)
@@ -299,6 +308,8 @@ def batch_norm(
     momentum = _check_momentum(momentum, caller)
     if not training and running is not None:
         return _normalize_by_running_stats(input, weight, bias, running, eps)
+    if running is not None:
+        running = running._replace(batches=batches)
     layout = _channel_layout(input.meta.shape, 0)
     if layout.count == 1:
         raise ShapeError(

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._generated import ops as _ops
 from ..autograd import Function
 from ..runtime import dtypes
 from ..runtime.autograd.rules import reshape_unshared
+from ..runtime.context import state
 from ..runtime.device import meta
 from ..runtime.dispatch import call, call_into, call_multiple, empty, is_recorded
 from ..runtime.dtypes import DType
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
         saved_tensors: tuple[Tensor, Tensor | None, Tensor, Tensor]
 
 
-__all__ = ["Layout", "StandardizeFixed", "local_statistics", "move_running_stats", "standardize"]
+__all__ = ["Layout", "RunningStatistics", "StandardizeFixed", "local_statistics", "move_running_stats", "standardize"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +68,23 @@ class Layout:
         return prod(self.shape[d] for d in self.axes)
 
 
+class RunningStatistics(NamedTuple):
+    """What a layer stores and a call in training updates in place.
+
+    Attributes:
+        mean: Running mean, one element per channel.
+        variance: Running variance, one element per channel.
+        batches: Number of batches, one int64, which grows by 1; None: not counted by this call.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    batches: Tensor | None = None
+
+
 def standardize(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, layout: Layout, eps: float,
-    running: tuple[Tensor, Tensor] | None = None, momentum: float = 0.0,
+    running: RunningStatistics | None = None, momentum: float = 0.0,
 ) -> Tensor:  # fmt: skip
     """Normalize `input` by its own statistics, multiply by `weight` and add `bias`.
 
@@ -79,7 +94,7 @@ def standardize(
         bias: Summand with one element per channel; None: 0.
         layout: How statistics and parameters relate to the input.
         eps: Added to the variance.
-        running: Mean and variance to update in place, one element per channel; None: none.
+        running: Statistics to update in place; None: none.
         momentum: Weight of the input's statistics in the update.
 
     Returns:
@@ -92,16 +107,21 @@ def standardize(
 
 def _normalize(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, layout: Layout, eps: float,
-    running: tuple[Tensor, Tensor] | None, momentum: float,
+    running: RunningStatistics | None, momentum: float,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Return the normalized input, the mean, and 1 / sqrt(variance + eps); see `standardize`."""
     if layout.groups and weight is not None and bias is not None and running is None and _is_fused(input, weight, bias):
         output, mean, rstd = call_multiple(registry["normalize_groups"], (input, weight, bias, eps), (layout.groups,))
         return output, mean, rstd
     x = _view_as(input, layout.shape)
-    mean, variance, rstd = _statistics(x, layout.axes, eps)
-    if running is not None and input.meta.numel:
-        _update_running_stats(running, mean, variance, layout, momentum)
+    if running is not None and running.batches is not None and _counts_in_one_call(x, running, running.batches):
+        mean, rstd = _track_batch(x, running, running.batches, layout, momentum, eps)
+    else:
+        mean, variance, rstd = _statistics(x, layout.axes, eps)
+        if running is not None and input.meta.numel:
+            _update_running_stats(running, mean, variance, layout, momentum)
+        if running is not None and running.batches is not None:
+            running.batches.add_(1)
     operands = (x, mean, rstd, _param_or_default(weight, layout, 1.0), _param_or_default(bias, layout, 0.0))
     if layout.shape == input.meta.shape or x.meta.contiguous:
         return reshape_unshared(call(registry["standardize"], operands), input.meta.shape), mean, rstd
@@ -118,7 +138,7 @@ class Standardize(Function):
     @staticmethod
     def forward(
         ctx: _StandardizeContext, input: Tensor, weight: Tensor | None, bias: Tensor | None, layout: Layout, eps: float,
-        running: tuple[Tensor, Tensor] | None, momentum: float,
+        running: RunningStatistics | None, momentum: float,
     ) -> Tensor:  # fmt: skip
         output, mean, rstd = _normalize(input, weight, bias, layout, eps, running, momentum)
         statistics_shape = tuple(1 if d in layout.axes else n for d, n in enumerate(layout.shape))
@@ -185,6 +205,32 @@ def _statistics(x: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, T
     mean = _ops.mean(x, axes, True, dtype=_stats_dtype(x))
     variance, rstd = _ops.deviation(x, mean, axes, True, eps=eps)
     return mean, variance, rstd
+
+
+def _counts_in_one_call(x: Tensor, running: RunningStatistics, batches: Tensor) -> bool:
+    """Return whether the op `batch_statistics` takes a layer's input and what it stores.
+
+    Modes that see every call know the ops of which it consists.
+    """
+    stored = (running.mean, running.variance, batches)
+    return (
+        x.meta.dtype.itemsize <= 4 and x.meta.device.driver.capabilities.fp64 and x.meta.numel > 0
+        and all(t.meta.contiguous and t.meta.device == x.meta.device for t in stored)
+        and batches.meta.dtype is dtypes.int64 and batches.meta.numel == 1 and not state().has_active_mode()
+    )  # fmt: skip
+
+
+def _track_batch(
+    x: Tensor, running: RunningStatistics, batches: Tensor, layout: Layout, momentum: float, eps: float
+) -> tuple[Tensor, Tensor]:
+    """Return a batch's mean and 1 / sqrt(variance + eps), and update what the layer stores."""
+    shape = tuple(1 if d in layout.axes else n for d, n in enumerate(layout.shape))
+    statistics = meta(dtypes.float32, shape, None, x.meta.device)
+    mean, rstd = empty(statistics), empty(statistics)
+    stored = (running.mean, running.variance, batches)
+    operands = (x, *stored, momentum, 1.0 - momentum, _unbiased_momentum(momentum, layout.count), eps)
+    call_into(registry["batch_statistics"], operands, (), (mean, rstd, *stored), in_place=False)
+    return mean, rstd
 
 
 def local_statistics(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -260,16 +306,20 @@ def _store_param_grads(
 
 
 def _update_running_stats(
-    running: tuple[Tensor, Tensor], mean: Tensor, variance: Tensor, layout: Layout, momentum: float
+    running: RunningStatistics, mean: Tensor, variance: Tensor, layout: Layout, momentum: float
 ) -> None:
     """Update the running statistics. If there are several statistics per channel (instances), use their mean."""
-    channels = running[0].meta.shape
-    if mean.meta.numel != running[0].meta.numel:
+    stored, channels = (running.mean, running.variance), running.mean.meta.shape
+    if mean.meta.numel != running.mean.meta.numel:
         mean, variance = (_ops.mean(statistic, (0,), True) for statistic in (mean, variance))
-    count = layout.count
-    unbiased = momentum * (count / (count - 1) if count > 1 else float("nan"))
-    operands = (*running, _view_as(mean, channels), _view_as(variance, channels))
-    call_into(registry["move_statistics"], (*operands, momentum, 1.0 - momentum, unbiased), (), running, in_place=False)
+    operands = (*stored, _view_as(mean, channels), _view_as(variance, channels))
+    numbers = (momentum, 1.0 - momentum, _unbiased_momentum(momentum, layout.count))
+    call_into(registry["move_statistics"], (*operands, *numbers), (), stored, in_place=False)
+
+
+def _unbiased_momentum(momentum: float, count: int) -> float:
+    """Return the weight of a biased variance of `count` elements in the running variance, which is unbiased."""
+    return momentum * (count / (count - 1) if count > 1 else float("nan"))
 
 
 class StandardizeFixed(Function):

@@ -9,12 +9,13 @@ from .. import distributed as dist
 from ..arguments.types import TensorOptions
 from ..autograd import no_grad
 from ..creation.factories import ones, zeros
-from ..runtime import dtypes, views
+from ..runtime import dtypes, overriding, views
 from ..runtime.device import DeviceLike
 from ..runtime.dtypes import DTypeLike
 from ..runtime.errors import ShapeError
 from ..runtime.tensor import Tensor
 from . import functional as F
+from ._normalization import batch_norm_with_count
 from ._synchronized_batch_norm import synchronized_batch_norm
 from .module import Module
 from .parameter import Parameter
@@ -139,11 +140,15 @@ class _BatchNorm(_ChannelNorm):
         """
         self._check_input_dim(input)
         momentum = 0.0 if self.momentum is None else self.momentum
+        mean, var = self.running_mean, self.running_var
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
+            if self.momentum is not None and mean is not None and var is not None and not overriding.classes:
+                return batch_norm_with_count(
+                    input, mean, var, self.weight, self.bias, True, momentum, self.eps, self.num_batches_tracked
+                )
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
                 momentum = 1.0 / float(self.num_batches_tracked.item())
-        mean, var = self.running_mean, self.running_var
         training = self.training or (mean is None and var is None)
         if self.training and not self.track_running_stats:
             mean = var = None

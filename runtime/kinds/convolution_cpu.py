@@ -178,7 +178,10 @@ def _add_direct(
         defines |= {"ROWS": int(builder.strides(0)[2][2] == 1)} if window else {}
         if window:
             geometry += window.geometry
-            buffers = [0, *buffers[1:], builder.allocate(images * chunks * planes.image_stride)]
+            # A tile is read as a whole even where rows are shorter, so beyond the last plane, too.
+            max_reads_past_planes = (run[0] - 1) * step[2] + taps_sharing
+            window_buffer = builder.allocate(images * chunks * planes.image_stride + max_reads_past_planes)
+            buffers = [0, *buffers[1:], window_buffer]
             types = [builder.layouts[0].dtype, *types[1:], builder.element]
     builder.launch(
         "channels" if run else "direct", tuple(buffers), tuple(types), tuple(geometry),

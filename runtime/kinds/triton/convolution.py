@@ -1,10 +1,11 @@
 """Plan convolutions for the Triton target, as implicit matrix products.
 
-Most convolutions are planned by `convolution_channels` (many channels), `convolution_direct` (few channels per group)
-and `convolution_runs` (few input channels). Here are kernels for all others, among them those of float64 and integers
-with several channels: they gather each element by itself. `forward` and `input` compute pixels by channels, and sum
-over channels and taps. `weight` computes channels by channels and taps, and sums over pixels. If it has too few tiles
-for the device, it works on parts of the pixels, which `sum` adds up.
+Most convolutions are planned by `convolution_channels` (many channels), `convolution_direct` (few channels per group),
+`convolution_runs` (few input channels) and `convolution_pixels` (weight gradients of kernels of one pixel). Here are
+kernels for all others, among them those of float64 and integers with several channels: they gather each element by
+itself. `forward` and `input` compute pixels by channels, and sum over channels and taps. `weight` computes channels by
+channels and taps, and sums over pixels. If it has too few tiles for the device, it works on parts of the pixels, which
+`sum` adds up.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from . import (
     Geometry,
     convolution_channels,
     convolution_direct,
+    convolution_pixels,
     convolution_runs,
     index_type,
     next_power,
@@ -37,7 +39,7 @@ _MIN_PART_PIXELS = 1024  # pixels that are worth a part of their own in the weig
 
 def launch(builder: Builder) -> None:
     """Add the launches of one convolution to `builder`."""
-    for module in (convolution_channels, convolution_direct, convolution_runs):
+    for module in (convolution_pixels, convolution_channels, convolution_direct, convolution_runs):
         if module.is_worthwhile(builder):
             return module.add_launches(builder, _add)
     if convolution_channels.is_better_than_gathering(builder):

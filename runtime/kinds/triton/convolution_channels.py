@@ -14,14 +14,14 @@ Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014, section 3
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
 from ...dtypes import DType
 from ...layout import split
 from ...precision import input_precision
-from ..convolution_builder import Builder, extend_to_triple
+from ..convolution_builder import Builder, Sizes, Triple, extend_to_triple
 from . import Defines, Geometry, index_type, magic_numbers, next_power, strided_extent
 from .convolution_sum import add_sum, allocate_parts
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Matrix", "Packed", "add_launches", "is_better_than_gathering", "is_worthwhile", "pack"]
 
-_UNIT = (1, 1, 1)
+_UNIT: Triple = (1, 1, 1)
 _MIN_CHANNELS = 16  # channels of the sum and of the result from which padding them wastes little
 _MIN_SUMMED_CHANNELS = 4  # of the sum, padded to 16, from which loads of 16 bytes make up for the padding
 _PADDING = 16  # elements to whose multiples columns are padded
@@ -68,6 +68,7 @@ class Matrix:
         columns: Columns of the source.
         all_columns: Columns of the copy.
         source_column: Stride of the source's columns. The copy's are contiguous.
+        line, source_line: Rows of a line, and the stride of lines, if rows are not evenly spaced; else 0.
     """
 
     rows: int
@@ -77,6 +78,8 @@ class Matrix:
     columns: int
     all_columns: int
     source_column: int
+    line: int = 0
+    source_line: int = 0
 
 
 def is_worthwhile(builder: Builder) -> bool:
@@ -111,7 +114,8 @@ def add_launches(builder: Builder, add: AddKernel) -> None:
 
 def _add_result(builder: Builder, add: AddKernel) -> None:
     """Append the launches of a forward convolution or of an input gradient."""
-    s, is_back = builder.sizes, builder.kind == "input"
+    is_back = builder.kind == "input"
+    s, skipped = (builder.sizes, _UNIT) if is_back else _skip_pixels(builder.sizes)
     source_size, target_size, depth, columns = (
         (s.out, s.size, s.outs, s.ins) if is_back else (s.size, s.out, s.ins, s.outs)
     )
@@ -122,7 +126,7 @@ def _add_result(builder: Builder, add: AddKernel) -> None:
     phase_size = [-(-n // k) for n, k in zip(target_size, s.stride, strict=True)] if is_phased else target_size
     pixels = s.batch * prod(phase_size)
     bm, bn, bk = _tile(builder, pixels, columns, depth, s.groups * phases)
-    images = _pack_images(builder, add, 0, depth, bk)
+    images = _pack_images(builder, add, 0, depth, bk, source_size, skipped)
     weight = _pack_weight(builder, add, is_back, bk)
     across = -(-columns // bn)
     programs = -(-pixels // bm) * across * s.groups * phases
@@ -147,11 +151,11 @@ def _add_result(builder: Builder, add: AddKernel) -> None:
 
 def _add_weight_gradient(builder: Builder, add: AddKernel) -> None:
     """Append the launches of a weight gradient: the product, and the sum of its parts."""
-    s, params = builder.sizes, builder.params
+    (s, skipped), params = _skip_pixels(builder.sizes), builder.params
     pixels = s.batch * prod(s.out)
     bm, bn, bk = _tile(builder, s.outs, s.ins, pixels, s.groups * s.tap_count * max(1, pixels // _MIN_PART_PIXELS))
-    images = _pack_images(builder, add, 0, s.ins, _PADDING)
-    gradient = _pack_images(builder, add, 1, s.outs, _PADDING)
+    images = _pack_images(builder, add, 0, s.ins, _PADDING, s.size, skipped)
+    gradient = _pack_images(builder, add, 1, s.outs, _PADDING, s.out, _UNIT)
     down, across = -(-s.outs // bm), -(-s.ins // bn)
     programs = down * across * s.tap_count * s.groups
     wanted_parts = max(1, params["parts"] * builder.caps.cores // programs)
@@ -198,21 +202,51 @@ def _defines(builder: Builder, packed: tuple[Packed, Packed], programs: int, til
     return defines
 
 
-def _pack_images(builder: Builder, add: AddKernel, operand: int, channels: int, multiple: int) -> Packed:
-    """Append the copy of images to (image, pixel, group, channel)."""
+def _skip_pixels(s: Sizes) -> tuple[Sizes, Triple]:
+    """Return the sizes of a convolution whose input has no pixels that no tap reads, and its strides in the old input.
+
+    Pixels are skipped in dimensions with a stride, a single tap and no padding.
+    """
+    skips = [k == 1 and p == 0 for k, p in zip(s.taps, s.padding, strict=True)]
+    if not any(skips):
+        return s, _UNIT
+    sizes, strides, steps = (
+        tuple(a if skip else b for skip, a, b in zip(skips, *pair, strict=True))
+        for pair in ((s.out, s.size), (_UNIT, s.stride), (s.stride, _UNIT))
+    )
+    return replace(s, size=extend_to_triple(sizes, 1), stride=extend_to_triple(strides, 1)), extend_to_triple(steps, 1)
+
+
+def _pack_images(
+    builder: Builder, add: AddKernel, operand: int, channels: int, multiple: int, size: Triple, skipped: Triple
+) -> Packed:
+    """Append the copy of images to (image, pixel, group, channel).
+
+    Args:
+        builder: Sizes and operands, and the launches so far.
+        add: Appends the launch of a kernel.
+        operand: Position of the images.
+        channels: Channels of a group.
+        multiple: To a multiple of it they are padded.
+        size: Spatial size of the copy.
+        skipped: Pixels of the images from one pixel of the copy to the next.
+    """
     layout, groups = builder.layouts[operand], builder.sizes.groups
-    image_step, channel_step, (plane_step, line_step, pixel_step) = builder.strides(operand)
-    planes, height, width = extend_to_triple(layout.shape[2:], 1)
+    image_step, channel_step, steps = builder.strides(operand)
+    plane_step, line_step, pixel_step = (n * k for n, k in zip(steps, skipped, strict=True))
+    planes, height, width = size
     columns = -(-channels // multiple) * multiple
     row_step = groups * columns
     outer = [
         (layout.shape[0], image_step, planes * height * width * row_step), (groups, channels * channel_step, columns),
         (planes, plane_step, height * width * row_step), (height, line_step, width * row_step),
     ]  # fmt: skip
-    pixels = width
+    pixels, line, source_line = width, 0, 0
     if (height == 1 or line_step == width * pixel_step) and (planes == 1 or plane_step == height * width * pixel_step):
         pixels, outer[2:] = planes * height * width, [(1, 0, 0), (1, 0, 0)]
-    matrix = Matrix(pixels, pixels, pixel_step, row_step, channels, columns, channel_step)
+    elif pixel_step != 1:
+        pixels, line, source_line, outer[3] = height * width, width, line_step, (1, 0, 0)
+    matrix = Matrix(pixels, pixels, pixel_step, row_step, channels, columns, channel_step, line, source_line)
     return pack(builder, add, operand, outer, matrix)
 
 
@@ -257,11 +291,13 @@ def pack(
     programs = prod(counts) * down * across
     defines: Defines = {
         "INDEX": index_type([strided_extent(layout.shape, layout.strides), rows * m.all_columns, programs]),
-        "UNIT": 0 if m.source_row == 1 else 1 if m.source_column == 1 else 2, "BM": _PACK_TILE, "BN": _PACK_TILE,
+        "UNIT": 0 if m.source_row == 1 else 1 if m.source_column == 1 else 3 if m.source_row < m.source_column else 2,
+        "LINES": int(m.line > 0), "BM": _PACK_TILE, "BN": _PACK_TILE,
     }  # fmt: skip
+    line = (m.line, *magic_numbers(m.line), m.source_line) if m.line else (0, 0, 0, 0)
     geometry: Geometry = (
-        counts, source_steps, target_steps, m.rows, m.all_rows, m.source_row, m.target_row, m.columns, m.all_columns,
-        m.source_column, down, across,
+        counts, source_steps, target_steps, m.rows, m.all_rows, m.source_row, line, m.target_row, m.columns,
+        m.all_columns, m.source_column, down, across,
     )  # fmt: skip
     types = (layout.dtype, layout.dtype)
     add(builder, "pack", (operand, buffer), types, geometry, (programs,), rows * m.all_columns, defines)

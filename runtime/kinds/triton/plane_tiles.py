@@ -21,7 +21,7 @@ _WARP = 32
 _LINE_BYTES = 128  # of the first cache
 _MAX_ROWS = 8
 _MAX_COLUMNS = 8
-_MAX_SLOTS = 2560  # instructions of a tile's products, which are all unrolled
+_MAX_SLOTS = 1600  # instructions of a tile's products, which are all unrolled
 _MAX_REGISTERS = 64  # of a lane for its tile of the target
 _LANE_SLOTS = 100  # instructions of a lane before it loads
 

@@ -87,15 +87,23 @@ def _with_batch(c: Conversion, rank: int) -> tuple[Value, bool]:
 
 
 def _max_pool(c: Conversion) -> RowResult:
+    return _max_pool_results(c, has_positions=True)
+
+
+def _max_pool_values(c: Conversion) -> RowResult:
+    return _max_pool_results(c, has_positions=False)
+
+
+def _max_pool_results(c: Conversion, has_positions: bool) -> RowResult:
     graph, windows = c.graph, _Windows(c)
     if windows.is_adaptive or c.dtype().kind != "f":
         raise c.unsupported("adaptive windows of different sizes, or integers; use max_pool with a kernel size")
     value, is_inserted = _with_batch(c, windows.rank)
-    values, flat = graph.node("MaxPool", [value], 2, **windows.attributes, **windows.dilations)
-    # ONNX counts the positions over the whole tensor, this op in each plane.
-    plane = graph.op("ReduceProd", c.sizes(windows.sizes), keepdims=0)
-    indices = graph.op("Mod", flat, plane)
-    results = [values, indices]
+    results = graph.node("MaxPool", [value], 1 + has_positions, **windows.attributes, **windows.dilations)
+    if has_positions:
+        # ONNX counts the positions over the whole tensor, this op in each plane.
+        plane = graph.op("ReduceProd", c.sizes(windows.sizes), keepdims=0)
+        results = [results[0], graph.op("Mod", results[1], plane)]
     return [graph.op("Squeeze", v, graph.ints([0])) for v in results] if is_inserted else results
 
 
@@ -327,6 +335,7 @@ def _causal_mask(c: Conversion) -> Value:
 
 LAYER_ROWS: Rows = {
     "convolution": _convolution, "convolution_input": _transposed_convolution, "max_windows": _max_pool,
+    "max_window_values": _max_pool_values,
     "average_windows": _average_pool, "resample": _resample, "interpolate": _interpolate, "pad_copy": _pad,
     "layer_norm": _layer_norm, "softmax": _softmax("Softmax"), "log_softmax": _softmax("LogSoftmax"),
     "normalize_groups": _group_norm, "moments": _moments, "attention": _attention,
