@@ -213,7 +213,9 @@ def tables(space: schedules.Space) -> Iterator[tuple[str, Any]]:
 
     def run_tables(choice: Any) -> list[Any]:
         with schedules.planning({space.name: choice}):
-            tables = [many.runs_for(registry["sgd_step"], [wg.float32] * 2, CPU, [n, 5]) for n in (1 << 22, 1 << 28)]
+            tables = [
+                many.divide_into_runs(registry["sgd_step"], [wg.float32] * 2, CPU, [n, 5]) for n in (1 << 22, 1 << 28)
+            ]
         return [(runs.group, runs.items, runs.count.tolist()) for runs in tables]
 
     shipped = run_tables(space.fallback)

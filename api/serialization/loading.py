@@ -18,7 +18,7 @@ from ..tensor_methods.conversion import _unpickle
 from .allowed_globals import current_module
 from .file_format import HEADER, MAGIC, TABLE_ENTRY
 from .file_memory import FileMemory, MapLocation, MemoryTable, assign_device
-from .read_errors import describe_errors, raise_for_path
+from .read_errors import load_converting_errors, load_naming_path
 
 __all__ = ["load"]
 
@@ -66,10 +66,10 @@ def load(
     """
     if isinstance(f, (str, os.PathLike)):
         with Path(f).open("rb") as file:
-            return raise_for_path(f, lambda: _load(file, map_location, weights_only, mmap))
+            return load_naming_path(f, lambda: _load(file, map_location, weights_only, mmap))
     if mmap:
         raise ArgumentError("load: mmap=True needs the path of the file instead of an open file")
-    return raise_for_path(None, lambda: _load(f, map_location, weights_only, mmap))
+    return load_naming_path(None, lambda: _load(f, map_location, weights_only, mmap))
 
 
 def _load(f: BinaryIO, map_location: MapLocation, weights_only: bool, mmap: bool) -> object:
@@ -145,9 +145,11 @@ def _load_pickle(text: bytes, memory: list[tuple[int, Array]], location: MapLoca
 
     table = MemoryTable(memory, location)
     if not weights_only:
-        return describe_errors("load: cannot read the file", _UnsafeReader(io.BytesIO(text), table, location).load)
+        return load_converting_errors(
+            "load: cannot read the file", _UnsafeReader(io.BytesIO(text), table, location).load
+        )
     reader = new_reader(text, table.find, location)
-    return describe_errors("load: cannot read the file", reader.load, reader.key_path)
+    return load_converting_errors("load: cannot read the file", reader.load, reader.key_path)
 
 
 class _UnsafeReader(pickle.Unpickler):
