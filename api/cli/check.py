@@ -29,7 +29,7 @@ from ..runtime.errors import CompileError, WeftgradError
 from ..runtime.host_data import host_array
 from ..runtime.tensor import Tensor
 from ..testing.op_comparison import derivative_problem, is_differentiable
-from ..testing.op_examples import printed_instead
+from ..testing.op_examples import wrong_example_output
 from .formula import expected
 from .samples import sample_arguments
 from .terminal import Style, table
@@ -128,7 +128,7 @@ def _lacks_shapes(op: Op) -> bool:
 
 def _check_example(row: Row, op: Op, function: OpFunction, device: Device) -> None:
     """Compare the result of the field `example` with what the call prints."""
-    if text := printed_instead(op, function, device):
+    if text := wrong_example_output(op, function, device):
         row.fail("error", f"example: {op.example.partition(' -> ')[0].strip()} prints {text}")
 
 
