@@ -27,41 +27,41 @@ __all__ = ["HostCase", "cases", "first_result", "host_cases"]
 
 Matrix = TypeVar("Matrix", Array, Tensor)
 _SAMPLE = 1 << 14  # elements of a vector that are checked where the reference is slow
-_MAX_PROCESSES = 4  # whose first results are timed
+_MAX_PROCESSES = 4  # processes whose first result is timed
 
 
 def cases() -> Iterator[Case]:
     """Yield float32 rows for torch and NumPy as peers, in sizes from within the caches to main memory."""
-    million = 1 << 20
-    for label, n in (("64K", 1 << 16), ("1M", million), ("4M", 4 * million), ("16M", 16 * million)):
-        goal = {"torch": 0.9} if n >= 4 * million else None
-        pair, single = _normal((n,), (n,)), _normal((n,))
+    mebi = 1 << 20
+    for label, n in (("64K", 1 << 16), ("1M", mebi), ("4M", 4 * mebi), ("16M", 16 * mebi)):
+        goal = {"torch": 0.9} if n >= 4 * mebi else None
+        pair, single = _normal_arrays((n,), (n,)), _normal_arrays((n,))
         yield _case("elementwise", f"add {label}", pair, _add, np.add, bytes=12 * n, target=goal)
         yield _case("elementwise", f"exp {label}", single, lambda f, x: f.exp(x), np.exp, bytes=8 * n, target=goal)
         yield _case("elementwise", f"gelu {label}", single, lambda f, x: f.nn.functional.gelu(x), references.gelu,
                     numpy=False, sample=_SAMPLE, bytes=8 * n, target=goal)  # fmt: skip
-    matrix = _normal((4096, 1024))
+    matrix = _normal_arrays((4096, 1024))
     size = 4096 * 1024
     for name, shape in (("row", (1024,)), ("column", (4096, 1))):
-        yield _case("elementwise", f"4096x1024 + {name}", _normal((4096, 1024), shape), _add, np.add, bytes=8 * size,
-                    target={"torch": 0.9})  # fmt: skip
-    yield _case("latency", "200 adds of 1K", _normal((1024,)), lambda _, x: chain(x), lambda x: 201 * x,
+        yield _case("elementwise", f"4096x1024 + {name}", _normal_arrays((4096, 1024), shape), _add, np.add,
+                    bytes=8 * size, target={"torch": 0.9})  # fmt: skip
+    yield _case("latency", "200 adds of 1K", _normal_arrays((1024,)), lambda _, x: chain(x), lambda x: 201 * x,
                 target={"torch": 0.3})  # fmt: skip
-    yield _case("reduction", "sum 16M", _normal((16 * million,)), lambda f, x: f.sum(x), np.sum, bytes=64 * million,
+    yield _case("reduction", "sum 16M", _normal_arrays((16 * mebi,)), lambda f, x: f.sum(x), np.sum, bytes=64 * mebi,
                 target={"torch": 0.9}, tolerance=1e-3)  # fmt: skip
     for axis, label in ((1, "row"), (0, "column")):
         yield _case("reduction", f"{label} sums 4096x1024", matrix, lambda f, x, d=axis: f.sum(x, d),
                     lambda x, d=axis: x.sum(d), bytes=4 * size, target={"torch": 0.9})  # fmt: skip
     yield _case("row", "softmax 4096x1024", matrix, lambda f, x: f.softmax(x, 1), references.softmax, numpy=False,
                 bytes=8 * size, target={"torch": 1.0})  # fmt: skip
-    yield _case("row", "layer_norm 4096x1024", _normal((4096, 1024), (1024,), (1024,)),
+    yield _case("row", "layer_norm 4096x1024", _normal_arrays((4096, 1024), (1024,), (1024,)),
                 lambda f, x, w, b: f.nn.functional.layer_norm(x, (1024,), w, b), references.layer_norm, numpy=False,
                 bytes=8 * size, target={"torch": 1.0})  # fmt: skip
     for n in (512, 777, 1000, 1024, 2048):
         for ta, tb in ((0, 0), (0, 1), (1, 0), (1, 1)) if n in (777, 1024) else ((0, 0),):
-            yield _case("matmul", f"{'NT'[ta]}{'NT'[tb]} {n}", _normal((n, n), (n, n)),
-                        lambda _, x, y, a=ta, b=tb: _product(x, y, a, b),
-                        lambda x, y, a=ta, b=tb: _product(x, y, a, b), flops=2 * n**3, bytes=12 * n**2,
+            yield _case("matmul", f"{'NT'[ta]}{'NT'[tb]} {n}", _normal_arrays((n, n), (n, n)),
+                        lambda _, x, y, a=ta, b=tb: _matrix_product(x, y, a, b),
+                        lambda x, y, a=ta, b=tb: _matrix_product(x, y, a, b), flops=2 * n**3, bytes=12 * n**2,
                         target={"torch": 0.85, "numpy": 0.9})  # fmt: skip
 
 
@@ -69,12 +69,12 @@ def _add(_: object, x: Tensor, y: Tensor) -> Tensor:
     return x + y
 
 
-def _product(x: Matrix, y: Matrix, transpose_x: int, transpose_y: int) -> Matrix:
+def _matrix_product(x: Matrix, y: Matrix, transpose_x: int, transpose_y: int) -> Matrix:
     return (x.T if transpose_x else x) @ (y.T if transpose_y else y)
 
 
-def _normal(*shapes: tuple[int, ...]) -> Callable[[], list[Array]]:
-    """Return a function that gives the same random arrays at every call."""
+def _normal_arrays(*shapes: tuple[int, ...]) -> Callable[[], list[Array]]:
+    """Return a function that returns the same normally distributed float32 arrays at every call."""
 
     @cache
     def arrays() -> list[Array]:
@@ -89,6 +89,20 @@ def _case(
     numpy: bool = True, sample: int | None = None, target: dict[str, float] | None = None,
     **options: Unpack[CaseOptions],
 ) -> Case:  # fmt: skip
+    """Return the row of a function of float32 arrays.
+
+    Args:
+        group: The row's group.
+        name: The row's name.
+        arrays: Returns the operands.
+        function: The function, of a library and its tensors.
+        reference: The same function of float64 arrays.
+        numpy: Whether NumPy can be a peer.
+        sample: Number of first elements to check; None: all.
+        target: By peer, the ratio of times to reach.
+        **options: Further arguments of `Case`.
+    """
+
     def make(site: Site) -> Work | None:
         if site.arrays and not numpy:
             return None
@@ -107,7 +121,14 @@ def _case(
 
 @dataclass(frozen=True, slots=True)
 class HostCase:
-    """A row of host costs: `make` returns a function that runs `calls` ops. target: (minimum, median) microseconds."""
+    """A row of host costs.
+
+    Attributes:
+        name: The row's name.
+        make: Returns, for a site, a function that runs `calls` ops.
+        calls: Number of ops.
+        target: The minimum and the median that an op should take, in microseconds.
+    """
 
     name: str
     make: Callable[[Site], Callable[[], object]]
@@ -118,9 +139,7 @@ class HostCase:
 def host_cases(gpu: bool) -> Iterator[HostCase]:
     """Yield eager ops over 100 alternating small shapes, half of them views with an offset."""
     for needs_grad in (False, True):
-        target = (
-            ((12.0, 18.0) if needs_grad else (12.0, 12.0)) if gpu else ((12.0, 18.0) if needs_grad else (8.0, 12.0))
-        )
+        target = (12.0, 18.0) if needs_grad else (12.0, 12.0) if gpu else (8.0, 12.0)
         for name, function in (
             ("add", lambda f, x, y, row, right: x + y), ("add number", lambda f, x, y, row, right: x + 1.5),
             ("add row", lambda f, x, y, row, right: x + row), ("exp", lambda f, x, y, row, right: x.exp()),
@@ -133,8 +152,10 @@ def host_cases(gpu: bool) -> Iterator[HostCase]:
 
 
 def _host_call(function: Callable[..., object], needs_grad: bool) -> Callable[[Site], Callable[[], object]]:
+    """Return a `HostCase.make` that calls a function of a library and `(x, y, row, right)` on 100 operand sets."""
+
     def make(site: Site) -> Callable[[], object]:
-        sets = _operands(site, needs_grad)
+        sets = _random_operands(site, needs_grad)
         library = site.library
 
         def run() -> None:
@@ -146,7 +167,8 @@ def _host_call(function: Callable[..., object], needs_grad: bool) -> Callable[[S
     return make
 
 
-def _operands(site: Site, needs_grad: bool) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
+def _random_operands(site: Site, needs_grad: bool) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Return 100 sets of x and y `(r, c)`, row `(c,)` and right `(c, 8)`; every other x is a view with an offset."""
     rng = np.random.default_rng(0)
     operands = []
     for i in range(100):
@@ -175,8 +197,8 @@ def first_result(device: str, seconds: float | None = None) -> float:
     """Return the seconds from starting Python to a first result, with warm caches: the minimum of four processes.
 
     Args:
-        device: the device that computes the result.
-        seconds: how long to measure: no process but the first starts if it would end later. None: no limit.
+        device: The device that computes the result.
+        seconds: How long to measure. No process but the first starts if it would end later. None: no limit.
     """
     code = "import weftgrad as wg; print((wg.ones(3) + 1).sum().item())"
     times: list[float] = []

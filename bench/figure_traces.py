@@ -1,8 +1,9 @@
-"""Measure the figures of `weftgrad bench --figures`: a training step's host and device, and what caching memory saves.
+"""Measure what `weftgrad bench --figures` draws: a training step's timeline, and iterations without cached memory.
 
-They repeat figures 1 and 2 of A. Paszke et al., "PyTorch: an imperative style, high-performance deep learning library"
-(NeurIPS 2019). A report stores them as `step_traces` and `caching_runs`, beside the tables of a suite; the functions of
-these names read them back. Read `figure_plots` next, which draws them, and `figures`, which is the command.
+The figures repeat figures 1 and 2 of A. Paszke et al., "PyTorch: an imperative style, high-performance deep learning
+library" (NeurIPS 2019). `record_step` and `record_caching` return rows of a report's fields `step_traces` and
+`caching_runs`. The functions `step_traces` and `caching_runs` read these fields back. Read `figure_plots` next, which
+draws the figures, and `figures`, which is the command.
 """
 
 from __future__ import annotations
@@ -47,13 +48,16 @@ T = TypeVar("T")
 PHASES = ("forward", "backward", "optimizer")
 CACHED, UNCACHED = "cached", "uncached"
 _WARMUP_STEPS = 3  # steps before a trace, in which kernels are compiled and pools grow
-_TRACE_TRIES = 3
+_TRACE_TRIES = 3  # profiled steps, of which the shortest is reported, and as many without a profiler
 _CACHING_TRIES = 3
-_ITERATIONS = 6
+_ITERATIONS = 6  # of each try
 
 
 class HostBar(NamedTuple):
-    """A call of the host: an op of the forward pass, a node of the backward pass, or the optimizer's step. In us."""
+    """A call of the host: an op of the forward pass, a node of the backward pass, or the optimizer's step.
+
+    Times are microseconds since the step began.
+    """
 
     begin: float
     length: float
@@ -62,7 +66,7 @@ class HostBar(NamedTuple):
 
 
 class KernelBar(NamedTuple):
-    """A kernel: when the host queued it, and when the device ran it. Times in microseconds since the step began."""
+    """A kernel: when the host queued it, and when the device ran it. Times are microseconds since the step began."""
 
     queued: float
     begin: float
@@ -75,12 +79,15 @@ class KernelBar(NamedTuple):
 class StepTrace:
     """One training step on a device. Times are microseconds since the step began.
 
-    host_end: When the host had queued everything.
-    device_end: When the device was done.
-    unprofiled: The shortest `host_end` and `device_end` of steps without a profiler, which slows the host.
-    is_synchronous: Whether the host runs the kernels itself, so that it cannot be ahead of the device.
-    host: The host's calls, by begin.
-    kernels: The device's kernels, by begin.
+    Attributes:
+        name: The model.
+        device: Such as `cpu` or `cuda:0`.
+        is_synchronous: Whether the host runs the kernels itself, so that it cannot be ahead of the device.
+        host_end: When the host had queued everything.
+        device_end: When the device was done.
+        unprofiled: The shortest `host_end` and `device_end` of steps without a profiler, which slows the host.
+        host: The host's calls, sorted by `begin`.
+        kernels: The device's kernels, sorted by `begin`.
     """
 
     name: str
@@ -94,21 +101,22 @@ class StepTrace:
 
     @property
     def busy(self) -> float:
-        """The microseconds in which the device runs a kernel."""
-        total, until = 0.0, 0.0
+        """The time during which the device runs at least one kernel, in microseconds."""
+        total, busy_until = 0.0, 0.0
         for bar in self.kernels:
-            total += max(0.0, bar.begin + bar.length - max(bar.begin, until))
-            until = max(until, bar.begin + bar.length)
+            end = bar.begin + bar.length
+            total += max(0.0, end - max(bar.begin, busy_until))  # kernels of several streams may overlap
+            busy_until = max(busy_until, end)
         return total
 
     @property
     def max_lead(self) -> float:
-        """The longest time from the call that queues a kernel to the kernel's begin, in microseconds."""
+        """The longest time by which the host queues a kernel before the device begins it, in microseconds."""
         return max((bar.begin - bar.queued for bar in self.kernels), default=0.0)
 
     @property
     def max_queue(self) -> int:
-        """The largest number of kernels that were queued and had not begun."""
+        """The largest number of kernels that are queued and have not begun."""
         changes = sorted([(bar.queued, 1) for bar in self.kernels] + [(bar.begin, -1) for bar in self.kernels])
         length = longest = 0
         for _, change in changes:
@@ -129,8 +137,13 @@ class StepTrace:
 class Iteration:
     """One iteration of a training. Times are milliseconds.
 
-    total: Until the device was done. driver: Of this, in the driver's functions that allocate and free memory, and in
-    waiting for the device before freeing. allocations, frees: Calls of these functions. reserved: Bytes held after it.
+    Attributes:
+        total: From the call of the training step until the device was done.
+        driver: The part of `total` in which the driver allocates and frees memory, and waits for the device before it
+            frees.
+        allocations: Calls of the driver that allocated memory.
+        frees: Calls of the driver that freed memory.
+        reserved: Bytes that the pools held after the iteration.
     """
 
     total: float
@@ -144,7 +157,10 @@ class Iteration:
 class CachingRun:
     """The first iterations of a training, with the caching allocator and without it.
 
-    tries: By `cached` and `uncached`, the iterations of each try. Tries of both alternate.
+    Attributes:
+        name: The model.
+        device: Such as `cpu` or `cuda:0`.
+        tries: For each of `CACHED` and `UNCACHED`, a list of iterations for each try. Tries of both alternate.
     """
 
     name: str
@@ -152,7 +168,7 @@ class CachingRun:
     tries: dict[str, list[list[Iteration]]]
 
     def shortest(self, mode: str) -> list[Iteration]:
-        """Return the shortest try of each iteration, because other load on the machine only adds time."""
+        """Return for each iteration the shortest of all tries, because other load on the machine only adds time."""
         return [min(tries, key=lambda iteration: iteration.total) for tries in zip(*self.tries[mode], strict=True)]
 
 
@@ -162,9 +178,9 @@ def step_traces(report: Report) -> list[StepTrace]:
         StepTrace(
             printable(row["name"]), printable(row["device"]), bool(row["is_synchronous"]), float(row["host_end"]),
             float(row["device_end"]), (float(row["unprofiled"][0]), float(row["unprofiled"][1])),
-            [HostBar(float(begin), float(length), _phase(phase), printable(name))
+            [HostBar(float(begin), float(length), _check_phase(phase), printable(name))
              for begin, length, phase, name in (str(bar).split(" ", 3) for bar in row["host"])],
-            [KernelBar(float(queued), float(begin), float(length), _phase(phase), printable(name))
+            [KernelBar(float(queued), float(begin), float(length), _check_phase(phase), printable(name))
              for queued, begin, length, phase, name in (str(bar).split(" ", 4) for bar in row["kernels"])],
         )
         for row in report.get("step_traces", ())
@@ -183,7 +199,8 @@ def caching_runs(report: Report) -> list[CachingRun]:
     ]  # fmt: skip
 
 
-def _phase(text: str) -> str:
+def _check_phase(text: str) -> str:
+    """Return a phase that a report names. Raise ValueError unless it is one of `PHASES`."""
     if text not in PHASES:
         raise ValueError(f"{text!r} is no phase of a training step")
     return text
@@ -193,7 +210,7 @@ def _phase(text: str) -> str:
 
 
 def record_step(case: Case, site: OurSite) -> TraceRow:
-    """Profile training steps and return the row of the shortest one.
+    """Profile training steps and return the row of the shortest one, for the report's field `step_traces`.
 
     Args:
         case: A training step, whose call is forward, backward and the optimizer's step.
@@ -204,7 +221,7 @@ def record_step(case: Case, site: OurSite) -> TraceRow:
     call = step_call(case, site)
     for _ in range(_WARMUP_STEPS):
         call()
-    unprofiled = [_timed(call, site) for _ in range(_TRACE_TRIES)]
+    unprofiled = [_time_call(call, site) for _ in range(_TRACE_TRIES)]
     rows = []
     for _ in range(_TRACE_TRIES):
         site.wait()
@@ -223,7 +240,7 @@ def record_step(case: Case, site: OurSite) -> TraceRow:
     }
 
 
-def _timed(call: Callable[[], object], site: OurSite) -> tuple[float, float]:
+def _time_call(call: Callable[[], object], site: OurSite) -> tuple[float, float]:
     """Return the microseconds until a call returns, and until the device is done."""
     site.wait()
     begin = time.perf_counter()
@@ -234,26 +251,28 @@ def _timed(call: Callable[[], object], site: OurSite) -> tuple[float, float]:
 
 
 def _trace_row(events: Sequence[FunctionEvent], device: str) -> TraceEvents:
-    """Return the parts of a trace's row that come from a profile's events."""
+    """Return the fields of a trace's row that come from a profile's events; `device` is their name of the device."""
     step = next(e for e in events if e.name == "step" and e.category == "annotation")
     origin, host_end = step.time_range.start, step.time_range.end
     first_backward = min((e.time_range.start for e in events if e.category == "backward"), default=host_end)
-    optimizer = min((e.time_range.start for e in events if _is_optimizer_step(e)), default=host_end)
+    first_optimizer = min((e.time_range.start for e in events if _is_optimizer_step(e)), default=host_end)
 
-    def phase_at(at: float) -> str:
-        return "optimizer" if at >= optimizer else "backward" if at >= first_backward else "forward"
+    def phase_at(time: float) -> str:
+        return "optimizer" if time >= first_optimizer else "backward" if time >= first_backward else "forward"
 
     def interval_text(event: FunctionEvent) -> str:
         return f"{event.time_range.start - origin:.1f} {event.time_range.elapsed_us():.1f}"
 
-    queued = {e.launch: e.time_range.start for e in events if e.category == "launch" and e.device == device}
-    kernels = [(queued[e.launch], e) for e in events if e.is_kernel and e.launch in queued and e.device == device]
+    queue_times = {e.launch: e.time_range.start for e in events if e.category == "launch" and e.device == device}
+    kernels = [
+        (queue_times[e.launch], e) for e in events if e.is_kernel and e.launch in queue_times and e.device == device
+    ]
     # One string for each bar keeps the JSON file short.
     return {
         "host_end": round(host_end - origin, 1),
         "device_end": round(max([host_end, *(e.time_range.end for _, e in kernels)]) - origin, 1),
         "host": [f"{interval_text(e)} {phase_at(e.time_range.start)} {e.name}" for e in _outer_calls(events, step)],
-        "kernels": [f"{at - origin:.1f} {interval_text(e)} {phase_at(at)} {e.name}" for at, e in kernels],
+        "kernels": [f"{queued - origin:.1f} {interval_text(e)} {phase_at(queued)} {e.name}" for queued, e in kernels],
     }
 
 
@@ -262,22 +281,22 @@ def _is_optimizer_step(event: FunctionEvent) -> bool:
 
 
 def _outer_calls(events: Sequence[FunctionEvent], step: FunctionEvent) -> Iterator[FunctionEvent]:
-    """Yield the ops, backward nodes and optimizer steps that are in no other one, by begin."""
-    until = step.time_range.start
+    """Yield the ops, backward nodes and optimizer steps that no other one encloses, sorted by begin."""
+    last_end = step.time_range.start
     for event in events:  # host events are sorted by begin, outer ones first
         is_call = event.category in ("op", "copy", "backward") or _is_optimizer_step(event)
-        if is_call and event.thread == step.thread and until <= event.time_range.start < step.time_range.end:
-            until = event.time_range.end
+        if is_call and event.thread == step.thread and last_end <= event.time_range.start < step.time_range.end:
+            last_end = event.time_range.end
             yield event
 
 
 def record_caching(
     case: Case, site: OurSite, iterations: int = _ITERATIONS, tries: int = _CACHING_TRIES
 ) -> CachingRow:  # fmt: skip
-    """Measure the first iterations of a training with and without the caching allocator, alternately.
+    """Measure the first iterations of a training with and without the caching allocator, in turn.
 
-    Kernels must have been compiled before. Model, optimizer and batch are constructed for each try, with the caching
-    allocator; iterations are measured from an empty cache.
+    Kernels must have been compiled before, as by `record_step`. Model, optimizer and batch are constructed for each
+    try, with the caching allocator; iterations are measured from an empty cache.
 
     Args:
         case: A training step.
@@ -287,13 +306,14 @@ def record_caching(
     """
     results: dict[str, list[list[IterationRow]]] = {CACHED: [], UNCACHED: []}
     for _ in range(tries):
-        for mode, measured in results.items():
-            measured.append(_first_iterations(case, site, iterations, mode == CACHED))
+        for mode, mode_tries in results.items():
+            mode_tries.append(_first_iterations(case, site, iterations, mode == CACHED))
     return {"name": case.name, "device": site.name, "tries": results}
 
 
 def _first_iterations(case: Case, site: OurSite, count: int, is_cached: bool) -> list[IterationRow]:
-    gc.collect()  # models of earlier tries
+    """Construct a model and measure its first `count` training steps."""
+    gc.collect()  # frees the models of earlier tries
     site.wait()
     site.release()
     call = step_call(case, site)
@@ -303,7 +323,7 @@ def _first_iterations(case: Case, site: OurSite, count: int, is_cached: bool) ->
         for _ in range(count):
             old_stats = wg.memory_stats(site.device)
             with _driver_seconds(site.device.driver) as seconds:
-                _, total = _timed(call, site)
+                _, total = _time_call(call, site)
             stats = wg.memory_stats(site.device)
             rows.append({
                 "total": round(total * 1e-3, 3),
@@ -320,7 +340,7 @@ def _driver_seconds(driver: Driver) -> Iterator[list[float]]:
     """Yield a list that gets the seconds of each call by which pools allocate, free, and wait before freeing."""
     if not hasattr(driver, "memory"):
         raise TypeError(f"{driver.name} has no memory of its own")
-    source, seconds = driver.memory, list[float]()
+    memory, seconds = driver.memory, list[float]()
 
     def timed(method: Callable[P, T]) -> Callable[P, T]:
         def call(*args: P.args, **keywords: P.kwargs) -> T:
@@ -333,10 +353,10 @@ def _driver_seconds(driver: Driver) -> Iterator[list[float]]:
         return call
 
     names = ("allocate", "release", "synchronize")
-    for name in names:
-        setattr(source, name, timed(getattr(source, name)))
+    for name in names:  # attributes of the object, which hide the methods of its class until they are deleted
+        setattr(memory, name, timed(getattr(memory, name)))
     try:
         yield seconds
     finally:
         for name in names:
-            delattr(source, name)
+            delattr(memory, name)

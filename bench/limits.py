@@ -24,47 +24,48 @@ if TYPE_CHECKING:
 
 __all__ = ["cases", "roofs"]
 
-_MILLION = 1 << 20
+_MEBI = 1 << 20
 _DEPTH, _CHAINS = 16, 8  # dependent FMAs per chain, and independent chains that hide the latency of a core's FMA units
-_CHECKED_ELEMENTS = 6144  # per vector
-_WIDTH = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
-_SHORT = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16"}
+_CHECKED_ELEMENTS = 6144  # of each vector, to keep the check short
+_ITEMSIZE = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
+_SHORT_NAMES = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16"}
 _TOLERANCE = {"float32": 1e-5, "float64": 1e-12, "float16": 2**-10, "bfloat16": 2**-8}
 
 
 def cases(gpu: bool, scale: int = 1) -> Iterator[Case]:
     """Yield all rows. `scale` divides matrix sides, and vector lengths by its square."""
     yield from roofs(gpu, scale)
-    yield from _transfers(max(8, 16 * _MILLION // scale**2))
+    yield from _transfers(max(8, 16 * _MEBI // scale**2))
     yield Case("launch", "one element, each waited for", partial(_one_element, True), clock="wall", tolerance=0)
     yield Case("launch", "one element, queued", partial(_one_element, False), clock="wall", tolerance=0)
 
 
 def roofs(gpu: bool, scale: int = 1) -> Iterator[Case]:
     """Yield the rows that other suites need too, to compute their share of the roofline."""
-    for label, million in (("16M", 16), ("64M", 64)):
-        n = max(8, million * _MILLION // scale**2)
+    for label, mebi in (("16M", 16), ("64M", 64)):
+        n = max(8, mebi * _MEBI // scale**2)
         yield Case("roofline", f"copy fp32 {label}", partial(_copy, n), bytes=8 * n, tolerance=0, dtype="float32")
         yield Case("roofline", f"triad fp32 {label}", partial(_triad, n), bytes=12 * n, tolerance=1e-6,
                    dtype="float32")  # fmt: skip
-    for label, thousand in (("1M", 1024), ("4M", 4096)) if gpu else (("32K", 32), ("256K", 256), ("1M", 1024)):
-        n = max(8, thousand * 1024 // scale**2)
+    for label, kibi in (("1M", 1024), ("4M", 4096)) if gpu else (("32K", 32), ("256K", 256), ("1M", 1024)):
+        n = max(8, kibi * 1024 // scale**2)
         yield Case("cache", f"copy fp32 {label} in a cache", partial(_copy, n, rotates=False), bytes=8 * n, tolerance=0,
                    dtype="float32")  # fmt: skip
         yield Case("cache", f"triad fp32 {label} in a cache", partial(_triad, n, rotates=False), bytes=12 * n,
                    tolerance=1e-6, dtype="float32")  # fmt: skip
-    n = max(8, (64 if gpu else 1) * _MILLION // scale**2)
+    n = max(8, (64 if gpu else 1) * _MEBI // scale**2)
     for dtype in ("float32", "float64"):
-        yield Case("peak", f"multiply-add {_SHORT[dtype]}", partial(_multiply_add, n, dtype), dtype=dtype,
+        yield Case("peak", f"multiply-add {_SHORT_NAMES[dtype]}", partial(_multiply_add, n, dtype), dtype=dtype,
                    flops=n * (_CHAINS * (2 * _DEPTH + 1) + _CHAINS - 1), tolerance=_TOLERANCE[dtype])  # fmt: skip
     n = max(8, (8192 if gpu else 1024) // scale)
     for dtype, precision in (("float32", "highest"), ("float32", "high"), ("bfloat16", "highest"),
                              ("float16", "highest")) if gpu else (("float32", "highest"),):  # fmt: skip
-        name = f"matrix product {_SHORT[dtype]}{' high' * (precision == 'high')}"
+        name = f"matrix product {_SHORT_NAMES[dtype]}{' high' * (precision == 'high')}"
         # tf32 keeps 10 bits of each operand.
         tolerance = 2e-3 if precision == "high" else _TOLERANCE[dtype] * 2
-        yield Case("peak", f"{name} {n}", partial(_product, n, dtype), flops=2 * n**3, bytes=3 * _WIDTH[dtype] * n**2,
-                   tolerance=tolerance, precision=precision, dtype=dtype)  # fmt: skip
+        yield Case("peak", f"{name} {n}", partial(_matrix_product, n, dtype), flops=2 * n**3,
+                   bytes=3 * _ITEMSIZE[dtype] * n**2, tolerance=tolerance, precision=precision,
+                   dtype=dtype)  # fmt: skip
 
 
 def _copy(n: int, site: Site, rotates: bool = True) -> Work | None:
@@ -103,7 +104,7 @@ def _triad(n: int, site: Site, rotates: bool = True) -> Work | None:
 
 
 def _polynomials(x: Array) -> Array:
-    """Return the reference of `_multiply_adds`, by Horner's rule."""
+    """Return what `_multiply_adds` computes, by Horner's rule in NumPy."""
     total = np.zeros_like(x)
     for k in range(_CHAINS):
         value = x * _start_coefficient(k)
@@ -138,6 +139,7 @@ def _multiply_adds() -> Callable[[Tensor], Tensor]:
 
 
 def _multiply_add(n: int, dtype: str, site: Site) -> Work | None:
+    """Return the work of `_multiply_adds` on a vector of `n` elements."""
     if not isinstance(site, OurSite) or (dtype == "float64" and not site.device.driver.capabilities.fp64):
         return None
     run, x = _multiply_adds(), site.uniform(n).to(getattr(site.library, dtype))
@@ -149,7 +151,7 @@ def _multiply_add(n: int, dtype: str, site: Site) -> Work | None:
     return Work(lambda: run(x), pairs)
 
 
-def _product(n: int, dtype: str, site: Site) -> Work | None:
+def _matrix_product(n: int, dtype: str, site: Site) -> Work | None:
     if site.arrays and dtype != "float32":
         return None
     run = site.ready(lambda _, x, y: x @ y)
@@ -168,7 +170,7 @@ def _transfers(n: int) -> Iterator[Case]:
 
 
 @cache
-def _array(n: int) -> Array:
+def _random_array(n: int) -> Array:
     return np.random.default_rng(0).standard_normal(n, dtype=np.float32)
 
 
@@ -176,11 +178,11 @@ def _to_device(n: int, site: Site) -> Work | None:
     """Copy into existing device memory, as a training loop copies its next batch."""
     if not site.modules:
         return None
-    source, target = site.library.from_numpy(_array(n)), site.tensor(np.zeros(n, np.float32))
+    source, target = site.library.from_numpy(_random_array(n)), site.tensor(np.zeros(n, np.float32))
 
     def pairs() -> Pairs:
         target.copy_(source)
-        return [(site.host(target), _array(n).astype(np.float64))]
+        return [(site.host(target), _random_array(n).astype(np.float64))]
 
     return Work(lambda: target.copy_(source), pairs)
 
@@ -188,12 +190,12 @@ def _to_device(n: int, site: Site) -> Work | None:
 def _to_host(n: int, site: Site) -> Work | None:
     if not site.modules:
         return None
-    source = site.tensor(_array(n))
+    source = site.tensor(_random_array(n))
     target = site.library.from_numpy(np.zeros(n, np.float32))
 
     def pairs() -> Pairs:
         target.copy_(source)
-        return [(target.numpy().astype(np.float64), _array(n).astype(np.float64))]
+        return [(target.numpy().astype(np.float64), _random_array(n).astype(np.float64))]
 
     return Work(lambda: target.copy_(source), pairs)
 

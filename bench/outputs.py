@@ -19,7 +19,7 @@ from .changes import Change, Comparison
 from .colours import Paint, painter
 from .roofline import roofs
 from .rows import FORMAT, Entry, entries, number, sections
-from .terminal import lines, pad_to_width
+from .terminal import pad_to_width, section_lines
 
 if TYPE_CHECKING:
     from .report_types import Report
@@ -200,7 +200,7 @@ def show(all_entries: Sequence[Entry]) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for section in sections(all_entries):
         print(f"\n{paint(section.title, 'head')}")
-        print(*lines(section, roof_by_hardware.get(section.hardware), paint, width), sep="\n")
+        print(*section_lines(section, roof_by_hardware.get(section.hardware), paint, width), sep="\n")
     print_summary(all_entries)
 
 

@@ -28,7 +28,7 @@ _BAND_GAP = 6.0  # between the bands of two groups
 _BAR_HEIGHTS = ((40, 6.0), (150, 4.0), (math.inf, 2.5))  # (highest number of bars, height of a bar)
 _MIN_BAND_HEIGHT = 14.0  # room for the group's label
 _MAX_RATIO = 32.0  # bars of ratios above it, and below its inverse, are cut off
-_COLOURS = 6  # of devices, in the style sheet
+_COLOURS = 6  # number of colours of devices in the style sheet
 
 
 class _BarValue(NamedTuple):
@@ -63,7 +63,7 @@ def _merged_rows(entries: Iterable[Entry]) -> tuple[list[str], list[_Row]]:
     return list(dict.fromkeys(labels.values())), rows
 
 
-def _peer(entry: Entry, ours: set[str]) -> str | None:
+def _peer_of(entry: Entry, ours: set[str]) -> str | None:
     """Return the library that an entry is compared with, or None if no other library was measured beside it."""
     peers = [name for name in entry.peers if name not in ours]
     return _PREFERRED_PEER if _PREFERRED_PEER in peers else next(iter(peers), None)
@@ -111,7 +111,7 @@ def _cells(entry: Entry | None, roof_by_hardware: Mapping[str, Roof], ours: set[
     mark = "~" if entry.doubts else ""
     microseconds = entry.time["least"] * 1e6
     cells = [number_cell(microseconds, f"{mark}{number(microseconds)}", role="doubtful" if mark else "")]
-    peer = _peer(entry, ours)
+    peer = _peer_of(entry, ours)
     ratio, limits = (entry.ratio(peer), entry.ratio_range(peer)) if peer else (None, None)
     if peer and ratio and limits:
         text = f"{'~' if mark or entry.peer_doubts(peer) else ''}{ratio[0]:.2f}"
@@ -167,7 +167,7 @@ class _Axis:
 
 def _ratio_value(entry: Entry | None, ours: set[str]) -> _BarValue | None:
     """Return the other library's time / ours; None if a time is missing."""
-    peer = _peer(entry, ours) if entry is not None else None
+    peer = _peer_of(entry, ours) if entry is not None else None
     ratio = entry.ratio(peer) if entry is not None and peer else None
     if entry is None or peer is None or ratio is None:
         return None
@@ -227,5 +227,5 @@ def _panel(
 
 
 def _is_timed(row: _Row, device: str) -> bool:
-    """Return True if a device has a time for a row: then both panels have a place for its bar."""
+    """Return True if a device has a time for a row. Then both panels leave room for its bar."""
     return device in row.entries and row.entries[device].time is not None

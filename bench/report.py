@@ -42,15 +42,14 @@ def host_line(row: HostRow, paint: Paint = plain) -> str:
     """Format a row of host costs."""
     if "problem" in row:
         return f"{row['name']:28s} {paint(row['problem'], 'bad')}"
-    least, middle = row["target_us"]
+    target_minimum, target_median = row["target_us"]
     peer_times = "  ".join(f"{name} {t['least'] * 1e6:.2f}" for name, t in row["peers"].items())
     doubts = [*load_doubts(row.get("load")), *sample_doubts(row)]
     least_text = "~" * bool(doubts) + format(row["least"] * 1e6, ".2f")
     times = paint(f"{least_text:>8s} {row['median'] * 1e6:8.2f}", "good" if row["met"] else "bad")
     notes = "".join(f"   {note}" for note in doubts)
-    return (
-        f"{row['name']:28s} {times} {least:5.0f} / {middle:<4.0f} {' ' if row['met'] else 'x'}  {peer_times}{notes}"
-    ).rstrip()
+    target = f"{target_minimum:5.0f} / {target_median:<4.0f} {' ' if row['met'] else 'x'}"
+    return f"{row['name']:28s} {times} {target}  {peer_times}{notes}".rstrip()
 
 
 def _rates(row: KernelRow) -> tuple[str, str, str]:
@@ -70,7 +69,7 @@ def _throughputs(row: KernelRow) -> list[str]:
 
 
 def row_doubts(row: KernelRow) -> list[str]:
-    """Return why a row's times are uncertain: on its first device, then of the others; nothing if they are not."""
+    """Return the reasons why a row's times are uncertain: those of its first device, then those of the others."""
     doubts = [*load_doubts(row.get("load"))]
     for index, (name, time) in enumerate(row.get("times", {}).items()):
         doubts += sample_doubts(time, name if index else "")
@@ -97,9 +96,9 @@ def kernel_line(row: KernelRow, paint: Paint = plain) -> str:
     roles = dict.fromkeys(target, "good") | dict.fromkeys(row["missed"], "bad")
     times = row.get("times", {})
     marks = {name: "~" if name in times and sample_doubts(times[name]) else "" for name in row["ratios"]}
-    shown = "  ".join(
-        paint(f"{name} {marks[name]}{a:.2f} ({b:.2f})", roles.get(name, ""))
-        for name, (a, b) in row["ratios"].items() if name != "copy"
+    ratios = "  ".join(
+        paint(f"{name} {marks[name]}{minimum:.2f} ({median:.2f})", roles.get(name, ""))
+        for name, (minimum, median) in row["ratios"].items() if name != "copy"
     )  # fmt: skip
     copy = paint(f"{copy:>7s}", by_share(row["ratios"]["copy"][0])) if copy else copy
     roof = _roof_text(row, paint)
@@ -110,5 +109,5 @@ def kernel_line(row: KernelRow, paint: Paint = plain) -> str:
     least = "~" * is_uncertain + format(row["least"] * 1e6, ".1f")
     notes = "".join(f"   {note}" for note in [*_throughputs(row), *row["notes"], *doubts])
     return (
-        f"{row['name']:48s} {least:>10s} {rate:>7s} {copy:>7s} {flops:>9s} {roof}   {shown}{missed}{notes}"
+        f"{row['name']:48s} {least:>10s} {rate:>7s} {copy:>7s} {flops:>9s} {roof}   {ratios}{missed}{notes}"
     ).rstrip()

@@ -77,7 +77,7 @@ def _validate(report: Report) -> None:
     page.machine_facts(report)
     for section in sections(all_entries):
         page.table(section, None)
-        terminal.lines(section, None, plain)
+        terminal.section_lines(section, None, plain)
     for _ in tables.records(all_entries):
         pass
     steps.curves(report)

@@ -50,24 +50,41 @@ def _no_facts() -> Facts:
 class Entry:
     """One row of a report on one of our devices.
 
-    part: `kernel` or `host`.
-    kind: the arithmetic, `fp32`, or `fp32 high` for a matmul precision below `highest`.
-    time: seconds (`least`, `median`, `p20`, `p80`, `rounds`, `mean`, `deviation`) and `samples`; None if the row has a
-        problem.
-    peers: the same for the row's other contenders. same_hardware: the contenders that ran on this device's hardware.
-    aims: the project's minimum ratios by peer. missed: the aims that were not reached.
-    copy: our bandwidth / a copy's bandwidth, of minima and of medians.
-    limits: upper limits in seconds for a host cost's minimum and median.
-    error: relative to the largest value. dtype: as in the row. against: the reference of the check.
-    facts: further measurements on this device: `schedule` (kernel names), `launches`, `cold_ms` and `warm_ms` (compile
-        times), `peak_bytes`, `driver_allocations`, `accuracy` (`abs`, `rel`, `ulp`), `host_us` (minimum to queue a
-        call).
-    items, unit: what a call processes, for example 64 and `images`.
-    resident: by contender, the bytes by which a process grows that does only this row, on this device or a peer.
-    load: the cores that other programs used while the row was measured; None if unknown.
-    cache: bytes of the last cache before the device's memory; 0 if unknown.
-    host: system and cores of the machine, by which reports of several machines are told apart.
-    cores: cores of the machine; None if unknown.
+    Attributes:
+        suite: The suite's name.
+        part: `kernel` or `host`.
+        group: Group of rows, such as `reduction`.
+        name: The row's name.
+        device: Our device, such as `cpu`.
+        hardware: Name of the device's hardware; see `hardware_names`.
+        date: When the report was measured.
+        bytes: Bytes that a call must move.
+        flops: Operations that a call must compute.
+        kind: The arithmetic, `fp32`, or `fp32 high` for a matmul precision below `highest`.
+        time: Seconds (`least`, `median`, `p20`, `p80`, `rounds`, `mean`, `deviation`) and `samples`; None if the row
+            has a problem.
+        peers: The same for the libraries that the row is compared with.
+        same_hardware: The libraries that ran on this device's hardware.
+        aims: The project's minimum ratios, by peer.
+        missed: The aims that were not reached.
+        copy: Our bandwidth / a copy's bandwidth, of minima and of medians.
+        limits: Upper limits in seconds for a host cost's minimum and median.
+        error: The largest error relative to the largest value.
+        clock: What was timed: `device` or `wall`.
+        notes: Remarks of the measurement.
+        problem: Why the row was not measured; None if it was.
+        dtype: The dtype of the computation.
+        against: The reference of the check.
+        facts: Further measurements on this device: `schedule` (kernel names), `launches`, `cold_ms` and `warm_ms`
+            (compile times), `peak_bytes`, `driver_allocations`, `accuracy` (`abs`, `rel`, `ulp`), `host_us` (minimum to
+            queue a call).
+        items: How many items a call processes, such as 64.
+        unit: The items' name, such as `images`.
+        resident: For this device and each peer, the bytes by which a process grows that computes only this row.
+        load: The cores that other programs used while the row was measured; None if unknown.
+        cache: Bytes of the last cache before the device's memory; 0 if unknown.
+        host: System and cores of the machine. It tells reports of several machines apart.
+        cores: Cores of the machine; None if unknown.
     """
 
     suite: str
@@ -368,6 +385,7 @@ def _kind(row: KernelRow) -> str:
 
 
 def _timing(row: Times | HostRow) -> Times:
+    """Read times from a report. Raise ValueError unless they are positive and finite."""
     least, median = float(row["least"]), float(row["median"])
     p20, p80 = float(row.get("p20", median)), float(row.get("p80", median))
     rounds = [float(seconds) for seconds in row.get("rounds", ())]

@@ -11,7 +11,7 @@ from .colours import Paint, by_share
 from .roofline import Roof, rates, share
 from .rows import Entry, Section, number, throughput_text
 
-__all__ = ["display_width", "lines", "pad_to_width"]
+__all__ = ["display_width", "pad_to_width", "section_lines"]
 
 _MIN_NAME_WIDTH, _MAX_NAME_WIDTH = 24, 48  # terminal cells
 _GAP = 2
@@ -19,7 +19,13 @@ _GAP = 2
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column. rank: columns of higher rank are dropped first. cells: (text, colour role) of each row."""
+    """A column.
+
+    Attributes:
+        title: Its header.
+        rank: Columns of higher rank are dropped first where the terminal is too narrow.
+        cells: (text, colour role) of each row.
+    """
 
     title: str
     rank: int
@@ -30,8 +36,15 @@ class _Column:
         return max(len(self.title), *(len(text) for text, _ in self.cells)) if self.cells else len(self.title)
 
 
-def lines(section: Section, roof: Roof | None, paint: Paint, width: int | None = None) -> list[str]:
-    """Return a header and a line for each entry. width: the terminal's cells, None for no limit."""
+def section_lines(section: Section, roof: Roof | None, paint: Paint, width: int | None = None) -> list[str]:
+    """Return a header and a line for each entry of a section.
+
+    Args:
+        section: The entries.
+        roof: The device's limits, or None.
+        paint: Colours a text by its role.
+        width: The terminal's width in cells; None for no limit.
+    """
     columns = _columns(section.entries, section.peers, roof)
     name_width = min(_MAX_NAME_WIDTH, max([len("row"), *(display_width(entry.name) for entry in section.entries)]))
     if width is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["chain", "training_cases"]
 
-_RATE = 1e-3
+_LEARNING_RATE = 1e-3
 
 
 def chain(x: Tensor) -> Tensor:
@@ -30,33 +30,38 @@ def chain(x: Tensor) -> Tensor:
 
 
 def training_cases(side: Callable[[int], int]) -> Iterator[Case]:
-    """Yield rows measured by wall time, host and device together."""
-    yield Case("latency", "200 adds of 1K", _chain, clock="wall")
+    """Yield rows measured by wall time, host and device together.
+
+    Args:
+        side: Scales a size for quick runs: returns it, or a smaller one.
+    """
+    yield Case("latency", "200 adds of 1K", _chain_work, clock="wall")
     sizes = [side(784), side(1024), side(1024), side(10)]
     batch = side(256)
+    # Three products for each layer: forward, gradients of weight and input. The input of the first needs none.
     flops = sum(6 * batch * n * m for n, m in pairwise(sizes)) - 2 * batch * sizes[0] * sizes[1]
     for name, replayed in (("training step", False), ("training step, replayed", True)):
-        yield Case("training", f"{name}: MLP 784-1024-1024-10 of 256", partial(_step, sizes, batch, replayed),
+        yield Case("training", f"{name}: MLP 784-1024-1024-10 of 256", partial(_training_step, sizes, batch, replayed),
                    flops=flops, tolerance=1e-4, clock="wall")  # fmt: skip
 
 
-def _chain(site: Site) -> Work | None:
+def _chain_work(site: Site) -> Work | None:
     small, run = site.normal(1024), site.ready(lambda _, x: chain(x))
     return Work(lambda: run(small), lambda: [(site.host(run(small)), site.host(small) * 201)])
 
 
-def _step(sizes: list[int], batch: int, replayed: bool, site: Site) -> Work | None:
+def _training_step(sizes: list[int], batch: int, replayed: bool, site: Site) -> Work | None:
     if not site.modules or (replayed and not site.graphs):
         return None
     rng = np.random.default_rng(0)
     shapes = [shape for n, m in pairwise(sizes) for shape in ((m, n), (m,))]
-    start = [rng.standard_normal(s, dtype=np.float32) * np.float32(s[-1] ** -0.5) for s in shapes]
+    initial_arrays = [rng.standard_normal(s, dtype=np.float32) * np.float32(s[-1] ** -0.5) for s in shapes]
     x, target = site.normal(batch, sizes[0]), site.integers(sizes[-1], batch)
-    parameters = [site.tensor(array, grad=True) for array in start]
-    initial = [site.tensor(array) for array in start]
+    parameters = [site.tensor(array, grad=True) for array in initial_arrays]
+    initial_tensors = [site.tensor(array) for array in initial_arrays]
     library = site.library
     functional = library.nn.functional
-    optimizer = library.optim.SGD(parameters, lr=_RATE)
+    optimizer = library.optim.SGD(parameters, lr=_LEARNING_RATE)
 
     def step() -> None:
         optimizer.zero_grad()
@@ -73,12 +78,15 @@ def _step(sizes: list[int], batch: int, replayed: bool, site: Site) -> Work | No
     def pairs() -> Pairs:
         """Compare gradients and parameters after one step from the initial parameters."""
         with library.no_grad():
-            for p, value in zip(parameters, initial, strict=True):
+            for p, value in zip(parameters, initial_tensors, strict=True):
                 p.copy_(value)
         call()
-        expected = references.mlp_grads(site.host(x), site.host(target), [a.astype(np.float64) for a in start])
-        slopes = [(site.host(p.grad), s) for p, s in zip(parameters, expected, strict=True)]
-        updated = [(site.host(p), b - _RATE * s) for p, b, s in zip(parameters, start, expected, strict=True)]
-        return [*slopes, *updated]
+        expected = references.mlp_grads(site.host(x), site.host(target), [a.astype(np.float64) for a in initial_arrays])
+        gradients = [(site.host(p.grad), g) for p, g in zip(parameters, expected, strict=True)]
+        updated = [
+            (site.host(p), array - _LEARNING_RATE * g)
+            for p, array, g in zip(parameters, initial_arrays, expected, strict=True)
+        ]
+        return [*gradients, *updated]
 
     return Work(call, pairs)

@@ -145,6 +145,11 @@ def _with_line(error: SpecError, entry: Located, file: str) -> list[SpecError]:
 
 
 def _parse_op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -> Op | None:
+    """Return the op of an entry. If fields are wrong, append their errors and return None.
+
+    Raises:
+        SpecError: An expression, the signature or a name is wrong.
+    """
     error_count = len(errors)
 
     def report(message: str, field: str, suggestion: str | None = None) -> None:
@@ -352,6 +357,7 @@ def _check_choices(entry: Located, report: _Report) -> None:
 
 
 def _plain_value(value: object) -> object:
+    """Return a field's value as a literal of dicts, lists, strings and numbers, for the record."""
     if isinstance(value, dict):
         return {k: _plain_value(v) for k, v in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
@@ -360,6 +366,7 @@ def _plain_value(value: object) -> object:
 
 
 def _suggest(word: object, candidates: Iterable[str]) -> str | None:
+    """Return the candidate that is most like a wrong word, as a question, or all of them."""
     names = list(candidates)
     if not names:
         return None

@@ -66,11 +66,11 @@ def read_entries(text: str, file: str) -> tuple[list[Located], list[SpecError]]:
         documents = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        shown = f"not YAML: {error.problem}"
+        message = f"not YAML: {error.problem}"
         hint = "quote a value that has ': ' or '#' in it, or begins with one of [{&*!|>%@`" if mark else None
-        if "'\\t'" in shown:
+        if "'\\t'" in message:
             hint = "indent by spaces"
-        return [], [SpecError(shown, file=file, line=mark.line + 1 if mark else 1, suggestion=hint)]
+        return [], [SpecError(message, file=file, line=mark.line + 1 if mark else 1, suggestion=hint)]
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         return [], [SpecError(f"not YAML: {type(error).__name__}: {str(error)[:200]}", file=file, line=1)]
     if len(documents) != 1 or not isinstance(documents[0], yaml.SequenceNode):
@@ -90,6 +90,7 @@ def read_entries(text: str, file: str) -> tuple[list[Located], list[SpecError]]:
 
 
 def _node_value(node: yaml.Node, file: str, errors: list[SpecError], depth: int) -> object:
+    """Convert a node to a `Located`, a list, a string, a number, a bool or None. Append problems to `errors`."""
     line = node.start_mark.line + 1
     if depth > _MAX_DEPTH:
         errors.append(SpecError(f"nested deeper than {_MAX_DEPTH}", file=file, line=line))
@@ -99,19 +100,19 @@ def _node_value(node: yaml.Node, file: str, errors: list[SpecError], depth: int)
         mapping.line = line
         for key_node, value_node in node.value:
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else repr(key_node.tag)
-            start = key_node.start_mark.line + 1
+            key_line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
-                errors.append(SpecError("a key must be a plain word", file=file, line=start))
+                errors.append(SpecError("a key must be a plain word", file=file, line=key_line))
                 continue
             if key in mapping:
-                errors.append(SpecError(f"{key!r} is given twice", file=file, line=start, field=key))
+                errors.append(SpecError(f"{key!r} is given twice", file=file, line=key_line, field=key))
             value = mapping[key] = _node_value(value_node, file, errors, depth + 1)
-            mapping.lines[key] = start
+            mapping.lines[key] = key_line
             text = value if isinstance(value, str) else ""
             if node.flow_style and (")" in key or (text.count("(") != text.count(")"))):
                 errors.append(
                     SpecError(
-                        "a comma ends a value inside {...}", file=file, line=start, field=key, suggestion="quote it"
+                        "a comma ends a value inside {...}", file=file, line=key_line, field=key, suggestion="quote it"
                     )
                 )
         return mapping
@@ -121,6 +122,7 @@ def _node_value(node: yaml.Node, file: str, errors: list[SpecError], depth: int)
 
 
 def _scalar_value(tag: str, text: str) -> object:
+    """Convert a scalar by the tag that YAML resolved for it; the text itself where that is no number, bool or null."""
     kind = tag.rpartition(":")[2]
     try:
         if kind == "int":

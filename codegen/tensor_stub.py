@@ -88,13 +88,13 @@ def _members(sources: Sources, init: Module) -> dict[str, _Member]:
     for module, class_name in _method_classes(sources):
         members.update(_class_members(module, class_name))
     for module in _modules_with_methods(sources, init):
-        members.update(_table(sources, module))
+        members.update(_table_members(sources, module))
     own_names = set(_class_members(sources.module(f"{PACKAGE}.runtime.tensor"), "Tensor"))
     ops = sources.module(_OPS)
     for name, original in _functions_of(sources, "torch", methods_only=True):
         if name not in own_names:
             members.setdefault(name, _Member((sources.function(ops, original),)))
-    for name in _keys(ops, "INPLACE"):
+    for name in _table_keys(ops, "INPLACE"):
         members.setdefault(name, _Member((sources.function(ops, name),)))
     members.update(_class_members(sources.module(f"{PACKAGE}.random.methods"), "RandomMethods"))
     _add_derived_methods(sources, members)
@@ -109,7 +109,7 @@ def _add_derived_methods(sources: Sources, members: dict[str, _Member]) -> None:
             members[f"{name}_"] = _Member(members[name].functions, in_place=True)
     for name, original in ast.literal_eval(module.values["_METHOD_ALIASES"]).items():
         members[name] = members[original]
-    members.update(_table(sources, module, "_RANDOM_METHODS"))
+    members.update(_table_members(sources, module, "_RANDOM_METHODS"))
 
 
 def _class_members(module: Module, class_name: str) -> dict[str, _Member]:
@@ -156,35 +156,37 @@ def _modules_with_methods(sources: Sources, init: Module) -> Iterator[Module]:
                     yield sources.module(sources.imported_module(init, node.id))
 
 
-def _table(sources: Sources, module: Module, table: str = "METHODS") -> dict[str, _Member]:
+def _table_members(sources: Sources, module: Module, table: str = "METHODS") -> dict[str, _Member]:
     """Return the members that a module's table of methods lists."""
     members: dict[str, _Member] = {}
     for statement in module.tree.body:
         if isinstance(statement, ast.AugAssign) and ast.unparse(statement.target) == table:
-            members.update(_entries(sources, module, statement.value))
+            members.update(_expression_members(sources, module, statement.value))
         elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
             target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
             if ast.unparse(target) == table:
-                members.update(_entries(sources, module, statement.value))
+                members.update(_expression_members(sources, module, statement.value))
     return members
 
 
-def _entries(sources: Sources, module: Module, node: ast.expr) -> dict[str, _Member]:
+def _expression_members(sources: Sources, module: Module, node: ast.expr) -> dict[str, _Member]:
+    """Return the members of a table's expression: a dict, a dict comprehension over `globals()`, or a union of them."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return _entries(sources, module, node.left) | _entries(sources, module, node.right)
+        return _expression_members(sources, module, node.left) | _expression_members(sources, module, node.right)
     if isinstance(node, ast.DictComp) and ast.unparse(node.value) == "globals()[name]":
         listed_names = names(module, node.generators[0].iter)
         return {name: _Member((sources.function(module, name),)) for name in listed_names}
     if isinstance(node, ast.Dict):
         return {
-            str(ast.literal_eval(key)): _entry(sources, module, value)
+            str(ast.literal_eval(key)): _function_member(sources, module, value)
             for key, value in zip(node.keys, node.values, strict=True)
             if key is not None
         }
     raise StubError(f"{module.name}: a table of methods is a dict of functions, not {ast.unparse(node)}")
 
 
-def _entry(sources: Sources, module: Module, node: ast.expr) -> _Member:
+def _function_member(sources: Sources, module: Module, node: ast.expr) -> _Member:
+    """Return the member for a value of a table: a function, or a call of `property` or `in_place_method` on one."""
     if isinstance(node, ast.Name):
         return _Member((sources.function(module, node.id),))
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -200,7 +202,8 @@ def _entry(sources: Sources, module: Module, node: ast.expr) -> _Member:
     raise StubError(f"{module.name}: the type of the method {ast.unparse(node)} cannot be read; name a function")
 
 
-def _keys(module: Module, table: str) -> list[str]:
+def _table_keys(module: Module, table: str) -> list[str]:
+    """Return the keys of a module's dict."""
     node = module.values[table]
     if not isinstance(node, ast.Dict):
         raise StubError(f"{module.name}.{table} is no dict")
@@ -229,11 +232,11 @@ def _operator_methods(sources: Sources) -> dict[str, bool]:
     table = ast.literal_eval(module.values["_OPERATORS"])
     unary = ast.literal_eval(module.values["_UNARY"])
     ops = sources.module(_OPS)
-    functions, in_place = ops.values["OPERATORS"], _keys(ops, "INPLACE")
+    functions, in_place = ops.values["OPERATORS"], _table_keys(ops, "INPLACE")
     methods = {"__matmul__": False, "__rmatmul__": False}
     if not isinstance(functions, ast.Dict):
         raise StubError(f"{_OPS}.OPERATORS is no dict")
-    for symbol, function in zip(_keys(ops, "OPERATORS"), functions.values, strict=True):
+    for symbol, function in zip(_table_keys(ops, "OPERATORS"), functions.values, strict=True):
         name, reflected_name, in_place_name = table[symbol]
         has_in_place_form = f"{ast.unparse(function)}_" in in_place
         for method in (name, reflected_name, in_place_name if has_in_place_form else ""):
@@ -336,13 +339,13 @@ def _declarations(name: str, member: _Member, imports: _Imports) -> Iterator[str
     for accessor, function in enumerate(member.functions):
         definitions = function.overloads()
         for definition in definitions:
-            node = _stub(definition, function.module, imports, member)
+            node = _stub_definition(definition, function.module, imports, member)
             node.name = name
             if member.kind == "property":
                 decorator = ("property", f"{name}.setter", f"{name}.deleter")[accessor]
                 node.decorator_list = [ast.parse(decorator, mode="eval").body]
             elif len(definitions) > 1:
-                node.decorator_list = [_imported("overload", imports)]
+                node.decorator_list = [_import_from_typing("overload", imports)]
             elif member.kind in ("static", "class"):
                 node.decorator_list = [ast.Name(f"{member.kind}method")]
             else:
@@ -350,12 +353,15 @@ def _declarations(name: str, member: _Member, imports: _Imports) -> Iterator[str
             yield ast.unparse(ast.fix_missing_locations(node)).replace(":\n    ...", ": ...")
 
 
-def _imported(name: str, imports: _Imports) -> ast.expr:
+def _import_from_typing(name: str, imports: _Imports) -> ast.expr:
+    """Return the stub's name for a name of `typing`."""
     module = Module(PACKAGE, ast.Module([], []), imports={name: ("typing", name)})
     return ast.Name(imports.name_of(module, name))
 
 
-def _stub(definition: ast.FunctionDef, module: Module, imports: _Imports, member: _Member) -> ast.FunctionDef:
+def _stub_definition(
+    definition: ast.FunctionDef, module: Module, imports: _Imports, member: _Member
+) -> ast.FunctionDef:
     """Return the definition with `self` or `cls` first, the stub's annotations, and `...` as its body."""
     node = copy.deepcopy(definition)
     annotate: Callable[[ast.expr], ast.expr] = _Renamer(module, imports).visit

@@ -17,7 +17,7 @@ from .backends.arguments import Scratch
 from .context import _local
 from .dispatch import call, empty
 from .kinds.many import Runs
-from .kinds.many_reduction import partial_bytes, plan_finish, plan_partial, result_layout, runs_for
+from .kinds.many_reduction import divide_into_runs, partial_bytes, plan_finish, plan_partial, result_layout
 from .multi_tensor import CachedLaunches, Group
 from .records import OpRecord
 from .tensor import Tensor
@@ -39,8 +39,8 @@ class _ReductionGroup(Group):
         self.state_bytes = partial_bytes(record, self.types, device)
         self.finishes: dict[int, Launcher] = {}
 
-    def runs_for(self, sizes: Sequence[int]) -> Runs:
-        return runs_for(self.record, self.types, self.device, sizes)
+    def divide_into_runs(self, sizes: Sequence[int]) -> Runs:
+        return divide_into_runs(self.record, self.types, self.device, sizes)
 
     def launcher(self, runs: Runs, is_aligned: bool, largest: int) -> Launcher:
         step = plan_partial(self.record, self.types, self.device, runs, is_aligned)

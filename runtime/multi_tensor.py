@@ -23,7 +23,7 @@ from .device import Device, Meta
 from .dispatch import call_into
 from .dtypes import Array, DType
 from .errors import DeviceError, ShapeError
-from .kinds.many import BASES, Runs, overwritten_operands, plan, runs_for
+from .kinds.many import BASES, Runs, divide_into_runs, overwritten_operands, plan
 from .layout import is_dense
 from .records import OpRecord
 from .storage import Storage
@@ -97,9 +97,9 @@ class Group:
         self.launchers: dict[tuple[int, bool], Launcher] = {}
         self.tensor_ranges: list[tuple[slice, Runs | None]] = []  # for each launch
 
-    def runs_for(self, sizes: Sequence[int]) -> Runs:
+    def divide_into_runs(self, sizes: Sequence[int]) -> Runs:
         """Divide tensors of these sizes into rows of the table."""
-        return runs_for(self.record, self.types, self.device, sizes)
+        return divide_into_runs(self.record, self.types, self.device, sizes)
 
     def launcher(self, runs: Runs, is_aligned: bool, largest: int) -> Launcher:
         """Return the launcher of the kernel that takes the table; `largest` is the size of the largest tensor."""
@@ -162,7 +162,7 @@ class Group:
         while len(self.tensor_ranges) <= number:
             self.tensor_ranges.append((slice(0, 0), None))
         if self.tensor_ranges[number][0] != tensor_range:
-            self.tensor_ranges[number] = (tensor_range, self.runs_for(self.sizes[tensor_range]))
+            self.tensor_ranges[number] = (tensor_range, self.divide_into_runs(self.sizes[tensor_range]))
             self.launchers = {k: v for k, v in self.launchers.items() if k[0] != number}
         runs = self.tensor_ranges[number][1]
         assert runs is not None

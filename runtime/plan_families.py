@@ -71,7 +71,7 @@ class PlanParts(Protocol):
 
 
 class TracedRequest(Request):
-    """The request of a planner that is traced."""
+    """The request that a planner gets while it is traced."""
 
     __slots__ = ()
 
@@ -144,7 +144,7 @@ class Search:
                 key.append(operand.signature or signature_of(operand))
         self._layouts = list(positions)
         if record.kind == "view" and statics:
-            statics = _map_sizes(record, statics, self._take_size)
+            statics = _map_sizes(record, statics, self._record_size)
         key.append(statics)
         lineages = context.lineages
         lineage = lineages.get(tuple(key))
@@ -156,7 +156,8 @@ class Search:
         self._family = lineage.root
         self._guard = 0
 
-    def _take_size(self, size: int) -> object:
+    def _record_size(self, size: int) -> object:
+        """Append a size to the arguments of the family's function; return what stands for it in the lineage's key."""
         self._sizes.append(size)
         return ABOVE_ONE if size > 0 else BELOW_ZERO
 
@@ -220,7 +221,7 @@ class Search:
 
 
 def signature_of(layout: Meta) -> object:
-    """Return what the layouts of a lineage have in common, and store it in the layout."""
+    """Return what the layouts of a lineage have in common, and store it in `layout.signature`."""
     sizes = tuple([size if size < 2 else ABOVE_ONE for size in layout.shape])
     strides: tuple[object, ...] | None = None
     if layout.strides != contiguous_strides(layout.shape):

@@ -40,6 +40,7 @@ _C_TYPES = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", 
 
 @cache
 def _math_sources() -> dict[str, str]:
+    """Return the text of each file of the math library by its name."""
     from ..codegen import math_library  # lazy: start-up
 
     with resources.as_file(resources.files("weftgrad.templates") / "opencl" / "math") as folder:
@@ -48,6 +49,7 @@ def _math_sources() -> dict[str, str]:
 
 @cache
 def _template(name: str) -> str:
+    """Return the text of a file of `templates/opencl`."""
     return (resources.files("weftgrad.templates") / "opencl" / name).read_text(encoding="utf-8")
 
 

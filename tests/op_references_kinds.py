@@ -52,6 +52,7 @@ def _merge_dims(x: Array, dim: int, count: int) -> Array:
 
 
 def _take(x: Array, index: Array, dim: int, count: int, skipped: int = 0) -> Array:
+    """Return the elements at `index` of `count` merged dimensions. `skipped`, a row without gradient, has no effect."""
     flat = _merge_dims(x, dim, count)
     inside = (index >= 0) & (index < flat.shape[dim])
     if not index.size or not flat.size:
@@ -61,6 +62,7 @@ def _take(x: Array, index: Array, dim: int, count: int, skipped: int = 0) -> Arr
 
 
 def _put(x: Array, index: Array, source: Array, dim: int, count: int, add: bool) -> Array:
+    """Write (or add) slices of `source` at `index` of `count` merged dimensions, one after the other."""
     out = np.array(x)
     flat = np.moveaxis(_merge_dims(out, dim, count), dim, 0)
     slices = np.moveaxis(source, range(dim, dim + index.ndim), range(index.ndim))

@@ -12,6 +12,8 @@ Array = Any
 
 
 def _rnn(act: Callable[[Array], Array]) -> Callable[..., Any]:
+    """Return the reference of `h' = act(x + h)`, whose result the op stores twice: as output and as next state."""
+
     def step(x: Array, h: Array) -> tuple[Array, ...]:
         return (act(x + h),) * 2
 
@@ -19,10 +21,11 @@ def _rnn(act: Callable[[Array], Array]) -> Callable[..., Any]:
 
 
 def _lstm(xi: Array, xf: Array, xg: Array, xo: Array, hi: Array, hf: Array, hg: Array, ho: Array, c: Array) -> Any:
+    """Return the output, the next hidden state, the next cell state, and the four gates."""
     i, f, o = sp.expit(xi + hi), sp.expit(xf + hf), sp.expit(xo + ho)
     g = np.tanh(xg + hg)
-    new = f * c + i * g
-    return o * np.tanh(new), o * np.tanh(new), new, i, f, g, o
+    next_cell = f * c + i * g
+    return o * np.tanh(next_cell), o * np.tanh(next_cell), next_cell, i, f, g, o
 
 
 def _gru(xr: Array, xz: Array, xn: Array, hr: Array, hz: Array, hn: Array, bias: Array, h: Array) -> Any:

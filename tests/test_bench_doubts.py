@@ -143,7 +143,7 @@ def test_uncertain_rows_are_marked_in_every_format() -> None:
     all_entries = entries([stored])
     assert {e.name: bool(e.doubts) for e in all_entries} == {"loaded": True, "wide": True, "quiet": False}
     (section,) = sections(all_entries)
-    printed = "\n".join(terminal.lines(section, None, plain))
+    printed = "\n".join(terminal.section_lines(section, None, plain))
     console = "\n".join(kernel_line(row) for row in (loaded, wide, quiet))
     in_markdown = markdown.as_markdown([stored], all_entries)
     html = page.html([stored], all_entries, None)
@@ -176,7 +176,7 @@ def test_a_ratio_whose_peer_is_uncertain_is_marked() -> None:
     assert not entry.doubts
     assert entry.ratio_range("torch") == (2.0, 18.0)
     (section,) = sections(all_entries)
-    for text in ("\n".join(terminal.lines(section, None, plain)), kernel_line(row),
+    for text in ("\n".join(terminal.section_lines(section, None, plain)), kernel_line(row),
                  markdown.as_markdown([], all_entries), page.html([report(row)], all_entries, None)):  # fmt: skip
         assert "~2.00" in text
     assert "torch's samples disagree: usually 800% slower" in kernel_line(row)
@@ -275,7 +275,7 @@ def test_rows_that_fit_a_cache_are_compared_with_its_bandwidth() -> None:
                       "sum 8M": "100% >"}  # fmt: skip
     assert "400 GB/s in caches" in page.roof_text(roof)
     (section,) = sections(all_entries)
-    assert "75% >" in "\n".join(terminal.lines(section, roof, plain))
+    assert "75% >" in "\n".join(terminal.section_lines(section, roof, plain))
     in_markdown = markdown.as_markdown([], all_entries)
     assert "50% c" in in_markdown
     assert "- c: operands fit a cache" in in_markdown

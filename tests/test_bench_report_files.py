@@ -34,17 +34,17 @@ def test_lines_are_as_wide_as_the_terminal(sample: dict[str, Any]) -> None:
     rooflines = roofs(entries)
     for section in rows.sections(entries):
         roof = rooflines.get(section.hardware)
-        full = terminal.lines(section, roof, plain)
+        full = terminal.section_lines(section, roof, plain)
         for width in (200, 120, 80, 60, 40):
-            lines = terminal.lines(section, roof, plain, width)
+            lines = terminal.section_lines(section, roof, plain, width)
             assert len(lines) == len(full)
             assert max(map(terminal.display_width, lines)) <= width
             assert "min us" in lines[0]
-        assert terminal.lines(section, roof, plain, 1000) == full
+        assert terminal.section_lines(section, roof, plain, 1000) == full
     kernels = rows.sections(entries)[1]
-    assert "torch / ours" in terminal.lines(kernels, roof, plain, 80)[0]
-    assert "of roof" in terminal.lines(kernels, roof, plain, 60)[0]
-    assert "…" in terminal.lines(kernels, roof, plain, 40)[-1]
+    assert "torch / ours" in terminal.section_lines(kernels, roof, plain, 80)[0]
+    assert "of roof" in terminal.section_lines(kernels, roof, plain, 60)[0]
+    assert "…" in terminal.section_lines(kernels, roof, plain, 40)[-1]
 
 
 def test_lines_are_coloured_by_their_share_of_the_roof(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,11 +54,11 @@ def test_lines_are_coloured_by_their_share_of_the_roof(monkeypatch: pytest.Monke
             for i, part in enumerate((1.0, 0.6, 0.1))]  # fmt: skip
     entries = rows.entries([report(*kernels)])
     (section,) = rows.sections(entries)
-    coloured = terminal.lines(section, roofs(entries)["Cores"], painter(Terminal()))[1:]
+    coloured = terminal.section_lines(section, roofs(entries)["Cores"], painter(Terminal()))[1:]
     assert [re.findall(r"\x1b\[(\d+)m *(\d+%)", line) for line in coloured] == [
         [("32", "100%")], [("33", "60%")], [("31", "10%")]
     ]  # fmt: skip
-    uncoloured = terminal.lines(section, roofs(entries)["Cores"], plain)[1:]
+    uncoloured = terminal.section_lines(section, roofs(entries)["Cores"], plain)[1:]
     assert [re.sub(r"\x1b\[\d*m", "", line) for line in coloured] == uncoloured
 
 
@@ -164,7 +164,7 @@ def test_a_file_is_refused_or_shown(tmp_path: Path, sample: dict[str, Any]) -> N
             entries = rows.entries([loaded])
             rooflines = roofs(entries)
             for section in rows.sections(entries):
-                terminal.lines(section, rooflines.get(section.hardware), plain, 80)
+                terminal.section_lines(section, rooflines.get(section.hardware), plain, 80)
             tables.as_csv(entries)
             tables.as_json_lines([loaded], entries)
             markdown.as_markdown([loaded], entries)

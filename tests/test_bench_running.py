@@ -41,7 +41,7 @@ from weftgrad.bench import (
 from weftgrad.bench.audit import command as audit_command
 from weftgrad.bench.cases import Case, Work, error_of
 from weftgrad.bench.measure import Timing
-from weftgrad.bench.peers.tables import Names
+from weftgrad.bench.peers.function_namespace import FunctionNamespace
 from weftgrad.bench.report import title
 from weftgrad.bench.rows import entries
 from weftgrad.bench.sites import NotOffered, OurSite, Site
@@ -256,7 +256,7 @@ def test_peer_without_the_op_or_with_wrong_values_is_left_out() -> None:
 
 
 def test_names_of_another_library() -> None:
-    library = Names({"exp": math.exp, "nn.functional.relu": lambda x: max(x, 0)}, "other")
+    library = FunctionNamespace({"exp": math.exp, "nn.functional.relu": lambda x: max(x, 0)}, "other")
     assert library.exp(0) == library.nn.functional.relu(1) == 1
     for name in ("log", "nn.functional.gelu", "nn.Linear"):
         with pytest.raises(NotOffered, match=f"other: no {name}"):

@@ -53,7 +53,7 @@ def test_devices(run):
 @pytest.mark.parametrize(
     ("name", "status", "expected"),
     [
-        ("opencl:9", 0, "opencl:9*  opencl:9 does not exist"),  # listed, marked as the default, with the error
+        ("opencl:9", 0, "opencl:9* opencl:9 does not exist"),  # listed, marked as the default, with the error
         ("nonsense", 2, "WEFTGRAD_DEVICE=nonsense: unknown device 'nonsense'"),
     ],
 )
@@ -62,7 +62,8 @@ def test_devices_where_the_default_is_not_here(tmp_path, name, status, expected)
     command = [sys.executable, "-m", "weftgrad.cli", "devices"]
     process = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert process.returncode == status
-    assert expected in process.stdout + process.stderr
+    words = (process.stdout + process.stderr).split()  # the width of a column depends on the machine's devices
+    assert expected in " ".join(words)
 
 
 def test_without_a_command_it_explains_itself(run):

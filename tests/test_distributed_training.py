@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 from distributed_ranks import find_launcher, run_ranks
 
+import weftgrad as wg
+from weftgrad.distributed import checkpoint
+from weftgrad.runtime.errors import ArgumentError
+
 PROGRAM = "distributed_training_checks.py"
 DATA_PARALLEL = (
     "equals_one_process_with_the_whole_batch", "buckets_follow_the_order_of_gradients",
@@ -66,6 +70,29 @@ def test_an_error_in_backward_ends_all_ranks(tmp_path):
     assert "RankFailure" in text, text
     assert "ok 0" not in text
     assert "ok 2" not in text
+
+
+def test_extra_state_and_groups_of_a_state_dict():
+    class Counter(wg.nn.Linear):
+        steps = 3
+
+        def get_extra_state(self):
+            return self.steps
+
+        def set_extra_state(self, state):
+            self.steps = state
+
+    model = wg.nn.Sequential(Counter(1, 1))
+    optimizer = wg.optim.SGD(model.parameters(), lr=0.1)
+    model_state, optimizer_state = checkpoint.get_state_dict(model, optimizer)
+    assert model_state["0._extra_state"] == 3
+    model_state["0._extra_state"] = 7
+    model_state["0.bias"] = wg.tensor([4.0])
+    checkpoint.set_state_dict(model, optimizer, model_state_dict=model_state, optim_state_dict=optimizer_state)
+    assert (model[0].steps, model[0].bias.item()) == (7, 4.0)
+    optimizer_state["param_groups"] *= 2
+    with pytest.raises(ArgumentError, match="the optimizers have 1 groups, the state has 2"):
+        checkpoint.set_optimizer_state_dict(model, optimizer, optimizer_state)
 
 
 def test_names_exist_without_processes():

@@ -106,8 +106,9 @@ def _modules_with_examples() -> list[str]:
 
 
 @pytest.mark.parametrize("name", _modules_with_examples())
-def test_examples_print_what_they_say(name):
+def test_examples_print_what_they_say(name, tmp_path, monkeypatch):
     """Run the `>>>` examples of a module's docstrings, in the namespace of a reader who imported weftgrad."""
+    monkeypatch.chdir(tmp_path)  # examples write files
     module = importlib.import_module(name)
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     for example in doctest.DocTestFinder(exclude_empty=True).find(module, name, extraglobs={"wg": wg}):

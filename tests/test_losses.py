@@ -262,6 +262,7 @@ def test_ctc_of_padded_labels_and_of_labels_in_a_row():
         (lambda: F.ctc_loss(zeros, flat, lengths, (2, 2, 1)), RuntimeError),
         (lambda: F.ctc_loss(zeros, padded, lengths, (3, 2, 0)), IndexError),
         (lambda: F.ctc_loss(zeros, padded, 5, 2), TypeError),
+        (lambda: F.ctc_loss(zeros, padded, (5.5, 5, 5), (2, 2, 0)), TypeError),
         (lambda: F.ctc_loss(zeros, padded, lengths, (2, 2, 0), blank=3), RuntimeError),
         (lambda: F.ctc_loss(zeros.half(), padded, lengths, (2, 2, 0)), NotImplementedError),
     ):

@@ -110,7 +110,7 @@ def test_many_buffers_of_another_device() -> None:
     assert driver.launches - before in (4, 6)  # the pool's segments decide how many buffers there are
 
 
-def test_threads_and_streams() -> None:
+def test_norm_on_another_stream_and_thread() -> None:
     values = arrays(SHAPES)
     grads = tensors(values)
 
@@ -173,7 +173,7 @@ def test_clipping_mixed_dtypes_and_gaps() -> None:
         np.testing.assert_allclose(param.grad.double().numpy(), x / (exact + 1e-6), rtol=1e-5, atol=1e-7)
 
 
-def test_nothing_and_too_much_to_clip() -> None:
+def test_clipping_of_empty_and_infinite_gradients() -> None:
     assert nn.utils.get_total_norm([wg.zeros(0, dtype=wg.float64)]).dtype is wg.float64
     with pytest.raises(IndexError, match="no elements"):
         nn.utils.get_total_norm([wg.ones(2), wg.zeros(0)], float("inf"))

@@ -1,7 +1,7 @@
 """Every op of the specs: values against an independent reference, derivatives against differences.
 
-The suite walks the registry, so that a new op is tested by being there; what an expected value comes from is never the
-op's own expression (see `op_references.py`). Every test builds the kernels it needs together (`op_running.py`).
+The suite iterates over the registry, so that every new op is tested. Expected values never come from the op's own
+expression (see `op_references.py`). Every test builds the kernels it needs together (`op_running.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from weftgrad._generated import ops as generated
 from weftgrad.runtime import dispatch
 from weftgrad.runtime.records import registry
 
-# What the registry has a generated function of. The rest are derivatives, and ops of other tests.
+# The ops with a generated function. The registry also has derivatives, and ops that other tests load.
 PUBLIC = [record.name for record in registry if callable(vars(generated).get(record.name))]
 
 
@@ -86,10 +86,10 @@ def runs_on(name: str, device_label: str) -> bool:
     return POSITION[name] % (step if cases.THOROUGH else 3 * step) == 0
 
 
-# Interpreted, every step costs: sorting is mostly steps, and differences call a function many times.
+# In the interpreter, sorting and derivatives by differences take long: they get small cases there.
 SLOW = MAIN == "interpreter"
 
-ON = [(name, label) for name in PUBLIC for label in SELECTION_BY_DEVICE if runs_on(name, label)]
+VALUE_TESTS = [(name, label) for name in PUBLIC for label in SELECTION_BY_DEVICE if runs_on(name, label)]
 
 
 # The quick suite has the whole table of every third op of a kind, and float32, or another first dtype, of the rest.
@@ -124,7 +124,7 @@ def kernels(request: pytest.FixtureRequest, name: str, device_label: str) -> Non
         cases.build_cases([(specs()[op], table_of(op, device_label)) for op, _ in group], device_of(device_label))
 
 
-@pytest.mark.parametrize(("name", "device_label"), ON)
+@pytest.mark.parametrize(("name", "device_label"), VALUE_TESTS)
 @pytest.mark.usefixtures("kernels")
 def test_values(name: str, device_label: str) -> None:
     """Layouts, sizes, dtypes and special values; on the main device also the in-place form and `out=`."""
@@ -132,7 +132,7 @@ def test_values(name: str, device_label: str) -> None:
     table = table_of(name, device_label)
     cases.check_cases(op, table, device, device_label)
     if device_label == MAIN and op.inplace:
-        in_place_and_out(name, next(case for case in table if case.label == "65 elements"))
+        check_out_and_in_place(name, next(case for case in table if case.label == "65 elements"))
 
 
 def test_mixed_dtypes_promote() -> None:
@@ -163,8 +163,8 @@ def test_mixed_dtypes_promote() -> None:
             assert planned.outputs[0].dtype.name == cases.common_dtype([(a, 1), (b, rank)]), (a, b, rank)
 
 
-def in_place_and_out(name: str, case: cases.Case) -> None:
-    """The op written to `out=`, and over its first operand if that has the result's dtype."""
+def check_out_and_in_place(name: str, case: cases.Case) -> None:
+    """Check the op with `out=`, and its in-place form if the first operand has the result's dtype."""
     function, written = vars(generated)[name], vars(generated)[f"{name}_"]
     result = wg.empty(65, dtype=getattr(wg, case.dtype), device=case.operands[0].device)
     assert function(*case.operands, out=result) is result
@@ -214,7 +214,7 @@ SLOPE_DEVICES = [label for label in SELECTION_BY_DEVICE if label in ("opencl-gpu
 
 @pytest.mark.parametrize("device_label", SLOPE_DEVICES)
 @pytest.mark.parametrize("name", ["sigmoid", "gelu_tanh", "pow", "atan2", "where", "lerp", "put_at", "dropout_draw"])
-def test_slopes_elsewhere(name: str, device_label: str) -> None:
+def test_slopes_on_other_devices(name: str, device_label: str) -> None:
     cases.check_derivatives(name, device_of(device_label))
 
 

@@ -126,6 +126,11 @@ def test_random_dtypes_and_errors():
     assert wg.empty(4, dtype=wg.int64).random_().numpy().min() >= 0
     assert wg.empty(1000, dtype=wg.uint8).random_().numpy().max() <= 255
     assert set(wg.empty(100, dtype=wg.int32).random_(2, 5).tolist()) == {2, 3, 4}
+    assert set(wg.empty(100).random_(-3, 0).tolist()) == {-3, -2, -1}
+    assert set(wg.empty(100, dtype=wg.int64).random_(to=2).tolist()) == {0, 1}
+    for bounds in ((0,), (0, 0)):
+        with pytest.raises(ArgumentError, match="low 0 is not below high 0"):
+            wg.empty(2).random_(*bounds)
     assert wg.randint(5, (2, 3), dtype=wg.float32).dtype is wg.float32
     assert wg.rand(0).shape == (0,)
     assert wg.randn_like(wg.empty(2, 3, dtype=wg.float64)).dtype is wg.float64

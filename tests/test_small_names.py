@@ -237,3 +237,29 @@ def test_powers_of_matrices() -> None:
     np.testing.assert_allclose(
         wg.linalg.matrix_power(wg.tensor(matrix), 5).numpy(), np.linalg.matrix_power(matrix, 5), rtol=1e-12
     )
+
+
+def test_isclose_compares_bools_and_refuses_negative_tolerances() -> None:
+    x, y = wg.tensor([True, False]), wg.tensor([True, True])
+    assert wg.isclose(x, y).tolist() == [True, False]
+    assert wg.allclose(x, x)
+    for tolerances in ({"rtol": -1.0}, {"atol": -1.0}):
+        with pytest.raises(ArgumentError, match=r"^isclose: rtol and atol must not be negative"):
+            wg.isclose(wg.ones(1), wg.ones(1), **tolerances)
+
+
+@pytest.mark.parametrize("name", ["is_nonzero", "isneginf", "isposinf", "isreal", "nan_to_num"])
+def test_functions_of_one_tensor_refuse_numbers_by_name(name: str) -> None:
+    with pytest.raises(ArgumentError, match=f"^{name}: takes tensors, not float"):
+        getattr(wg, name)(0.5)
+
+
+def test_is_same_size_refuses_lists() -> None:
+    with pytest.raises(ArgumentError, match=r"^is_same_size: takes tensors, not list"):
+        wg.is_same_size([1], wg.ones(1))
+
+
+def test_isreal_is_a_method_and_true_for_nan() -> None:
+    result = wg.tensor([1.0, math.nan]).isreal()
+    assert result.dtype is wg.bool
+    assert result.tolist() == [True, True]

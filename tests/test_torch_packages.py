@@ -1,6 +1,6 @@
-"""What torchvision, timm, transformers, Lightning and others import from PyTorch, used as they use it.
+"""Names that torchvision, timm, transformers, Lightning and other packages import from PyTorch, used as they use them.
 
-docs/third-party.md has the packages themselves.
+These tests need no such package. docs/third-party.md says which packages run.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ def test_import_chain_of_torchvision() -> None:
             torch.ops.load_library("/usr/lib/_C.so")
         except OSError as error:
             assert "is linked to PyTorch's libraries" in str(error)
+        else:
+            raise AssertionError("loaded a library of PyTorch's ops")
 
         @torch.library.register_fake("torchvision::nms")
         def meta_nms(boxes, scores, threshold): ...
@@ -64,10 +66,12 @@ def test_import_chain_of_torchvision() -> None:
             torch._assert(False, "the message")
         except AssertionError as error:
             assert str(error) == "the message"
+        else:
+            raise SystemExit("torch._assert accepted False")
     """)
 
 
-def test_subclasses_of_tensor_like_those_of_torchvision() -> None:
+def test_tensor_subclasses_as_in_torchvision() -> None:
     run_program("""
         import torch
 
@@ -195,10 +199,12 @@ def test_import_chain_of_lightning_and_ignite() -> None:
             EmptyInit()
         except NotImplementedError as error:
             assert "torch.overrides.TorchFunctionMode" in str(error)
+        else:
+            raise AssertionError("constructed a mode that has no effect")
     """)
 
 
-def test_an_optimizer_around_another_one_needs_no_init() -> None:
+def test_optimizer_wrapper_may_skip_base_class_init() -> None:
     """accelerate's class is an `Optimizer` that does not call `super().__init__`."""
     run_program("""
         import torch
@@ -256,6 +262,8 @@ def test_pytrees_are_flattened_and_rebuilt() -> None:
             pytree.tree_unflatten([1], spec)
         except ValueError as error:
             assert "1 leaves for a structure with 6" in str(error)
+        else:
+            raise AssertionError("built a structure from too few leaves")
     """)
 
 
@@ -300,15 +308,15 @@ def test_gradients_of_convolutions_are_functions() -> None:
     """)
 
 
-def test_ranges_for_a_profiler_nest() -> None:
+def test_nvtx_ranges_nest_and_are_recorded() -> None:
     run_program("""
         import torch
         from torch.cuda import nvtx
         with torch.profiler.profile() as recording:
             assert nvtx.range_push("outer") == 0 and nvtx.range_push("inner") == 1
-            number = nvtx.range_start("over")
+            range_id = nvtx.range_start("over")
             assert nvtx.range_pop() == 1 and nvtx.range_pop() == 0 and nvtx.range_pop() == -1
-            nvtx.range_end(number)
+            nvtx.range_end(range_id)
             nvtx.mark("point")
             with nvtx.range("step {}", 3):
                 torch.ones(2)
@@ -317,7 +325,7 @@ def test_ranges_for_a_profiler_nest() -> None:
     """)
 
 
-def test_dictionaries_hold_tensors_by_identity_until_they_vanish() -> None:
+def test_weak_dictionaries_compare_tensors_by_identity_and_drop_freed_ones() -> None:
     run_program("""
         import gc, torch
         from torch.utils.weak import TensorWeakRef, WeakIdKeyDictionary, WeakTensorKeyDictionary
@@ -378,7 +386,7 @@ def test_hub_runs_local_repositories_and_loads_checkpoints(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["_foreach_add", "_foreach_add_", "_foreach_maximum", "_foreach_addcmul"])
-def test_lists_of_other_lengths_are_refused_by_name(name: str) -> None:
+def test_foreach_functions_refuse_lists_of_different_lengths(name: str) -> None:
     tensors = [wg.ones(2), wg.ones(3)]
     lists = (tensors, tensors) if name == "_foreach_addcmul" else ()
     with pytest.raises(errors.ArgumentError, match=f"^{name}: lists of 2 and 3 items"):
@@ -395,7 +403,7 @@ def test_torchscript_isinstance_takes_unions_and_containers() -> None:
     """)
 
 
-def test_dlpack_has_its_module() -> None:
+def test_dlpack_module_exports_and_imports_tensors() -> None:
     run_program("""
         import torch
         from torch.utils.dlpack import DLDeviceType, from_dlpack, to_dlpack

@@ -213,7 +213,9 @@ def tables(space: schedules.Space) -> Iterator[tuple[str, Any]]:
 
     def run_tables(choice: Any) -> list[Any]:
         with schedules.planning({space.name: choice}):
-            tables = [many.runs_for(registry["sgd_step"], [wg.float32] * 2, CPU, [n, 5]) for n in (1 << 22, 1 << 28)]
+            tables = [
+                many.divide_into_runs(registry["sgd_step"], [wg.float32] * 2, CPU, [n, 5]) for n in (1 << 22, 1 << 28)
+            ]
         return [(runs.group, runs.items, runs.count.tolist()) for runs in tables]
 
     shipped = run_tables(space.fallback)
@@ -747,7 +749,7 @@ def test_whole_programs_are_compared_in_pairs(
     off = [1 + 0.2 * i for i in range(6)]
     runs = off, [tuned * t for t in off]
     monkeypatch.setattr(tune_program, "_time_runs", lambda program: (runs, runs))
-    tune_program.verify(["train.py"], [(None, outcome)])
+    tune_program.restore_shipped_if_slower(["train.py"], [(None, outcome)])
     assert capsys.readouterr().out.count(verdict) == 2
     assert (schedules.tuned_choices(schedules.device_key(CPU.driver))[question.key] is not None) is is_kept
 
@@ -789,7 +791,7 @@ def test_an_interrupted_search_keeps_what_it_found(asked_for: list[Call], monkey
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
-    [(["--ops", "nothing"], "no usual shapes"), (["--ops", "conv2d", "--shapes", "7"], "takes none of these shapes"),
+    [(["--ops", "nothing"], "no common shapes"), (["--ops", "conv2d", "--shapes", "7"], "takes none of these shapes"),
      (["--verify"], "--verify runs the program"), (["--from", "/nowhere.py"], "no program"),
      (["--from"], "needs a program")],
 )  # fmt: skip

@@ -57,7 +57,7 @@ class RecordingInterpreter(InterpreterDriver):
 
     @contextlib.contextmanager
     def no_host_reads(self) -> Iterator[None]:
-        """Inside, the host must not read memory."""
+        """Fail if the host reads memory inside the `with` block."""
         previous, self._forbids_host_reads = self._forbids_host_reads, True
         try:
             yield
@@ -66,7 +66,7 @@ class RecordingInterpreter(InterpreterDriver):
 
     @contextlib.contextmanager
     def host_reads_allowed(self) -> Iterator[None]:
-        """Inside, the host may read memory again."""
+        """Allow the host to read memory inside the `with` block, also within `no_host_reads`."""
         previous, self._forbids_host_reads = self._forbids_host_reads, False
         try:
             yield
@@ -98,7 +98,7 @@ def index_tensor(index: Array, like: Any) -> Any:
     return wg.tensor(index, device=like.device)
 
 
-# References
+# References: functions of real and complex NumPy arrays
 
 
 def softmax(x: Array, axis: int = -1) -> Array:
@@ -124,6 +124,7 @@ def index_add(x: Array, index: Array, y: Array) -> Array:
 
 
 def index_put(x: Array, index: Array, y: Array) -> Array:
+    """Return `x` with the rows `index` replaced by `y`."""
     result = x + np.zeros_like(y, shape=x.shape)
     result[index] = y
     return result
@@ -132,7 +133,7 @@ def index_put(x: Array, index: Array, y: Array) -> Array:
 def convolve(
     x: Array, w: Array, stride: int = 1, groups: int = 1, padding: int = 0, dilation: tuple[int, int] = (1, 1)
 ) -> Array:
-    """Convolve by sums over windows; dilation inserts zeros between the weights."""
+    """Convolve images `(N, C, H, W)` by sums over windows; dilation inserts zeros between the weights."""
     rows, columns = ((n - 1) * d + 1 for n, d in zip(w.shape[2:], dilation, strict=True))
     dilated = np.zeros((*w.shape[:2], rows, columns), w.dtype)
     dilated[:, :, :: dilation[0], :: dilation[1]] = w

@@ -15,7 +15,7 @@ from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from .types import MemoryFormat
 
-__all__ = ["copy_in_format", "format_strides", "has_format", "strided_format"]
+__all__ = ["copy_in_format", "format_strides", "has_format", "suggested_format"]
 
 _CHANNELS_LAST_RANKS = {"channels_last": 4, "channels_last_3d": 5}
 
@@ -57,7 +57,7 @@ def format_strides(
 
 
 def has_format(layout: Meta, memory_format: MemoryFormat | None) -> bool:
-    """Return True if a tensor has no gaps and is in this order. Dimensions of size 1 do not matter.
+    """Return True if a tensor has no gaps and this format. The strides of dimensions of size 1 do not matter.
 
     Formats other than channels-last ones mean row-major.
     """
@@ -73,15 +73,16 @@ def has_format(layout: Meta, memory_format: MemoryFormat | None) -> bool:
     )
 
 
-def strided_format(layout: Meta) -> MemoryFormat:
-    """Return the format that strides speak for, gaps or not: `contiguous_format` unless channels are innermost.
+def suggested_format(layout: Meta) -> MemoryFormat:
+    """Return the format to which the order of the strides belongs, as PyTorch's `suggest_memory_format` does.
 
-    The strides of `(N, 1, H, W)` decide, although it is row-major and channels-last at once: those of dimensions of
-    size 1 count here. Where they fit both, as in `(N, 1, 1, 1)`, it is `contiguous_format`. This is PyTorch's rule.
+    It is `contiguous_format` unless the channels are innermost. The tensor may have gaps. Unlike in `has_format`, the
+    strides of dimensions of size 1 count: a tensor of shape `(N, 1, H, W)` is row-major and channels-last at once, and
+    its strides decide. Where they fit both, as in `(N, 1, 1, 1)`, it is `contiguous_format`.
     """
     if layout.ndim not in _CHANNELS_LAST_RANKS.values() or 0 in layout.shape or layout.strides[1] == 0:
         return "contiguous_format"
-    extent = 0  # of the dimensions further inside, in elements
+    extent = 0  # elements that the dimensions further inside span
     for dim in (1, *range(layout.ndim - 1, 1, -1), 0):
         if layout.strides[dim] < extent or (dim == 0 and extent == layout.strides[1]):
             return "contiguous_format"

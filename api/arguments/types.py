@@ -37,7 +37,10 @@ FloatOrFloats: TypeAlias = float | Sequence[float]
 
 
 class NestedSequence(Protocol):
-    """A list, a tuple or a range, whose elements may be sequences again. A str is none: it contains only strings."""
+    """A list, a tuple or a range, whose elements may be sequences again.
+
+    `str` does not match, because its `__contains__` takes only strings.
+    """
 
     def __len__(self) -> int: ...
     def __getitem__(self, position: SupportsIndex, /) -> object: ...

@@ -1,4 +1,4 @@
-"""Anomaly detection: say which forward call a gradient with NaN belongs to."""
+"""Switches of anomaly detection, which reports the forward call whose gradient contains NaN."""
 
 from __future__ import annotations
 

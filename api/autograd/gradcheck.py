@@ -54,7 +54,7 @@ def gradcheck(
     """Return True if backward through `func` agrees with central differences.
 
     Args:
-        func: Function of `inputs` that returns a tensor or several.
+        func: Function of `inputs` that returns a tensor or several. Float64 outputs are checked.
         inputs: Arguments of `func`. Float64 tensors with `requires_grad` are checked; other arguments are passed on.
         eps: Step of the differences.
         atol: Absolute tolerance of Jacobian entries, as for `allclose`.
@@ -63,7 +63,8 @@ def gradcheck(
         nondet_tol: Largest allowed difference between two backward passes.
         fast_mode: Compare one random projection for each pair of input and output (the default here, unlike in
             PyTorch), not whole Jacobians.
-        check_undefined_grad: Also check that outputs may have no gradient.
+        check_undefined_grad: Where the function has several outputs, also check that gradients of all outputs together
+            are the sum of the gradients of each output, whose other outputs get none.
         **_: Further arguments of PyTorch's function; ignored.
 
     Returns:
@@ -130,7 +131,7 @@ def gradgradcheck(
         True
     """
     input_list = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-    outputs = _outputs(func(*input_list))
+    outputs = _differentiable_outputs(func(*input_list))
     if grad_outputs is None:
         generator = np.random.default_rng(1)
         seeds = [_to_tensor(generator.standard_normal(o.meta.shape), o) for o in outputs]
@@ -142,7 +143,7 @@ def gradgradcheck(
     def first_order(*arguments: object) -> tuple[Tensor, ...]:
         call_inputs, call_seeds = arguments[: len(input_list)], arguments[len(input_list) :]
         gradients = grad(
-            _outputs(func(*call_inputs)), list(_operands(call_inputs).values()),
+            _differentiable_outputs(func(*call_inputs)), list(_inputs_with_grad(call_inputs).values()),
             [seed for seed in call_seeds if isinstance(seed, Tensor)], create_graph=True, allow_unused=True,
         )  # fmt: skip
         return tuple(g for g in gradients if g is not None and g.needs_grad)
@@ -164,18 +165,19 @@ def _function_name(func: _Function) -> str:
     return f"{owner.__name__}.{name}" if isinstance(owner, type) else str(name)
 
 
-def _operands(arguments: Sequence[object]) -> dict[int, Tensor]:
+def _inputs_with_grad(arguments: Sequence[object]) -> dict[int, Tensor]:
     """Return the arguments that require grad, by position."""
     return {i: x for i, x in enumerate(arguments) if isinstance(x, Tensor) and x.needs_grad}
 
 
-def _outputs(returned: Tensor | Iterable[object]) -> list[Tensor]:
+def _differentiable_outputs(returned: Tensor | Iterable[object]) -> list[Tensor]:
     """Return the differentiable tensors among a function's results."""
     results: Iterable[object] = [returned] if isinstance(returned, Tensor) else returned
     return [t for t in results if isinstance(t, Tensor) and t.needs_grad]
 
 
 def _to_tensor(values: Array, like: Tensor) -> Tensor:
+    """Return a float64 tensor with these values on the device of `like`."""
     return host_data.from_host(np.asarray(values), dtypes.float64, like.device)
 
 
@@ -184,7 +186,11 @@ def _to_numpy(tensor: Tensor) -> Array:
 
 
 class _Check:
-    """One run of `gradcheck`: the function, its inputs and the tolerances."""
+    """One run of `gradcheck`: the function, its inputs and the tolerances.
+
+    `operands` has the checked inputs by their position in `inputs`. In the methods, `i` is such a position, `k` an
+    index in the list of checked inputs, and `position` the index of an output.
+    """
 
     def __init__(
         self,
@@ -199,7 +205,7 @@ class _Check:
         self.func, self.inputs, self.eps, self.atol, self.rtol = func, inputs, eps, atol, rtol
         self.nondet_tol, self.fast = nondet_tol, fast
         self.generator = np.random.default_rng(0)
-        self.operands = _operands(inputs)
+        self.operands = _inputs_with_grad(inputs)
         if not self.operands:
             raise ArgumentError("gradcheck: none of the inputs requires grad; make them with requires_grad=True")
         for i, x in self.operands.items():
@@ -211,8 +217,9 @@ class _Check:
                 raise ArgumentError(f"gradcheck: several indices of input {i} are the same element; clone() it first")
 
     def run(self, check_undefined: bool) -> None:
+        """Check all outputs. Raise `GradcheckError` at the first difference."""
         with enable_grad():
-            outputs = _outputs(self.func(*self.inputs))
+            outputs = _differentiable_outputs(self.func(*self.inputs))
         if not outputs:
             raise ArgumentError("gradcheck: no output of the function requires grad")
         for position, output in enumerate(outputs):
@@ -236,22 +243,23 @@ class _Check:
     # Random projections
 
     def _check_projection(self, outputs: list[Tensor], position: int) -> None:
+        """Compare `u . (J v)` by backward and by differences, for random u and v and each checked input."""
         output = outputs[position]
-        u = self._direction(output.meta.shape)
+        u = self._random_direction(output.meta.shape)
         seed = _to_tensor(u, output)
         backward = self._backward([output], [seed])
         repeated = self._backward([output], [seed])
         for k, (i, operand) in enumerate(self.operands.items()):
             self._check_agreement(backward[k], repeated[k], self.nondet_tol, f"input {i}: two backward passes")
-            v = self._direction(operand.meta.shape)
-            output_change = self._difference(i, v)[position]
+            v = self._random_direction(operand.meta.shape)
+            output_change = self._directional_derivatives(i, v)[position]
             numerical, analytical = float((u * output_change).sum()), float((backward[k] * v).sum())
             # As in PyTorch: the tolerance of one entry, scaled by how many entries the projection adds up.
             tolerance = self.atol * float(np.abs(u).sum() * np.abs(v).sum()) ** 0.5 + self.rtol * abs(numerical)
             if not abs(numerical - analytical) <= tolerance:
                 self._report_mismatch(outputs, position, i, numerical, analytical)
 
-    def _direction(self, shape: tuple[int, ...]) -> Array:
+    def _random_direction(self, shape: tuple[int, ...]) -> Array:
         """Return a random vector with entries of magnitude 0.5 to 1.5.
 
         No Jacobian entry gets a weight near 0.
@@ -261,6 +269,7 @@ class _Check:
     def _report_mismatch(
         self, outputs: list[Tensor], position: int, i: int, numerical: float, analytical: float
     ) -> None:
+        """Raise `GradcheckError`. It names the worst entry of the Jacobian, unless the Jacobian is large."""
         if self.operands[i].meta.numel * outputs[position].meta.numel <= 4096:
             self._check_jacobian(outputs, position, i)
         raise GradcheckError(
@@ -282,7 +291,7 @@ class _Check:
         for c in range(columns):
             step = np.zeros(columns)
             step[c] = 1
-            numerical[:, c] = self._difference(i, step.reshape(operand.meta.shape))[position].reshape(-1)
+            numerical[:, c] = self._directional_derivatives(i, step.reshape(operand.meta.shape))[position].reshape(-1)
         k = list(self.operands).index(i)
         for r in range(rows):
             unit = np.zeros(rows)
@@ -318,7 +327,7 @@ class _Check:
                 )
         return [np.zeros(s) if g is None else _to_numpy(g) for g, s in zip(gradients, shapes, strict=True)]
 
-    def _difference(self, i: int, direction: Array) -> list[Array]:
+    def _directional_derivatives(self, i: int, direction: Array) -> list[Array]:
         """Return the directional derivative of every output along `direction` of input i, by central differences."""
         operand = self.operands[i]
         base = _to_numpy(operand)
@@ -327,12 +336,13 @@ class _Check:
             for sign in (1, -1):
                 shifted = list(self.inputs)
                 shifted[i] = _to_tensor(base + sign * self.eps * direction, operand).requires_grad_(True)
-                outputs = _outputs(self.func(*shifted))
+                outputs = _differentiable_outputs(self.func(*shifted))
                 with no_grad():
                     values.append([_to_numpy(f) for f in outputs])
         return [(a - b) / (2 * self.eps) for a, b in zip(*values, strict=True)]
 
     def _check_agreement(self, a: Array, b: Array, tolerance: float, description: str) -> None:
+        """Raise `GradcheckError` if `a` and `b` differ by more than the tolerance, relative to the largest entry."""
         error = np.abs(a - b)
         if error.size and not float(np.nan_to_num(error).max()) <= tolerance * max(
             1.0, float(np.nan_to_num(np.abs(a)).max())

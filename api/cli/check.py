@@ -29,7 +29,7 @@ from ..runtime.errors import CompileError, WeftgradError
 from ..runtime.host_data import host_array
 from ..runtime.tensor import Tensor
 from ..testing.op_comparison import derivative_problem, is_differentiable
-from ..testing.op_examples import printed_instead
+from ..testing.op_examples import wrong_example_output
 from .formula import expected
 from .samples import sample_arguments
 from .terminal import Style, table
@@ -37,7 +37,7 @@ from .types import OpFunction
 
 __all__ = ["Row", "add_options", "check_op"]
 
-GRID = (0.0, 1.0, -1.0, 100.0, -100.0, 1e4, -1e4, 1e-30, -1e-30)
+_PROBED_VALUES = (0.0, 1.0, -1.0, 100.0, -100.0, 1e4, -1e4, 1e-30, -1e-30)
 _TOLERANCE = {"float32": 2e-5, "float64": 1e-11}
 
 
@@ -55,7 +55,12 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 @dataclass(slots=True)
 class Row:
-    """The results of one op on one device, as the table shows them. `failed` names the fields that are wrong."""
+    """The results of one op on one device, as the table shows them.
+
+    Attributes:
+        failed: The names of the fields whose checks failed.
+        notes: A line of explanation for each of them.
+    """
 
     op: str
     device: str
@@ -68,6 +73,7 @@ class Row:
     notes: tuple[str, ...] = ()
 
     def fail(self, field: str, note: str) -> None:
+        """Record that the check of a field failed, and why."""
         self.failed += (field,)
         self.notes += (f"{self.op} on {self.device}: {note}",)
 
@@ -77,17 +83,14 @@ _HEADINGS = ("op", "device", "compiles", "max error", "gradcheck", "gradgradchec
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one row for each op and device, then the errors."""
+    """Print one row for each op and device, then the errors. Return exit status 1 if there are any."""
     functions = vars(loader.load(options.spec, trust=options.trust))
     listed = load_file(options.spec, trust=options.trust)
     devices = [to_device(name) for name in options.device] if options.device else available()
     style = Style()
     rows = [check_op(op, functions[op.name], device) for op in listed for device in devices]
     marks = [
-        [
-            "bad" if f in r.failed else "warning" if f == "suspicious" and r.suspicious not in "–" else ""
-            for f in _FIELDS
-        ]
+        ["bad" if f in r.failed else "warning" if f == "suspicious" and r.suspicious != "–" else "" for f in _FIELDS]
         for r in rows
     ]
     print(table([[getattr(r, f) for f in _FIELDS] for r in rows], _HEADINGS, style, marks))
@@ -103,7 +106,7 @@ def check_op(op: Op, function: OpFunction, device: Device) -> Row:
     row = Row(op.name, str(device))
     try:
         caps = device.driver.capabilities
-        is_comparable = _check_values(row, op, function, device, caps.fp64)
+        _check_values(row, op, function, device, caps.fp64)
     except CompileError as error:
         row.compiles = "no"
         row.fail("compiles", _compiler_message(error))
@@ -116,23 +119,24 @@ def check_op(op: Op, function: OpFunction, device: Device) -> Row:
     row.compiles = "yes"
     if op.example:
         _check_example(row, op, function, device)
-    if is_comparable and op.grad != "none" and caps.fp64 and op.kind not in ("view", "random"):
+    if op.grad != "none" and caps.fp64 and op.kind not in ("view", "random"):
         _check_derivatives(row, op, function, device)
     return row
 
 
 def _lacks_shapes(op: Op) -> bool:
-    """Return True for a composite without an example: whether operands fit each other, its expression does not say."""
+    """Return True for a composite without an example: its expression does not say which shapes fit each other."""
     return op.kind == "composite" and not op.example
 
 
 def _check_example(row: Row, op: Op, function: OpFunction, device: Device) -> None:
     """Compare the result of the field `example` with what the call prints."""
-    if text := printed_instead(op, function, device):
+    if text := wrong_example_output(op, function, device):
         row.fail("error", f"example: {op.example.partition(' -> ')[0].strip()} prints {text}")
 
 
 def _compiler_message(error: CompileError) -> str:
+    """Return the first line of the compiler's message, and up to three of its errors."""
     lines = str(error).splitlines()
     messages = [line.strip() for line in lines if "error:" in line]
     return "; ".join([lines[0], *messages[:3]])
@@ -141,8 +145,8 @@ def _compiler_message(error: CompileError) -> str:
 # Values
 
 
-def _check_values(row: Row, op: Op, function: OpFunction, device: Device, fp64: bool) -> bool:
-    """Compare the op's results with the expected ones in each floating dtype. Always True, unless the op raises."""
+def _check_values(row: Row, op: Op, function: OpFunction, device: Device, fp64: bool) -> None:
+    """Compare the op's results with the expected ones in float32, and in float64 if the device has it."""
     rng = np.random.default_rng(0)
     errors = []
     for dtype in ("float32", "float64") if fp64 else ("float32",):
@@ -162,16 +166,16 @@ def _check_values(row: Row, op: Op, function: OpFunction, device: Device, fp64: 
             if actual.shape != np.shape(desired):
                 row.fail("error", f"shape {list(actual.shape)}, the {source} gives {list(np.shape(desired))}")
                 row.error = "shape"
-                return True
+                return
             max_error = max(max_error, _max_error(actual, np.asarray(desired, np.float64)))
         errors.append(f"{max_error:.1e}")
         row.error = f"{' '.join(errors)} ({source})"
         if not max_error <= _TOLERANCE[dtype]:
             row.fail("error", f"{dtype} is {max_error:.2e} from the {source}, relative to 1 + its magnitude")
-    return True
 
 
 def _max_error(actual: Array, expected: Array) -> float:
+    """Return the largest error relative to 1 + the magnitude; infinity if only one of two elements is NaN."""
     with np.errstate(all="ignore"):
         is_equal = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
         difference = np.where(is_equal, 0.0, np.abs(actual - expected) / (1 + np.abs(expected)))
@@ -190,6 +194,7 @@ def _host(tensor: Tensor) -> Array:
 
 
 def _check_derivatives(row: Row, op: Op, function: OpFunction, device: Device) -> None:
+    """Compare first and second derivatives with differences in float64, and look for ones that are not finite."""
     values = _arguments(op, device, "float64", np.random.default_rng(1), grad=True)
     inputs = {k: v for k, v in values.items() if isinstance(v, Tensor) and v.needs_grad}
     if not inputs:
@@ -203,13 +208,13 @@ def _check_derivatives(row: Row, op: Op, function: OpFunction, device: Device) -
         if problem:
             row.fail(field, f"{field}: {problem}")
     if op.kind in ("pointwise", "rowwise", "composite"):
-        descriptions = suspicious(op, function, device, values, inputs)
+        descriptions = find_nonfinite_derivatives(op, function, device, values, inputs)
         row.suspicious = (
             ", ".join(descriptions[:4]) + (f", … ({len(descriptions)})" if len(descriptions) > 4 else "") or "–"
         )
 
 
-def suspicious(
+def find_nonfinite_derivatives(
     op: Op, function: OpFunction, device: Device, values: Mapping[str, object], inputs: Mapping[str, Tensor]
 ) -> list[str]:
     """Return the inputs at which the value is finite and a derivative is not, as `input=-100: nan`.
@@ -223,7 +228,7 @@ def suspicious(
     """
     descriptions = []
     for name in inputs:
-        for value in GRID:
+        for value in _PROBED_VALUES:
             filled = np.array(_host(inputs[name]))
             filled[...] = value if op.kind != "rowwise" else filled
             filled.reshape(-1)[:1] = value

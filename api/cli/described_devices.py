@@ -1,4 +1,4 @@
-"""Devices that commands plan calls for: those of this machine, and descriptions of devices that it need not have."""
+"""Find the device for which a command plans calls: one of this machine, or a described one that it need not have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DESCRIPTIONS: dict[str, tuple[str, str]] = {
     "x86-avx2": ("c", "style=cpu,cores=4,lanes=8,registers=16"),
     "opencl-gpu": ("opencl", "style=gpu,cores=32,lanes=4,max_group=256,local_memory=65536,builtins=1"),
 }
-# What stands for a type of device where the machine has none.
+# The description to use for a type of device that the machine does not have.
 _SUBSTITUTES = {"cuda": "sm_90", "interpreter": "sm_90", "opencl": "opencl-gpu"}
 
 
@@ -55,27 +55,32 @@ def find_device(name: str | None) -> tuple[Device, str]:
         name: A device of this machine, a key of `DESCRIPTIONS`, or None for the default device. Where the machine has
             no device of a type, the type's name means a described one: `cuda` is `sm_90`, `opencl` is `opencl-gpu`.
 
+    Returns:
+        The device, and its name as users know it. For a substitute the name says so.
+
     Raises:
-        ArgumentError: There is no such device.
-        DriverNotFound: The device has a number, and its driver is not installed.
+        ArgumentError: `name` is neither a device nor a description.
+        DriverNotFound: `name` is a device with an index, such as `cuda:0`, and its driver is not installed.
+        UnknownDevice: `name` is a device with an index, and the machine does not have that many.
     """
     if name in DESCRIPTIONS:
         return _describe(name), name
     try:
-        found_device = to_device(name)
+        device = to_device(name)
     except UnknownDevice as error:
         raise ArgumentError(f"{error}; descriptions of devices: {', '.join(DESCRIPTIONS)}") from None
     try:
-        found_device.driver.capabilities  # noqa: B018  (opens the device)
+        device.driver.capabilities  # noqa: B018  (opens the device)
     except (DriverNotFound, UnknownDevice):
         if name not in _SUBSTITUTES:
             raise
         substitute = _SUBSTITUTES[name]
         return _describe(substitute), f"{substitute}, as this machine has no {name} device"
-    return found_device, str(found_device)
+    return device, str(device)
 
 
 def _describe(name: str) -> Device:
+    """Return a new device with a `PlanningDriver` for a key of `DESCRIPTIONS`."""
     target, capabilities = DESCRIPTIONS[name]
     device = create_device({"triton": "cuda", "c": "cpu"}.get(target, target))
     device._driver = PlanningDriver(device, "opencl" if target == "c" else target, capabilities)

@@ -10,7 +10,8 @@ the shipped one and is faster by more than noise.
 
 With `--from`, the program runs once while its calls are counted and timed, and each call gets search time in
 proportion to its share of the program's time. The program then runs once more with the shipped and the new schedules
-in alternation, and schedules that are not faster there are dropped (`tune_program`). `--verify` compares whole runs.
+in alternation, and schedules that are not faster there are dropped (`tune_program`). `--verify` compares whole
+runs, and goes back to the shipped schedules if the program is slower with the new ones.
 The idea is that of Adaptive Neural Compilation (Bunel, Desmaison, Kohli, Torr and Kumar 2016): adapt a program to the
 distribution of its inputs.
 """
@@ -28,8 +29,8 @@ from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError
 from ..runtime.tuning import store
 from .terminal import Style, table
-from .tune_program import Outcomes, drop_slower, verify
-from .tune_shapes import record_usual_calls
+from .tune_program import Outcomes, drop_slower_schedules, restore_shipped_if_slower
+from .tune_shapes import record_common_calls
 
 if TYPE_CHECKING:
     from ..runtime.schedules import Choice
@@ -59,7 +60,9 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--time", type=_seconds, default=300.0, metavar="5m", help="time limit (default: 5m)")
     command.add_argument("--report", action="store_true", help="measure the new schedules again at the end")
     command.add_argument(
-        "--verify", action="store_true", help="with --from: compare whole runs with shipped and new schedules"
+        "--verify",
+        action="store_true",
+        help="with --from: compare whole runs, and delete the new schedules if the program is slower",
     )
     command.add_argument("--show", action="store_true", help="print the saved schedules of every device")
     command.add_argument("--clear", action="store_true", help="delete the saved schedules (with --device: only there)")
@@ -87,33 +90,33 @@ def _seconds(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show or clear saved schedules, or collect calls and search."""
+    """Show or delete saved schedules, or collect calls and search. Return the exit status."""
     if options.show:
-        return _show()
+        return _print_saved()
     if options.clear:
-        return _clear(options)
+        return _delete_saved(options)
     if options.verify and not options.program:
         raise ArgumentError("tune: --verify runs the program that --from names; name one")
     if options.program == []:
         raise ArgumentError("tune: --from needs a program, as in: weftgrad tune --from train.py --epochs 1")
-    uses = _program_uses(options.program) if options.program else _usual_uses(options)
+    uses = _program_uses(options.program) if options.program else _common_uses(options)
     if not uses:
         print("no call has a choice of schedules")
         return 0
     outcomes, status = _search(uses, options.time)
     if options.program and not status:
-        outcomes = drop_slower(options.program, outcomes)
+        outcomes = drop_slower_schedules(options.program, outcomes)
     if outcomes:
-        _table(outcomes, options.report)
+        _print_outcomes(outcomes, options.report)
     if options.verify and not status:
         if any(choice for _, outcome in outcomes for choice in outcome.choices.values()):
-            verify(options.program, outcomes)
+            restore_shipped_if_slower(options.program, outcomes)
         else:
             print("no schedule is faster than the shipped ones: there is nothing to verify")
     return status
 
 
-# the calls to tune
+# The calls to tune
 
 
 def _program_uses(program: Sequence[str]) -> list[Use]:
@@ -132,12 +135,13 @@ def _program_uses(program: Sequence[str]) -> list[Use]:
     return tunable
 
 
-def _usual_uses(options: argparse.Namespace) -> list[Use]:
+def _common_uses(options: argparse.Namespace) -> list[Use]:
+    """Return calls of the ops with common shapes, or with those of `--shapes`."""
     device = to_device(options.device)
-    return record_usual_calls(device, options.ops, [dtypes.parse(d) for d in options.dtypes], options.shapes)
+    return record_common_calls(device, options.ops, [dtypes.parse(d) for d in options.dtypes], options.shapes)
 
 
-# searching
+# Searching
 
 
 def _search(uses: Sequence[Use], seconds: float) -> tuple[Outcomes, int]:
@@ -192,7 +196,7 @@ def _merge_uses(uses: Sequence[Use]) -> list[Use]:
     return list(uses_by_keys.values())
 
 
-def _table(outcomes: Outcomes, remeasure: bool) -> None:
+def _print_outcomes(outcomes: Outcomes, remeasure: bool) -> None:
     """Print the time before and after, and the schedule, of each outcome."""
     rows, marks = [], []
     for use, outcome in outcomes:
@@ -200,10 +204,19 @@ def _table(outcomes: Outcomes, remeasure: bool) -> None:
         choices = [(key, c) for key, c in outcome.choices.items() if c]
         if remeasure and choices:
             baseline, candidate = _remeasure(outcome)
-        schedule = "; ".join(_changes(key.split(" ")[0], choice) for key, choice in choices)
+        schedule = "; ".join(_format_changes(key.split(" ")[0], choice) for key, choice in choices)
         gain = baseline / candidate
         schedule = schedule or "as shipped"
-        rows.append([str(use.call), _time(baseline), _time(candidate), f"{gain:.2f}x", str(outcome.tried), schedule])
+        rows.append(
+            [
+                str(use.call),
+                _format_seconds(baseline),
+                _format_seconds(candidate),
+                f"{gain:.2f}x",
+                str(outcome.tried),
+                schedule,
+            ]
+        )
         marks.append(["", "", "", "good" if choices else "", "", ""])
         if outcome.wrong or outcome.failed:
             rows[-1][-1] += f" ({outcome.wrong} gave other results, {outcome.failed} did not run)"
@@ -226,23 +239,24 @@ def _remeasure(outcome: Outcome) -> tuple[float, float]:
     return min(t[0] for t in times), min(t[1] for t in times)
 
 
-def _changes(space: str, choice: Choice) -> str:
+def _format_changes(space: str, choice: Choice) -> str:
+    """Return the parameters of a choice that differ from the space's fallback."""
     shipped = schedules.spaces[space].fallback
-    return ", ".join(f"{name} {_value(value)}" for name, value in choice.items() if value != shipped[name])
+    return ", ".join(f"{name} {_format_value(value)}" for name, value in choice.items() if value != shipped[name])
 
 
-def _value(value: object) -> str:
+def _format_value(value: object) -> str:
     return "auto" if value is None else "x".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
-def _time(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     return f"{seconds * 1e6:.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
 
 
-# saved schedules
+# Saved schedules
 
 
-def _show() -> int:
+def _print_saved() -> int:
     entries_by_device = store.entries()
     if not any(entries_by_device.values()):
         print(f"nothing is saved{'' if store.path() else ': the cache is off (WEFTGRAD_CACHE)'}")
@@ -255,15 +269,16 @@ def _show() -> int:
 
 
 def _format_entry(entry: Mapping[str, object]) -> Iterable[str]:
+    """Return the cells of a saved schedule: time before, time after, parameters."""
     choice = entry["choice"]
     values = choice if isinstance(choice, Mapping) else {}
-    text = ", ".join(f"{name} {_value(value)}" for name, value in sorted(values.items())) or "as shipped"
+    text = ", ".join(f"{name} {_format_value(value)}" for name, value in sorted(values.items())) or "as shipped"
     before, after = (entry.get(name) for name in ("before", "after"))
-    times = (_time(seconds if isinstance(seconds, int | float) else 0.0) for seconds in (before, after))
+    times = (_format_seconds(seconds if isinstance(seconds, int | float) else 0.0) for seconds in (before, after))
     return *times, text
 
 
-def _clear(options: argparse.Namespace) -> int:
+def _delete_saved(options: argparse.Namespace) -> int:
     device_key = schedules.device_key(to_device(options.device).driver) if options.device else None
     print(f"{store.clear(device_key)} tuned schedules forgotten")
     schedules.forget()

@@ -1,6 +1,7 @@
-"""Check that tuned schedules make a program faster.
+"""Keep only tuned schedules that make a program faster.
 
-`drop_slower` times single calls inside one run of the program. `verify` then times whole runs, start-up included.
+`drop_slower_schedules` times single calls inside one run of the program. `restore_shipped_if_slower` then times whole
+runs, start-up included.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ..runtime.tuning.record import Use
     from ..runtime.tuning.search import Outcome
 
-__all__ = ["Outcomes", "drop_slower", "verify"]
+__all__ = ["Outcomes", "drop_slower_schedules", "restore_shipped_if_slower"]
 
 _MIN_CALL_PAIRS = 8  # timed pairs of a shipped and a tuned call; fewer do not decide about a schedule
 _MIN_CALL_GAIN = 0.01  # a call must be faster by this fraction inside the program
@@ -32,8 +33,12 @@ Outcomes: TypeAlias = "list[tuple[Use, Outcome]]"  # recorded uses of ops, and w
 Times: TypeAlias = tuple[list[float], list[float]]  # seconds of runs with the shipped and with the tuned schedules
 
 
-def drop_slower(program: Sequence[str], outcomes: Outcomes) -> Outcomes:
+def drop_slower_schedules(program: Sequence[str], outcomes: Outcomes) -> Outcomes:
     """Run the program once, with calls that alternate between shipped and tuned schedules; drop tuned ones that lose.
+
+    Args:
+        program: Path of a Python program, and its arguments.
+        outcomes: What the search found for the program's calls.
 
     Returns:
         The outcomes, in their order, without the dropped schedules. A schedule whose calls are too rare to compare
@@ -82,10 +87,14 @@ def _is_confirmed(samples: list[tuple[Evidence, float]]) -> bool:
     return costliest.gain >= 1 + _MIN_CALL_GAIN and wins_most_blocks and tuned_seconds < shipped_seconds
 
 
-def verify(program: Sequence[str], outcomes: Outcomes) -> None:
+def restore_shipped_if_slower(program: Sequence[str], outcomes: Outcomes) -> None:
     """Time whole runs with the shipped and the tuned schedules in alternation, and print whether the program is faster.
 
-    If the program is slower with the tuned schedules, delete all of them.
+    If the program is slower with the tuned schedules, save the shipped ones in their place.
+
+    Args:
+        program: Path of a Python program, and its arguments.
+        outcomes: What the search found for the program's calls.
     """
     times = _time_runs(program)
     if times is None:  # a run failed
@@ -111,7 +120,7 @@ def verify(program: Sequence[str], outcomes: Outcomes) -> None:
 
 
 def _time_runs(program: Sequence[str]) -> tuple[Times, Times] | None:
-    """Return wall and processor seconds of whole runs; None if a run failed."""
+    """Return wall-clock seconds and processor seconds of whole runs; None if a run failed."""
     wall: Times = ([], [])
     processor: Times = ([], [])
     print(f"running {program[0]} as shipped and tuned in alternation, at least {_MIN_RUNS} times each", flush=True)
@@ -119,27 +128,28 @@ def _time_runs(program: Sequence[str]) -> tuple[Times, Times] | None:
     for run in range(2 * _MAX_RUNS):
         if run >= 2 * _MIN_RUNS and run % 2 == 0 and time.perf_counter() - begin > _MAX_RUN_SECONDS:
             break
-        tuned = (run + 1) // 2 % 2  # shipped, tuned, tuned, shipped, …: a steady drift of the machine cancels out
+        # 0 is shipped, 1 tuned. In the order 0, 1, 1, 0, 0, 1, … a steady drift of the machine's speed cancels out.
+        is_tuned = (run + 1) // 2 % 2
         times_before, start = os.times(), time.perf_counter()
-        environment = {**os.environ, "WEFTGRAD_TUNE": ("off", "use")[tuned]}
+        environment = {**os.environ, "WEFTGRAD_TUNE": ("off", "use")[is_tuned]}
         process = subprocess.run([sys.executable, *program], env=environment, check=False, stdout=subprocess.DEVNULL)
         wall_seconds, times_after = time.perf_counter() - start, os.times()
         if process.returncode:
             print(f"{program[0]} ended with status {process.returncode}: its time was not compared")
             return None
-        wall[tuned].append(wall_seconds)
+        wall[is_tuned].append(wall_seconds)
         processor_seconds = (
             times_after.children_user
             + times_after.children_system
             - times_before.children_user
             - times_before.children_system
         )
-        processor[tuned].append(processor_seconds)
+        processor[is_tuned].append(processor_seconds)
     return wall, processor
 
 
 def _restore_shipped(outcomes: Outcomes) -> None:
-    """Save, for every call, the choice of the shipped schedule."""
+    """Delete the tuned schedules: save, for every call, that the shipped schedule is the choice."""
     from ..runtime.tuning import search  # lazy: start-up
 
     for _, outcome in outcomes:

@@ -20,9 +20,9 @@ from .types import Shape
 if TYPE_CHECKING:
     from ..runtime.tuning.record import Use
 
-__all__ = ["OPS", "record_usual_calls"]
+__all__ = ["OPS", "record_common_calls"]
 
-_FILL_OPS = ("uniform_fill", "full_like_as", "fill")  # they only fill the inputs and constant gradients of these calls
+_FILL_OPS = ("uniform_fill", "full_like_as", "fill")  # fill the inputs and constant gradients; not worth tuning
 _POINTWISE_SHAPES: tuple[Shape, ...] = ((256, 256), (1024, 1024), (4096, 4096))
 _PRODUCT_SHAPES: tuple[Shape, ...] = (  # (m, n, k) or (batch, m, n, k)
     (64, 10, 512), (128, 128, 128), (8, 1024, 1024), (500, 500, 500), (1024, 1024, 1024), (32, 128, 128, 64),
@@ -31,7 +31,7 @@ _ROW_SHAPES: tuple[Shape, ...] = ((512, 1000), (4096, 256), (64, 50257))
 
 
 class Rand(Protocol):
-    """`random.rand` with a dtype and a device."""
+    """`random.rand` for the dtype and the device to tune."""
 
     def __call__(self, *shape: int, requires_grad: bool = False) -> Tensor: ...
 
@@ -119,7 +119,7 @@ OPS: dict[str, tuple[Callable[[Rand, Shape], None], tuple[Shape, ...]]] = {
 }
 
 
-def record_usual_calls(
+def record_common_calls(
     device: Device, ops: Sequence[str] | None, value_dtypes: Sequence[DType], shapes: Sequence[Shape] | None
 ) -> list[Use]:
     """Call ops on a device, and return the recorded uses whose schedule can be chosen.
@@ -140,13 +140,13 @@ def record_usual_calls(
 
     unknown = sorted(set(ops or ()) - set(OPS))
     if unknown:
-        raise ArgumentError(f"tune: no usual shapes are known for {', '.join(unknown)}; known are {', '.join(OPS)}")
+        raise ArgumentError(f"tune: no common shapes are known for {', '.join(unknown)}; known are {', '.join(OPS)}")
     with Recording() as recording:
         for name in ops or OPS:
-            call, usual_shapes = OPS[name]
+            call, common_shapes = OPS[name]
             success_count, last_error = 0, None
             for dtype in value_dtypes:
-                for shape in shapes or usual_shapes:
+                for shape in shapes or common_shapes:
                     try:
                         for _ in range(3):  # the first call also compiles and takes page faults
                             call(partial(random.rand, dtype=dtype, device=device), shape)

@@ -1,4 +1,8 @@
-"""The memory of tensors as MPI's buffers: host memory in place, other memory through a copy on the host."""
+"""Give MPI the memory of tensors.
+
+MPI reads and writes contiguous tensors on `cpu` in place (`is_direct`). For all other tensors the callers make a tensor
+by `empty_like_on_host`, copy to it before the call, and back after it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ _HALF = (dtypes.float16, dtypes.bfloat16)
 
 
 def check_tensor(name: str, tensor: object) -> Tensor:
-    """Return the argument of a collective; raise `TypeError` if it is no tensor."""
+    """Return the argument of the collective `name`. Raise `TypeError` unless it is a tensor."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name}: expects a tensor, not {type(tensor).__name__}")
     return tensor
@@ -29,22 +33,29 @@ def is_direct(tensor: Tensor) -> bool:
 
 
 def is_half(dtype: DType) -> bool:
-    """Return whether MPI has no arithmetic for the dtype."""
+    """Return whether the dtype is float16 or bfloat16. MPI has no arithmetic for them: it moves their bits."""
     return dtype in _HALF
 
 
 def mpi_buffer(mpi: Any, tensor: Tensor) -> list[Any]:
-    """Return the buffer of a contiguous tensor in host memory, for mpi4py. Waits for launches that use it."""
+    """Wait for the launches on the tensor's device, then return its memory as a buffer for mpi4py.
+
+    Args:
+        mpi: The module `mpi4py.MPI`.
+        tensor: A tensor for which `is_direct` holds.
+
+    Returns:
+        `[memory, datatype]`, the form in which mpi4py's methods take buffers. It does not keep the tensor alive.
+    """
     layout = tensor.meta
-    driver = layout.device.driver
-    driver.synchronize()
+    layout.device.driver.synchronize()
     nbytes = layout.numel * layout.dtype.itemsize
     address = (tensor.storage.buffer or 0) + tensor.start if nbytes else 0
     return [mpi.buffer.fromaddress(address, nbytes), mpi_datatype(mpi, layout.dtype)]
 
 
 def mark_written(tensor: Tensor) -> None:
-    """Count a write, so that backward refuses an older value that it has saved."""
+    """Increment the version of the tensor's memory, so that backward refuses a value saved before MPI's write."""
     tensor.storage.version += 1
 
 

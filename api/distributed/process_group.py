@@ -25,7 +25,7 @@ __all__ = [
     "set_default_group",
 ]  # fmt: skip
 
-_TESTS_AT_ONCE = 5000  # of a call that waits, before a `Work` waits for it: some 0.5 ms
+_TESTS_AT_ONCE = 5000  # tests of a request in a tight loop, some 0.5 ms, before a `Work` waits for it
 
 
 class ProcessGroup:
@@ -119,11 +119,11 @@ class ProcessGroup:
 
         Args:
             kind: One of `headers.KINDS`.
-            steps: What is to be done; None if gathering the headers is all.
-            dtype: The tensor's dtype, shape, the reduction, and the root's rank in the group, which must agree.
-            shape: See `dtype`.
-            op: See `dtype`.
-            root: See `dtype`.
+            steps: The steps of the collective; None if it consists of exchanging headers, or of `request`.
+            dtype: The tensor's dtype, or None. It must agree on all ranks, and so must `shape`, `op` and `root`.
+            shape: The tensor's shape.
+            op: The reduction, or None.
+            root: The root's rank in the group; -1: the collective has none.
             route: Index into `headers.ROUTES`.
             is_serial: The steps start MPI requests after others have completed, on `_serial_comm`: the group's works
                 of this kind run one after the other, so that all ranks start their requests in the same order.
@@ -132,6 +132,9 @@ class ProcessGroup:
             timeout: Seconds; default: the group's.
             request: In place of steps: starts one request on the communicator that it is called with.
             inputs: Tensors that must stay alive until the work is waited for.
+
+        Returns:
+            The work if `async_op`, otherwise None.
         """
         world = self._world
         header = pack(self._call_count, kind, dtype, shape, op, root, route)
@@ -209,6 +212,7 @@ class ProcessGroup:
         return self._leave_or_wait(work, header, async_op)
 
     def _leave_or_wait(self, work: Work, header: bytes, async_op: bool) -> Work | None:
+        """Return the work, to be completed in the background, if `async_op`. Otherwise wait for it and return None."""
         self._world.set_last_work(work, header)
         if async_op:
             leave_in_background(work)
@@ -268,7 +272,7 @@ def find_group(group: object) -> ProcessGroup | None:
         DistBackendError: There is no group yet, or the group has been destroyed.
         TypeError: It is no group.
     """
-    if group is None or group is GroupMember or group is _Group:
+    if group is None or group is GroupMember:  # also the class-like object itself
         if _default_group is None:
             raise DistBackendError("there is no process group; call init_process_group first")
         return _default_group
@@ -285,6 +289,12 @@ def find_group(group: object) -> ProcessGroup | None:
 def get_rank(group: ProcessGroup | None = None) -> int:
     """Return this process's rank in a group; -1 if it is not in it.
 
+    Args:
+        group: The group; None: that of all ranks.
+
+    Raises:
+        DistBackendError: `init_process_group` has not been called.
+
     Example:
         >>> wg.distributed.get_rank()  # on the second of 2 ranks  # doctest: +SKIP
         1
@@ -298,6 +308,12 @@ def get_rank(group: ProcessGroup | None = None) -> int:
 def get_world_size(group: ProcessGroup | None = None) -> int:
     """Return the number of ranks in a group; -1 if this process is not in it.
 
+    Args:
+        group: The group; None: that of all ranks.
+
+    Raises:
+        DistBackendError: `init_process_group` has not been called.
+
     Example:
         >>> wg.distributed.get_world_size()  # doctest: +SKIP
         2
@@ -310,6 +326,13 @@ def get_world_size(group: ProcessGroup | None = None) -> int:
 
 def get_backend(group: ProcessGroup | None = None) -> str:
     """Return a group's backend: `mpi` or `nccl`.
+
+    Args:
+        group: The group; None: that of all ranks.
+
+    Raises:
+        DistBackendError: `init_process_group` has not been called.
+        ArgumentError: This process is not in the group.
 
     Example:
         >>> wg.distributed.get_backend()  # doctest: +SKIP
@@ -345,6 +368,12 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 def get_process_group_ranks(group: ProcessGroup | None = None) -> list[int]:
     """Return the global ranks of a group's members, in the group's order.
 
+    Args:
+        group: The group; None: that of all ranks.
+
+    Raises:
+        DistBackendError: `init_process_group` has not been called.
+
     Example:
         >>> wg.distributed.get_process_group_ranks()  # doctest: +SKIP
         [0, 1]
@@ -355,6 +384,10 @@ def get_process_group_ranks(group: ProcessGroup | None = None) -> list[int]:
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
     """Return the rank in a group of the process with a global rank.
+
+    Args:
+        group: The group.
+        global_rank: The process's rank among all processes.
 
     Raises:
         ArgumentError: The process is not in the group.
@@ -372,6 +405,10 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
     """Return the global rank of a group's member.
+
+    Args:
+        group: The group.
+        group_rank: The member's rank in the group.
 
     Raises:
         ArgumentError: The group has no such rank.

@@ -44,7 +44,10 @@ def find_meeting_point(environment: Mapping[str, str] | None = None) -> tuple[st
     `TORCHELASTIC_USE_AGENT_STORE` tells, it is the next port.
 
     Args:
-        environment: The variables; default: the process's.
+        environment: The variables; None: those of this process.
+
+    Returns:
+        (address, port), or None.
 
     Example:
         >>> from weftgrad.distributed.process_manager import find_meeting_point
@@ -71,10 +74,12 @@ def join_by_environment(seconds: float) -> dict[str, str]:
     """Connect this process to the server of its job, and return the variables by which MPI finds it.
 
     They must be in the environment while MPI starts, and not afterwards: child processes would take them for theirs.
-    Without a meeting point there are none.
 
     Args:
         seconds: How long to wait for the other ranks.
+
+    Returns:
+        `PMI_FD`, `PMI_RANK` and `PMI_SIZE`; empty without a meeting point.
 
     Raises:
         ConnectionError: Rank 0 does not answer, or another rank has not come.
@@ -84,13 +89,13 @@ def join_by_environment(seconds: float) -> dict[str, str]:
         return {}
     address, port = meeting_point
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    run = f"{os.environ.get('TORCHELASTIC_RUN_ID', '')}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '')}"
+    run_id = f"{os.environ.get('TORCHELASTIC_RUN_ID', '')}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '')}"
     if rank == 0:
-        _servers.append(_start_server(port, size, run, min(seconds, _BIND_SECONDS)))
+        _servers.append(_start_server(port, size, run_id, min(seconds, _BIND_SECONDS)))
     connection = _connect(address, port, seconds)
     connection.settimeout(seconds)
     try:
-        connection.sendall(f"{_HELLO} {size} {rank} {run}\n".encode())
+        connection.sendall(f"{_HELLO} {size} {rank} {run_id}\n".encode())
         answer = connection.recv(1)  # comes when all ranks are there: MPI's own start has no timeout
     except TimeoutError as error:
         raise ConnectionError(f"not all {size} ranks have come to {address}:{port} within {seconds:g} s") from error
@@ -103,10 +108,10 @@ def join_by_environment(seconds: float) -> dict[str, str]:
     return {"PMI_FD": str(connection.detach()), "PMI_RANK": str(rank), "PMI_SIZE": str(size)}
 
 
-def _start_server(port: int, size: int, run: str, seconds: float) -> subprocess.Popen[bytes]:
+def _start_server(port: int, size: int, run_id: str, seconds: float) -> subprocess.Popen[bytes]:
     """Start the server, and return when it listens."""
     server = subprocess.Popen(
-        [sys.executable, "-I", "-S", __file__, str(port), str(size), run, str(seconds)],
+        [sys.executable, "-I", "-S", __file__, str(port), str(size), run_id, str(seconds)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     assert server.stdout is not None
@@ -117,6 +122,7 @@ def _start_server(port: int, size: int, run: str, seconds: float) -> subprocess.
 
 
 def _connect(address: str, port: int, seconds: float) -> socket.socket:
+    """Connect to the server, which may not have started yet. Raise `ConnectionError` after some seconds."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -136,11 +142,12 @@ def _connect(address: str, port: int, seconds: float) -> socket.socket:
 class _Server:
     """The table of keys and values, and the ranks' connections.
 
-    A rank that disconnects before MPI's end takes those along that wait in a barrier: they would wait for ever.
+    If a rank disconnects before MPI's end, the server also disconnects the ranks that wait in a barrier, because they
+    would wait for ever.
     """
 
-    def __init__(self, port: int, size: int, run: str, seconds: float):
-        self._size, self._run = size, run
+    def __init__(self, port: int, size: int, run_id: str, seconds: float):
+        self._size, self._run_id = size, run_id
         self._name = f"weftgrad_{os.urandom(8).hex()}"  # MPICH names shared memory after it
         self._values: dict[str, str] = {}
         self._unread: dict[socket.socket, bytes] = {}  # the beginning of a line, for each connection
@@ -193,6 +200,7 @@ class _Server:
                 return
 
     def _drop(self, connection: socket.socket) -> None:
+        """Close a connection. If it is a rank's before MPI's end, also close those of the ranks that wait for it."""
         if self._unread.pop(connection, None) is None:
             return
         self._selector.unregister(connection)
@@ -206,8 +214,8 @@ class _Server:
         """Return whether a connection's first line is that of a rank of this job that is not here yet."""
         name, _, rest = line.partition(" ")
         size, _, rest = rest.partition(" ")
-        rank, _, run = rest.partition(" ")
-        if (name, size, run) != (_HELLO, str(self._size), self._run) or not rank.isdigit():
+        rank, _, run_id = rest.partition(" ")
+        if (name, size, run_id) != (_HELLO, str(self._size), self._run_id) or not rank.isdigit():
             return False
         if int(rank) >= self._size or int(rank) in self._ranks.values():
             return False
@@ -259,6 +267,7 @@ def _send(connection: socket.socket, text: str) -> None:
 
 
 def _listen(port: int, seconds: float) -> socket.socket:
+    """Listen at a port of all addresses. Raise `OSError` if it is not free within some seconds."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -272,9 +281,9 @@ def _listen(port: int, seconds: float) -> socket.socket:
 
 
 def _main() -> None:
-    port, size, run, seconds = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
+    port, size, run_id, seconds = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
     try:
-        server = _Server(port, size, run, seconds)
+        server = _Server(port, size, run_id, seconds)
     except OSError as error:
         print(error.strerror or error, flush=True)
         return

@@ -1,4 +1,4 @@
-"""Copies on the host of tensors that MPI cannot read or write itself: on other devices, or not contiguous."""
+"""Copy tensors that MPI cannot read or write in place, on other devices or not contiguous, to the host and back."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["HostCopy", "is_pipelined", "is_staged", "pipelined_steps", "with_host_copies"]
 
 _CHUNK_BYTES = 4 << 20
+_BUFFER_COUNT = 3  # one each for the chunk that arrives, the one that MPI combines, and the one that leaves
 
 
 class HostCopy:
@@ -94,8 +95,8 @@ def pipelined_steps(
 ) -> Steps:
     """Run an elementwise collective on a tensor of an OpenCL device, in chunks.
 
-    While MPI combines a chunk on the host, the device copies the next one to the host and the previous one back. Three
-    host buffers take turns.
+    While MPI combines a chunk on the host, the device copies the next one to the host and the previous one back. The
+    chunks take turns in `_BUFFER_COUNT` host buffers.
 
     Args:
         tensor: The tensor.
@@ -116,37 +117,37 @@ def pipelined_steps(
     itemsize = layout.dtype.itemsize
     width = chunk_bytes // itemsize
     starts = range(0, layout.numel, width)
-    buffers = [empty_like_on_host(tensor, (min(width, layout.numel),)) for _ in range(min(3, len(starts)))]
+    buffers = [empty_like_on_host(tensor, (min(width, layout.numel),)) for _ in range(min(_BUFFER_COUNT, len(starts)))]
     origin = tensor.start - tensor.storage.start
     events: list[_EventRequest | None] = [None] * len(buffers)  # the last copy that uses each buffer
 
     def host_chunk(index: int) -> Tensor:
-        return buffers[index % 3][: min(width, layout.numel - starts[index])]
+        return buffers[index % _BUFFER_COUNT][: min(width, layout.numel - starts[index])]
 
     def read(index: int) -> None:
         if reads:
             array = to_host(host_chunk(index))
             event = driver.read_array_later(tensor.storage, origin + starts[index] * itemsize, array, stream)
-            events[index % 3] = _EventRequest(event, array)
+            events[index % _BUFFER_COUNT] = _EventRequest(event, array)
 
     def steps() -> Steps:
         if starts:
             read(0)
         for index in range(len(starts)):
             chunk = host_chunk(index)
-            if (arrival := events[index % 3]) is not None:
+            if (arrival := events[index % _BUFFER_COUNT]) is not None:
                 yield [arrival]
             if index + 1 < len(starts):
-                if index + 1 >= 3 and (departure := events[(index + 1) % 3]) is not None:
+                if index + 1 >= _BUFFER_COUNT and (departure := events[(index + 1) % _BUFFER_COUNT]) is not None:
                     yield [departure]
                 read(index + 1)
             yield from start(chunk)
             if writes:
                 array = to_host(chunk)
                 copy = driver.write_later(tensor.storage, origin + starts[index] * itemsize, array, stream)
-                events[index % 3] = _EventRequest(stream.record_event(), array, copy)
+                events[index % _BUFFER_COUNT] = _EventRequest(stream.record_event(), array, copy)
             else:
-                events[index % 3] = None
+                events[index % _BUFFER_COUNT] = None
         for event in events:
             if event is not None:
                 yield [event]

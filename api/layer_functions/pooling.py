@@ -39,6 +39,7 @@ def _avg_pool(
     where: str, rank: int, input: Tensor, kernel_size: IntOrInts, stride: IntOrInts | None,
     padding: IntOrInts, ceil_mode: bool, count_include_pad: bool, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
+    """Return the mean of each window over `rank` spatial dimensions; see `avg_pool2d`. where: the public function."""
     output_sizes, kernel, strides, pad_sizes, _ = check_window_arguments(
         where, rank, input, kernel_size, stride, padding, 1, ceil_mode
     )
@@ -61,7 +62,7 @@ def avg_pool1d(
     """Return the mean of each window of `(N, C, L)` or `(C, L)`; see `avg_pool2d`.
 
     Args:
-        input: Tensor of shape `(N, C, L)` or `(C, L)`.
+        input: Floating or int64 tensor of shape `(N, C, L)` or `(C, L)`.
         kernel_size: Size of the window: one int, or one for each spatial dimension.
         stride: Distance between windows; None: `kernel_size`.
         padding: Elements added at both ends of each spatial dimension.
@@ -69,7 +70,11 @@ def avg_pool1d(
         count_include_pad: Whether padding counts in the mean.
 
     Returns:
-        Tensor whose spatial sizes are the numbers of windows.
+        Tensor of the dtype of `input`, whose spatial sizes are the numbers of windows.
+
+    Raises:
+        ShapeError: The input has another number of dimensions, or is too small for a window.
+        UnsupportedDType: The input is neither floating nor int64.
 
     Example:
         >>> wg.nn.functional.avg_pool1d(wg.tensor([[1.0, 3.0, 2.0, 6.0]]), 2)
@@ -85,7 +90,7 @@ def avg_pool2d(
     """Return the mean of each window of `(N, C, H, W)` or `(C, H, W)`.
 
     Args:
-        input: Floating or int64 tensor; int64 means are rounded towards 0.
+        input: Floating or int64 tensor of shape `(N, C, H, W)` or `(C, H, W)`; int64 means are rounded towards 0.
         kernel_size: Size of the window: one int, or one for each spatial dimension.
         stride: Distance between windows; None: `kernel_size`.
         padding: Elements added at both ends of each spatial dimension.
@@ -94,7 +99,11 @@ def avg_pool2d(
         divisor_override: Number by which the window sums are divided, instead of the number of elements.
 
     Returns:
-        Tensor whose spatial sizes are the numbers of windows.
+        Tensor of the dtype of `input`, whose spatial sizes are the numbers of windows.
+
+    Raises:
+        ShapeError: The input has another number of dimensions, or is too small for a window.
+        UnsupportedDType: The input is neither floating nor int64.
 
     Example:
         >>> wg.nn.functional.avg_pool2d(wg.tensor([[[1.0, 3.0], [2.0, 6.0]]]), 2)
@@ -112,7 +121,7 @@ def avg_pool3d(
     """Return the mean of each window of `(N, C, D, H, W)` or `(C, D, H, W)`; see `avg_pool2d`.
 
     Args:
-        input: Tensor of shape `(N, C, D, H, W)` or `(C, D, H, W)`.
+        input: Floating or int64 tensor of shape `(N, C, D, H, W)` or `(C, D, H, W)`.
         kernel_size: Size of the window: one int, or one for each spatial dimension.
         stride: Distance between windows; None: `kernel_size`.
         padding: Elements added at both ends of each spatial dimension.
@@ -121,7 +130,11 @@ def avg_pool3d(
         divisor_override: Divisor of each window's sum; None: the number of its elements.
 
     Returns:
-        Tensor whose spatial sizes are the numbers of windows.
+        Tensor of the dtype of `input`, whose spatial sizes are the numbers of windows.
+
+    Raises:
+        ShapeError: The input has another number of dimensions, or is too small for a window.
+        UnsupportedDType: The input is neither floating nor int64.
 
     Example:
         >>> wg.nn.functional.avg_pool3d(wg.tensor([[[[1.0, 3.0], [2.0, 6.0]]]]), (1, 2, 2))
@@ -169,7 +182,11 @@ def lp_pool1d(
         ceil_mode: Whether a last window may end beyond the input.
 
     Returns:
-        Tensor whose spatial sizes are the numbers of windows.
+        Tensor of the dtype of `input`, whose spatial sizes are the numbers of windows.
+
+    Raises:
+        ShapeError: The input has another number of dimensions, or is too small for a window.
+        UnsupportedDType: The input is neither floating nor int64.
 
     Example:
         >>> wg.nn.functional.lp_pool1d(wg.tensor([[1.0, 3.0, 2.0, 6.0]]), 1, 2)
@@ -197,7 +214,11 @@ def lp_pool2d(
         ceil_mode: Whether a last window may end beyond the input.
 
     Returns:
-        Tensor whose spatial sizes are the numbers of windows.
+        Tensor of the dtype of `input`, whose spatial sizes are the numbers of windows.
+
+    Raises:
+        ShapeError: The input has another number of dimensions, or is too small for a window.
+        UnsupportedDType: The input is neither floating nor int64.
 
     Example:
         >>> wg.nn.functional.lp_pool2d(wg.tensor([[[1.0, 3.0], [2.0, 6.0]]]), 1, 2)
@@ -225,7 +246,11 @@ def lp_pool3d(
         ceil_mode: Whether a last window may end beyond the input.
 
     Returns:
-        Tensor whose spatial sizes are the numbers of windows.
+        Tensor of the dtype of `input`, whose spatial sizes are the numbers of windows.
+
+    Raises:
+        ShapeError: The input has another number of dimensions, or is too small for a window.
+        UnsupportedDType: The input is neither floating nor int64.
 
     Example:
         >>> wg.nn.functional.lp_pool3d(wg.tensor([[[[1.0, 3.0], [2.0, 6.0]]]]), 1, (1, 2, 2))

@@ -77,7 +77,7 @@ def _run_layer(
     kind: CellKind, geometry: Geometry, x: Tensor, h0: Tensor, c0: Tensor | None, weights: list[Weights]
 ) -> list[Tensor]:
     operands = (x, h0, c0, *(w for direction_weights in weights for w in direction_weights))
-    statics = (kind.name, len(weights), geometry.length if geometry.regular else None, geometry.batch)
+    statics = (kind.name, len(weights), geometry.length if geometry.is_uniform else None, geometry.batch)
     return call_composite(_LAYER, operands, statics, lambda: layer(kind, geometry, x, h0, c0, weights))
 
 

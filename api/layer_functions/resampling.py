@@ -47,14 +47,14 @@ _MODES = {
     "lanczos": _Mode("lanczos", (2,)),
     "trilinear": _Mode("linear", (3,)),
 }
-# What modes see of an interpolation, instead of one op for each dimension.
+# The op that active modes see for an interpolation, instead of one op for each dimension.
 _INTERPOLATE = OpRecord(
     "interpolate", "composite", (Operand("input"),), (),
     ("size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias"),
 )  # fmt: skip
 _AREA_FUNCTIONS = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d, 3: adaptive_avg_pool3d}
 
-_MODES_OF_PIXELS = ("nearest", "nearest-exact", "bilinear", "bicubic", "lanczos")  # which take uint8, as in PyTorch
+_UINT8_MODES = ("nearest", "nearest-exact", "bilinear", "bicubic", "lanczos")  # modes that take uint8, as in PyTorch
 
 
 def interpolate(
@@ -94,7 +94,7 @@ def interpolate(
     input_sizes = input.meta.shape[2:]
     rank = len(input_sizes)
     _check_mode(mode, rank, align_corners, antialias)
-    if input.meta.dtype is dtypes.uint8 and mode in _MODES_OF_PIXELS:
+    if input.meta.dtype is dtypes.uint8 and mode in _UINT8_MODES:
         resized = interpolate(input.float(), size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
         return resized.round().clamp(0, 255).to(dtypes.uint8)
     if input.meta.dtype.kind != "f":

@@ -1,4 +1,4 @@
-"""Checks and calls that activation functions and dropouts share."""
+"""What the activation functions and the dropouts of `nn.functional` share: checks of dtypes, and calls in place."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ __all__ = ["call_activation", "call_random_op", "require_floating", "to_floating
 
 
 def call_activation(name: str, input: Tensor, numbers: tuple[object, ...], inplace: bool) -> Tensor:
+    """Call the op `name` with a tensor and number operands.
+
+    Args:
+        name: The op, which has one result of the shape and dtype of `input`.
+        input: Tensor of any shape.
+        numbers: Operands after `input`, such as a slope.
+        inplace: Whether to write the result to `input` and return `input`.
+    """
     only_tensors(name, input)
     if inplace:
         return call_into(registry[name], (input, *numbers), (), (input,), in_place=True)
@@ -29,7 +37,10 @@ def require_floating(input: Tensor, caller: str) -> Tensor:
 
 
 def to_floating(input: Tensor, caller: str) -> Tensor:
-    """Return the input, with integers cast to the default dtype, for functions that PyTorch composes of divisions."""
+    """Return a floating-point input as it is, any other one cast to the default dtype.
+
+    For the functions that PyTorch computes by other ops, which take integers, such as softsign's `x / (1 + abs(x))`.
+    """
     only_tensors(caller, input)
     if input.meta.dtype.kind == "f":
         return input
@@ -37,7 +48,7 @@ def to_floating(input: Tensor, caller: str) -> Tensor:
 
 
 def call_random_op(name: str, input: Tensor, numbers: tuple[float, ...], inplace: bool) -> Tensor:
-    """Call a random op, with random numbers of the default generator."""
+    """Call the random op `name`, as `call_activation` does, with random numbers of the default generator."""
     record = registry[name]
     operands = (input, *numbers, *_random.default_generator.take(int(record.detail["draws"])))
     if inplace:

@@ -5,6 +5,7 @@ The dynamic program over alignments is the op `ctc_alpha` (`runtime/kinds/ctc.py
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -30,7 +31,7 @@ def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Tensor | Sequence[int], target_lengths: Tensor | Sequence[int],
     blank: int = 0, reduction: str = "mean", zero_infinity: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Compute minus the log-probability of the labels, summed over all alignments (Graves et al. 2006).
+    """Return minus the logarithm of the labels' probability, summed over all alignments (Graves et al. 2006).
 
     The gradient cannot be differentiated again.
 
@@ -42,16 +43,17 @@ def ctc_loss(
         target_lengths: N integers, a tensor or a sequence.
         blank: Index of the blank class.
         reduction: `"mean"` divides each loss by its number of labels and averages; `"sum"` or `"none"`.
-        zero_infinity: Replace infinite losses, of labels without an alignment, and their gradients by 0.
+        zero_infinity: Whether infinite losses, those of labels without an alignment, and their gradients are 0.
 
     Returns:
         Tensor of shape `()`; for `reduction="none"`, the loss of each sample.
 
     Raises:
-        ShapeError: If shapes or lengths do not fit.
-        UnsupportedDType: For another dtype of `log_probs`.
-        DTypeError: If lengths are not integers.
-        IndexOutOfRange: If a label is not a class.
+        ShapeError: A shape or a length does not fit, or `blank` is not a class.
+        UnsupportedDType: `log_probs` have another dtype.
+        DTypeError: Lengths are not integers.
+        ArgumentError: Lengths are neither a tensor nor a sequence, or there is no such reduction.
+        IndexOutOfRange: A label is not a class.
 
     Example:
         >>> log_probabilities = wg.zeros(4, 1, 3).log_softmax(2)
@@ -107,7 +109,10 @@ def _as_length_array(
             raise DTypeError(f"{_OP_NAME}: {name} must be integers, not {lengths.meta.dtype.name}; use .long()")
         array = np.asarray(host_data.to_host(lengths.detach()), np.int64).reshape(-1)
     elif isinstance(lengths, Sequence):
-        array = np.asarray([int(n) for n in lengths], np.int64)
+        try:
+            array = np.asarray([operator.index(n) for n in lengths], np.int64)
+        except TypeError:
+            raise DTypeError(f"{_OP_NAME}: {name} must be integers, not {lengths!r}") from None
     else:
         raise ArgumentError(f"{_OP_NAME}: {name} must be a tensor or a sequence of integers, not {lengths!r}")
     if array.size != batch_size:
@@ -119,7 +124,7 @@ def _as_length_array(
 
 
 def _label_starts(targets: Tensor, label_counts: Array, batch_size: int) -> Array:
-    """Return the position of each sample's first label."""
+    """Return the position of each sample's first label. Raise `ShapeError` if the labels do not fit their numbers."""
     if targets.meta.ndim == 1:
         if targets.meta.numel != label_counts.sum():
             raise ShapeError(

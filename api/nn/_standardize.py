@@ -183,7 +183,7 @@ def _grads_by_kernels(
 def _grads_by_ops(
     ctx: _StandardizeContext, grad: Tensor, x: Tensor, weight: Tensor | float
 ) -> tuple[Tensor | None, Tensor, Tensor]:
-    """Return the same by differentiable ops, which recompute the statistics."""
+    """Return the input's gradient and the terms for weight and bias by differentiable ops, from new statistics."""
     axes = ctx.layout.axes
     x, grad = (_ops.copy(t, dtype=_stats_dtype(t)) if _stats_dtype(t) else t for t in (x, grad))
     centred = _ops.sub(x, _ops.mean(x, axes, True))
@@ -290,7 +290,14 @@ def _store_param_grads(
 ) -> None:
     """Reduce the partial sums to the shapes of weight and bias, and store them in `grads`.
 
-    by_ops: By differentiable ops. Else by one kernel, and the sums are results to which nothing else refers.
+    Args:
+        ctx: The function's context.
+        grads: The gradients of all arguments; weight and bias are those at 1 and 2.
+        weight: The weight, or None.
+        slopes: Terms or partial sums of the weight's gradient.
+        shifts: Terms or partial sums of the bias's gradient.
+        by_ops: Whether to use differentiable ops, because backward is recorded. Otherwise one kernel adds both sums;
+            then nothing else may refer to `slopes` and `shifts`.
     """
     if not any(ctx.needs_input_grad[1:3]):
         return

@@ -370,8 +370,9 @@ class State(Members):
         """Copy the values of `state_dict` into parameters and buffers.
 
         Args:
-            state_dict: Tensors by path: weftgrad's, PyTorch's, or arrays of NumPy's.
-            strict: Raise an error for missing and unexpected paths.
+            state_dict: Values by path: tensors of weftgrad or PyTorch, or NumPy arrays, of the shapes of the module's
+                own entries. They are converted to the dtypes of these.
+            strict: Whether to raise an error for missing and unexpected paths.
             assign: Make the tensors of `state_dict` the module's own, with their dtypes and devices. Parameters become
                 other objects, so create the optimizer afterwards.
 
@@ -379,8 +380,10 @@ class State(Members):
             The missing and unexpected paths.
 
         Raises:
-            StateDictError: A `RuntimeError` and a `ValueError` that lists every missing, unexpected and wrongly shaped
-                entry. Nothing is copied then, except what load post-hooks of submodules have already seen.
+            StateDictError: Entries are missing, unexpected or of another shape; the message lists all of them. Nothing
+                was copied then, except to submodules whose load post-hooks have run. It is a `RuntimeError` and a
+                `ValueError`.
+            ArgumentError: `state_dict` is not a mapping.
 
         Example:
             >>> layer = wg.nn.Linear(1, 1)
@@ -426,6 +429,16 @@ def _load(
     assign: bool,
     error_lists: tuple[list[str], list[str], list[str]],
 ) -> None:
+    """Load a module and its submodules, and call their post-hooks.
+
+    Args:
+        module: The module.
+        state_dict: Values by whole path, at least those below `prefix`.
+        prefix: Path of the module, with a dot at its end; empty for the outermost one.
+        metadata: The attribute `_metadata` of the state dict: versions by path.
+        assign: Whether to assign the tensors instead of copying them.
+        error_lists: Missing paths, unexpected paths and messages, to which problems are appended.
+    """
     local_metadata = dict(metadata.get(prefix[:-1], {}))
     if assign:
         local_metadata["assign_to_params_buffers"] = True
@@ -445,6 +458,7 @@ def _load(
 
 
 def _run_or_defer(copy: Callable[[], object]) -> None:
+    """Queue a copy if `load_state_dict` is active in this thread; otherwise run it."""
     if _pending.copies is None:
         with no_grad():
             copy()
@@ -453,6 +467,7 @@ def _run_or_defer(copy: Callable[[], object]) -> None:
 
 
 def _run_pending() -> None:
+    """Run the queued copies, and empty the queue."""
     copies, _pending.copies = _pending.copies or [], []
     with no_grad():
         for copy in copies:

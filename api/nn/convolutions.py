@@ -1,4 +1,4 @@
-"""Convolution layers: weights, argument checks, and padding modes for the functions of `weftgrad/convolutions.py`.
+"""Convolution layers: weights, argument checks, and padding modes for `layer_functions/convolutions.py`.
 
 Weights and biases start from U(-b, b) with b = 1 / sqrt(fan_in), as in PyTorch.
 """
@@ -33,7 +33,15 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _Convolution(Module):
-    """Base class of convolutions. A transposed one has weights (in_channels, out_channels / groups, *kernel_size)."""
+    """Base class of convolutions.
+
+    The weight has the shape (out_channels, in_channels / groups, *kernel_size), that of a transposed convolution
+    (in_channels, out_channels / groups, *kernel_size).
+
+    Attributes:
+        dimensions: Number of spatial dimensions.
+        transposed: Whether it is a transposed convolution.
+    """
 
     dimensions = 2
     transposed = False
@@ -111,6 +119,7 @@ class _ForwardConvolution(_Convolution):
     """Base class of convolutions that are not transposed."""
 
     def _convolve(self, function: Callable[..., Tensor], input: Tensor) -> Tensor:
+        """Call a convolution function, after padding the input where the mode is not "zeros"."""
         padding = self.padding
         if self.padding_mode != "zeros":
             input, padding = pad(input, self._padding_amounts(), self.padding_mode), (0,) * self.dimensions
@@ -137,7 +146,7 @@ class Conv1d(_ForwardConvolution):
         kernel_size: Size of the kernel.
         stride: Step of the kernel.
         padding: Positions added at each end, or `"same"` or `"valid"`.
-        dilation: Distance of kernel elements.
+        dilation: Distance between neighbouring kernel elements.
         groups: Groups of channels that are convolved separately.
         bias: Add a bias per output channel.
         padding_mode: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
@@ -173,7 +182,7 @@ class Conv2d(_ForwardConvolution):
         kernel_size: Size of the kernel.
         stride: Step of the kernel.
         padding: Positions added at each end, or `"same"` or `"valid"`.
-        dilation: Distance of kernel elements.
+        dilation: Distance between neighbouring kernel elements.
         groups: Groups of channels that are convolved separately.
         bias: Add a bias per output channel.
         padding_mode: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
@@ -208,7 +217,8 @@ class Conv3d(_ForwardConvolution):
         stride: Step of the kernel; one int for all dimensions, or three (depth, height, width).
         padding: Positions added at each end, one int for all dimensions, or three (depth, height, width); or `"same"`
             or `"valid"`.
-        dilation: Distance of kernel elements; one int for all dimensions, or three (depth, height, width).
+        dilation: Distance between neighbouring kernel elements; one int for all dimensions, or three (depth,
+            height, width).
         groups: Groups of channels that are convolved separately.
         bias: Add a bias per output channel.
         padding_mode: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
@@ -301,7 +311,7 @@ class ConvTranspose1d(_Transposed):
         output_padding: Positions added at one end of the result; one int.
         groups: Groups of channels that are convolved separately.
         bias: Add a bias per output channel.
-        dilation: Distance of kernel elements; one int.
+        dilation: Distance between neighbouring kernel elements; one int.
         padding_mode: Must be `"zeros"`.
         device: Device of the parameters; None: the default device.
         dtype: Dtype of the parameters; None: the default dtype.
@@ -338,7 +348,7 @@ class ConvTranspose2d(_Transposed):
         output_padding: Positions added at one end of the result; one int for both dimensions, or two (height, width).
         groups: Groups of channels that are convolved separately.
         bias: Add a bias per output channel.
-        dilation: Distance of kernel elements; one int for both dimensions, or two (height, width).
+        dilation: Distance between neighbouring kernel elements; one int for both dimensions, or two (height, width).
         padding_mode: Must be `"zeros"`.
         device: Device of the parameters; None: the default device.
         dtype: Dtype of the parameters; None: the default dtype.
@@ -377,7 +387,8 @@ class ConvTranspose3d(_Transposed):
             width).
         groups: Groups of channels that are convolved separately.
         bias: Add a bias per output channel.
-        dilation: Distance of kernel elements; one int for all dimensions, or three (depth, height, width).
+        dilation: Distance between neighbouring kernel elements; one int for all dimensions, or three (depth,
+            height, width).
         padding_mode: Must be `"zeros"`.
         device: Device of the parameters; None: the default device.
         dtype: Dtype of the parameters; None: the default dtype.

@@ -1,7 +1,7 @@
 """`Module`, the base class of layers and models, with parameters, buffers and submodules by name.
 
-`Module` has four base classes, which hold its methods by topic: `Hooks` calls `forward` between hooks, `NamedTensors`
-finds parameters and buffers, `Conversion` moves and casts them, `State` saves and loads them.
+Base classes hold most of its methods, by topic: `Hooks` calls `forward` between hooks, `NamedTensors` finds parameters
+and buffers, `Conversion` moves and casts them, `State` saves and loads them.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Module(Hooks, Conversion, State):
     def __init__(self) -> None:
         fields = self.__dict__
         fields["training"] = True
-        for kind in _MEMBER_DICTS:
-            fields[kind] = {}
+        for dict_name in _MEMBER_DICTS:
+            fields[dict_name] = {}
         fields["_non_persistent_buffers_set"] = set()
         for table in _HOOK_TABLES:
             fields[table] = HookTable()
@@ -100,8 +100,8 @@ class Module(Hooks, Conversion, State):
     # attributes
 
     def __getattr__(self, name: str) -> Tensor | Module:
-        for kind in _MEMBER_DICTS:
-            members = self.__dict__.get(kind)
+        for dict_name in _MEMBER_DICTS:
+            members = self.__dict__.get(dict_name)
             if members is not None and name in members:
                 return members[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -139,17 +139,18 @@ class Module(Hooks, Conversion, State):
         if not self._remove_member(name):
             object.__delattr__(self, name)
 
-    def _remove_member(self, name: str, kept_in: str = "") -> bool:
-        """Remove `name` from all member dicts except `kept_in`, where its position is kept.
+    def _remove_member(self, name: str, new_dict: str = "") -> bool:
+        """Remove `name` from the member dicts, and return whether one of them had it.
 
-        Return whether it was there.
+        With `new_dict`, the dict in which the caller stores a new member, leave that dict as it is, so that the member
+        keeps its position there, and remove a plain attribute of the name as well.
         """
         fields = self.__dict__
-        if kept_in:
+        if new_dict:
             fields.pop(name, None)
-        holders = [kind for kind in _MEMBER_DICTS if kind != kept_in and name in fields[kind]]
-        for kind in holders:
-            del fields[kind][name]
+        holders = [dict_name for dict_name in _MEMBER_DICTS if dict_name != new_dict and name in fields[dict_name]]
+        for dict_name in holders:
+            del fields[dict_name][name]
         if "_buffers" in holders:
             fields["_non_persistent_buffers_set"].discard(name)
         return bool(holders)
@@ -233,6 +234,7 @@ class Module(Hooks, Conversion, State):
     add_module = register_module
 
     def _check_name(self, name: object, kind: str, members: Mapping[str, object] | None) -> None:
+        """Raise an error unless a new member of `members` may have this name. kind: what it is, for messages."""
         if members is None:
             raise AttributeError(f"call super().__init__() before adding a {kind}")
         if not isinstance(name, str):

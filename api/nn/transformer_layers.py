@@ -71,23 +71,27 @@ class _TransformerLayer(Module):
 class TransformerEncoderLayer(_TransformerLayer):
     """Self-attention and a feed-forward network, each with a residual connection and layer normalization.
 
-    `forward` takes and returns (S, N, d_model), or (N, S, d_model) with `batch_first`, or (S, d_model).
+    `forward(src, src_mask, src_key_padding_mask, is_causal)` takes and returns a floating-point tensor of shape
+    `(S, N, d_model)`, of `(N, S, d_model)` with `batch_first`, or of `(S, d_model)`. `src_mask` has the shape `(S, S)`
+    or `(N * nhead, S, S)`, `src_key_padding_mask` `(N, S)`. Bool masks are True where NOT to attend, floating-point
+    ones are added to the scores, as in `functional.multi_head_attention_forward`.
 
     Args:
-        d_model: Features.
-        nhead: Number of attention heads.
+        d_model: Number of features of input and output.
+        nhead: Number of attention heads; it divides `d_model`.
         dim_feedforward: Features of the hidden layer.
         dropout: Dropout probability.
         activation: `"relu"`, `"gelu"` or a function of a tensor.
         layer_norm_eps: `eps` of the layer norms.
         batch_first: Whether the batch is the first dimension.
-        norm_first: Normalize the input of each part instead of the sum (Xiong et al. 2020, arXiv 2002.04745).
-        bias: Add biases in linear layers and norms.
+        norm_first: Whether to normalize the input of each part instead of the residual sum (Xiong et al. 2020, arXiv
+            2002.04745).
+        bias: Whether linear layers and norms have biases.
         device: Device of the parameters; None: the default device.
         dtype: Dtype of the parameters; None: the default dtype.
 
     Raises:
-        DomainError: If `activation` is another string.
+        DomainError: `activation` is another string.
 
     Example:
         >>> wg.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)(wg.ones(2, 7, 8)).shape
@@ -127,23 +131,27 @@ class TransformerEncoderLayer(_TransformerLayer):
 class TransformerDecoderLayer(_TransformerLayer):
     """An encoder layer with attention to `memory`, the encoder's output, between self-attention and feed-forward.
 
-    `forward` takes tgt (T, N, d_model) and memory (S, N, d_model). The arguments are `TransformerEncoderLayer`'s.
+    `forward(tgt, memory, ...)` takes `tgt` of shape `(T, N, d_model)` and `memory` of `(S, N, d_model)`, with
+    `batch_first` of `(N, T, d_model)` and `(N, S, d_model)`, and returns a tensor of the shape of `tgt`. `tgt_mask` has
+    the shape `(T, T)`, `memory_mask` `(T, S)`, `tgt_key_padding_mask` `(N, T)` and `memory_key_padding_mask` `(N, S)`.
+    Bool masks are True where NOT to attend, floating-point ones are added to the scores.
 
     Args:
-        d_model: Features.
-        nhead: Number of attention heads.
+        d_model: Number of features of input and output.
+        nhead: Number of attention heads; it divides `d_model`.
         dim_feedforward: Features of the hidden layer.
         dropout: Dropout probability.
         activation: `"relu"`, `"gelu"` or a function of a tensor.
         layer_norm_eps: `eps` of the layer norms.
         batch_first: Whether the batch is the first dimension.
-        norm_first: Normalize the input of each part instead of the sum (Xiong et al. 2020, arXiv 2002.04745).
-        bias: Add biases in linear layers and norms.
+        norm_first: Whether to normalize the input of each part instead of the residual sum (Xiong et al. 2020, arXiv
+            2002.04745).
+        bias: Whether linear layers and norms have biases.
         device: Device of the parameters; None: the default device.
         dtype: Dtype of the parameters; None: the default dtype.
 
     Raises:
-        DomainError: If `activation` is another string.
+        DomainError: `activation` is another string.
 
     Example:
         >>> wg.nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)(wg.ones(2, 5, 8), wg.ones(2, 7, 8)).shape

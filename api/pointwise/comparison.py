@@ -1,4 +1,4 @@
-"""Comparison and selection: closeness, infinities and NaN, and `where`."""
+"""Compare tensors as a whole or within a tolerance, find and replace infinities and NaN, and select by `where`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from .._generated import ops
 from ..arguments.out import copy_to_out
 from ..arguments.types import Operand
 from ..creation.factories import full_like
+from ..runtime import dtypes
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
@@ -23,20 +24,31 @@ __all__ = [
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """Return where two tensors are close: `|input - other| <= atol + rtol * |other|`.
 
+    Infinities are close to themselves only, bools if they are equal.
+
     Args:
-        input: Tensor of any dtype but bool.
+        input: Tensor of any dtype.
         other: Tensor whose shape broadcasts with that of `input`.
-        rtol: Relative tolerance.
+        rtol: Tolerance relative to `other`.
         atol: Absolute tolerance.
-        equal_nan: Whether NaN is close to NaN. Infinities are close to themselves.
+        equal_nan: Whether NaN is close to NaN.
 
     Returns:
         Bool tensor of the broadcast shape.
+
+    Raises:
+        ShapeError: The shapes do not broadcast.
+        ArgumentError: A tolerance is negative, or an operand is not a tensor.
 
     Example:
         >>> wg.isclose(wg.tensor([1.0, 2.0]), wg.tensor([1.0 + 1e-7, 2.1]))
         tensor([ True, False])
     """
+    only_tensors("isclose", input, other)
+    if rtol < 0 or atol < 0:
+        raise ArgumentError(f"isclose: rtol and atol must not be negative, not {rtol} and {atol}")
+    if input.meta.dtype is other.meta.dtype is dtypes.bool_:
+        return ops.eq(input, other)
     within_tolerance = ops.le(ops.abs(ops.sub(input, other)), ops.add(ops.mul(ops.abs(other), rtol), atol))
     close = ops.logical_or(ops.logical_and(within_tolerance, ops.isfinite(other)), ops.eq(input, other))
     if equal_nan:
@@ -48,14 +60,18 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-
     """Return True if all elements are close; see `isclose`.
 
     Args:
-        input: Tensor of any dtype but bool.
+        input: Tensor of any dtype.
         other: Tensor whose shape broadcasts with that of `input`.
         rtol: Tolerance relative to `other`.
         atol: Absolute tolerance.
-        equal_nan: Whether NaN equals NaN.
+        equal_nan: Whether NaN is close to NaN.
 
     Returns:
-        True if |input - other| <= atol + rtol * |other| everywhere.
+        Python bool; it waits for the device.
+
+    Raises:
+        ShapeError: The shapes do not broadcast.
+        ArgumentError: A tolerance is negative, or an operand is not a tensor.
 
     Example:
         >>> wg.allclose(wg.tensor([1.0]), wg.tensor([1.0 + 1e-9]))
@@ -65,14 +81,17 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Return True if the shapes and all elements are equal.
+    """Return True if the shapes and all elements are equal. The dtypes may differ; NaN equals nothing.
 
     Args:
-        input: Tensor of any dtype.
-        other: Tensor of any dtype.
+        input: Tensor of any shape and dtype.
+        other: Tensor of any shape and dtype.
 
     Returns:
-        Python bool.
+        Python bool; it waits for the device.
+
+    Raises:
+        ArgumentError: An operand is not a tensor.
 
     Example:
         >>> wg.equal(wg.tensor([1, 2]), wg.tensor([1, 2]))
@@ -86,16 +105,20 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Return True if the shapes are equal.
 
     Args:
-        input: Tensor of any dtype.
-        other: Tensor of any dtype.
+        input: Tensor of any shape and dtype.
+        other: Tensor of any shape and dtype.
 
     Returns:
         Python bool.
+
+    Raises:
+        ArgumentError: An operand is not a tensor.
 
     Example:
         >>> wg.is_same_size(wg.ones(2, 3), wg.zeros(2, 3))
         True
     """
+    only_tensors("is_same_size", input, other)
     return input.meta.shape == other.meta.shape
 
 
@@ -103,18 +126,20 @@ def is_nonzero(input: Tensor) -> bool:
     """Return True if the single element is not 0.
 
     Args:
-        input: Tensor of one element.
+        input: Tensor of one element and any dtype.
 
     Returns:
-        Python bool.
+        Python bool; it waits for the device.
 
     Raises:
-        ShapeError: For several elements.
+        ShapeError: The tensor has several elements, or none.
+        ArgumentError: The operand is not a tensor.
 
     Example:
         >>> wg.is_nonzero(wg.tensor([0.5]))
         True
     """
+    only_tensors("is_nonzero", input)
     return bool(input)
 
 
@@ -122,15 +147,19 @@ def isposinf(input: Tensor) -> Tensor:
     """Return a bool tensor that is True where elements are +inf.
 
     Args:
-        input: Tensor of any dtype.
+        input: Tensor of any shape and dtype.
 
     Returns:
-        bool tensor of the shape of `input`.
+        Bool tensor of the shape of `input`.
+
+    Raises:
+        ArgumentError: The operand is not a tensor.
 
     Example:
         >>> wg.isposinf(wg.tensor([1.0, float('inf')]))
         tensor([False,  True])
     """
+    only_tensors("isposinf", input)
     return ops.eq(input, math.inf)
 
 
@@ -138,15 +167,19 @@ def isneginf(input: Tensor) -> Tensor:
     """Return a bool tensor that is True where elements are -inf.
 
     Args:
-        input: Tensor of any dtype.
+        input: Tensor of any shape and dtype.
 
     Returns:
-        bool tensor of the shape of `input`.
+        Bool tensor of the shape of `input`.
+
+    Raises:
+        ArgumentError: The operand is not a tensor.
 
     Example:
         >>> wg.isneginf(wg.tensor([1.0, -float('inf')]))
         tensor([False,  True])
     """
+    only_tensors("isneginf", input)
     return ops.eq(input, -math.inf)
 
 
@@ -154,38 +187,46 @@ def isreal(input: Tensor) -> Tensor:
     """Return True for every element: there are no complex dtypes.
 
     Args:
-        input: Tensor of any dtype.
+        input: Tensor of any shape and dtype.
 
     Returns:
-        bool tensor of the shape of `input`.
+        Bool tensor of the shape of `input`.
+
+    Raises:
+        ArgumentError: The operand is not a tensor.
 
     Example:
         >>> wg.isreal(wg.tensor([1.0, float('nan')]))
         tensor([True, True])
     """
-    return ops.eq(input, input).fill_(True)
+    only_tensors("isreal", input)
+    return full_like(input, True, dtype=dtypes.bool_)
 
 
 def nan_to_num(
     input: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None, *,
     out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Replace NaN by `nan`, and infinities by `posinf` and `neginf` (default: the extremes of the dtype).
+    """Replace NaN by `nan`, and infinities by `posinf` and `neginf`. Integers and bools are copied.
 
     Args:
-        input: Tensor of any dtype.
-        nan: Replaces NaN.
-        posinf: Replaces +inf; None: the largest number of the dtype.
-        neginf: Replaces -inf; None: the smallest number of the dtype.
+        input: Tensor of any shape and dtype.
+        nan: Replaces NaN; None: 0.
+        posinf: Replaces +inf; None: the largest finite number of the dtype.
+        neginf: Replaces -inf; None: the lowest finite number of the dtype.
         out: Tensor to write the result to.
 
     Returns:
-        Tensor of the shape of `input`.
+        Tensor of the shape and dtype of `input`. Gradients flow to the elements that are not replaced.
+
+    Raises:
+        ArgumentError: The operand is not a tensor.
 
     Example:
         >>> wg.nan_to_num(wg.tensor([1.0, float('nan')]))
         tensor([1., 0.])
     """
+    only_tensors("nan_to_num", input)
     if input.meta.dtype.kind != "f":
         return input.clone() if out is None else copy_to_out(input, out, "nan_to_num")
     largest = finfo(input.meta.dtype).max
@@ -203,16 +244,21 @@ def where(
 ) -> Tensor | tuple[Tensor, ...]:
     """Select elements of `input` where `condition` is true, and of `other` elsewhere; shapes broadcast.
 
-    With `condition` alone, return its nonzero indices, one vector for each dimension.
+    With `condition` alone, return the indices of its nonzero elements, as `condition.nonzero(as_tuple=True)`.
 
     Args:
-        condition: bool tensor.
+        condition: Bool tensor. Elements of another dtype are true unless they are 0.
         input: Tensor or number.
         other: Tensor or number.
         out: Tensor to write the result to.
 
     Returns:
-        Tensor of the broadcast shape and the promoted dtype.
+        Tensor of the broadcast shape and the promoted dtype of `input` and `other`. With `condition` alone, an int64
+        tensor of shape `(number of nonzero elements,)` for each dimension.
+
+    Raises:
+        ShapeError: The shapes do not broadcast.
+        ArgumentError: `condition` is not a tensor, or only one of `input` and `other` is given.
 
     Example:
         >>> wg.where(wg.tensor([True, False]), wg.tensor([1, 2]), 0)
@@ -233,11 +279,14 @@ def _where(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
     """Select this tensor's elements where `condition` is true, and those of `other` elsewhere; shapes broadcast.
 
     Args:
-        condition: bool tensor.
+        condition: Bool tensor. Elements of another dtype are true unless they are 0.
         other: Tensor or number.
 
     Returns:
-        Tensor of the broadcast shape and the promoted dtype.
+        Tensor of the broadcast shape and the promoted dtype of this tensor and `other`.
+
+    Raises:
+        ShapeError: The shapes do not broadcast.
 
     Example:
         >>> wg.tensor([1, 2]).where(wg.tensor([True, False]), 0)
@@ -250,7 +299,8 @@ _where.__name__ = "where"
 METHODS = {
     name: globals()[name]
     for name in (
-        "allclose", "equal", "is_nonzero", "is_same_size", "isclose", "isneginf", "isposinf", "nan_to_num",
+        "allclose", "equal", "is_nonzero", "is_same_size", "isclose", "isneginf", "isposinf", "isreal",
+        "nan_to_num",
     )
 }  # fmt: skip
 METHODS |= {"where": _where}

@@ -27,7 +27,7 @@ def render(
     """Return the table: headings, one line per row, and totals. Columns that are empty in every row are left out.
 
     Args:
-        rows: Sums of an op, or of an op and its shapes or stack.
+        rows: Sums over the events of an op, or of an op with certain shapes or a certain stack.
         sort_by: Attribute to sort by, largest first; one of `SORTS`, or with PyTorch's prefix `cuda_`.
         limit: Maximum number of rows; negative for all. The totals are those of all rows.
         name_width: Maximum width of the column of names.
@@ -73,8 +73,8 @@ def render(
     for memory_kind, title in (("cpu", "CPU Mem"), ("device", "Device Mem")):
         if any(getattr(row, f"{memory_kind}_memory_usage") for row in rows):
             columns += [
-                (title, _memory(f"{memory_kind}_memory_usage")),
-                (f"Self {title}", _memory(f"self_{memory_kind}_memory_usage")),
+                (title, _memory_formatter(f"{memory_kind}_memory_usage")),
+                (f"Self {title}", _memory_formatter(f"self_{memory_kind}_memory_usage")),
             ]  # fmt: skip
     columns.append(("# of Calls", lambda r: str(r.count)))
     if any(row.input_shapes for row in rows):
@@ -103,12 +103,13 @@ def _cut(text: str, max_length: int, end: bool = False) -> str:
     return "..." + text[3 - max_length :] if end else text[: max_length - 3] + "..."
 
 
-def _memory(name: str) -> Callable[[FunctionEventAvg], str]:
+def _memory_formatter(name: str) -> Callable[[FunctionEventAvg], str]:
     """Return a function that formats a row's attribute `name`, a number of bytes."""
-    return lambda row: _bytes(getattr(row, name))
+    return lambda row: _format_bytes(getattr(row, name))
 
 
-def _bytes(count: int) -> str:
+def _format_bytes(count: int) -> str:
+    """Return a number of bytes with its unit: `1.50 MB`, `12 B`."""
     for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
         if abs(count) >= size:
             return f"{count / size:.2f} {unit}"

@@ -24,7 +24,7 @@ __all__ = ["RandomMethods", "install"]
 
 
 class RandomMethods(TensorBase):
-    """In-place methods; `install` copies them to `Tensor`, so `self` is a Tensor."""
+    """In-place methods of `Tensor`, to which `install` copies them. `self` is a tensor of any shape and device."""
 
     def uniform_(
         self, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None, **named: float
@@ -195,13 +195,14 @@ class RandomMethods(TensorBase):
             failures = _draw_uniform(self, "geometric_", generator).neg_().log1p_().div_(math.log1p(-p))
             return self.copy_(failures.floor_().add_(1))
 
-    def random_(self, from_: int = 0, to: int | None = None, *, generator: Generator | None = None) -> Tensor:
+    def random_(self, from_: int | None = None, to: int | None = None, *, generator: Generator | None = None) -> Tensor:
         """Fill with integers from [from, to).
 
-        `random_(to)` starts at 0; `random_()` uses all values of the dtype from 0 on.
+        `random_(to)` starts at 0. `random_()` starts at 0 and ends at the largest integer of the dtype; for floating
+        dtypes, at the largest one up to which they hold all integers.
 
         Args:
-            from_: Lower bound, included.
+            from_: Lower bound, included; the upper bound if it is the only one.
             to: Upper bound, excluded.
             generator: Source of random numbers; None: the default generator.
 
@@ -209,22 +210,22 @@ class RandomMethods(TensorBase):
             This tensor.
 
         Raises:
-            ArgumentError: If `from_` is not below `to`.
+            ArgumentError: A bound is not an integer, or the lower one is not below the upper one.
 
         Example:
             >>> wg.empty(2).random_(3, 4)
             tensor([3., 3.])
         """
         dtype = self.meta.dtype
-        low, high = (0, from_) if to is None and from_ else (from_, to)
-        if not high:
+        low, high = (0, from_) if to is None else (0 if from_ is None else from_, to)
+        if high is None:
             bits = {"f": {"float64": 53, "float16": 11, "bfloat16": 8}.get(dtype.name, 24), "b": 1, "u": 8}
             high = (1 << bits.get(dtype.kind, 8 * dtype.itemsize - 1)) + (dtype.kind == "f")
         return fill_integers(self, low, high, "random_", generator, True)
 
 
 def _draw_uniform(like: Tensor, where: str, generator: Generator | None) -> Tensor:
-    """Return samples from [0, 1) for the shape of a tensor: float64 for float64, else float32."""
+    """Return samples from [0, 1) in the shape and on the device of a tensor: float64 for float64, else float32."""
     if where != "geometric_":
         require_floating(like, where)
     samples = empty(meta(float64 if like.meta.dtype is float64 else float32, like.meta.shape, None, like.meta.device))

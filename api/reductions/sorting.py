@@ -1,7 +1,7 @@
 """Sorting and top-k along a dimension.
 
 NaN is greater than every number, as in PyTorch. Sorting is always stable, so the same call gives the same indices on
-every device. `order_statistics` and `quantiles` are built on it.
+every device. `order_statistics.py` and `quantiles.py` are built on it.
 """
 
 from __future__ import annotations
@@ -22,27 +22,37 @@ from .paired_results import store_pair
 __all__ = ["argsort", "msort", "sort", "topk"]
 
 _sort_along, _top_along, _transpose = registry["sort_along"], registry["top_along"], registry["transpose"]
-_MIN_COLUMN = 16  # elements of a column for which a copy into rows is worth it: one cache line
-_MIN_NUMEL = 1 << 14  # elements below which everything lies in the first-level cache
+_MIN_COLUMN = 16  # elements of the shortest column that is worth a copy into a row: one cache line of float32
+_MIN_NUMEL = 1 << 14  # elements of the smallest tensor whose columns are copied; smaller ones fit the L1 cache
 
 
 def sort_along(input: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
     """Return the sorted elements along a dimension, and their indices."""
-    return _along_rows(_sort_along, input, (), dim, descending)
+    return _call_along_rows(_sort_along, input, (), dim, descending)
 
 
 def top_along(input: Tensor, count: int, dim: int, largest: bool) -> tuple[Tensor, Tensor]:
     """Return the `count` largest or smallest elements along a dimension, and their indices."""
-    return _along_rows(_top_along, input, (count,), dim, largest)
+    return _call_along_rows(_top_along, input, (count,), dim, largest)
 
 
-def _along_rows(
+def _call_along_rows(
     record: OpRecord, input: Tensor, statics: tuple[int, ...], dim: int, descending: bool
 ) -> tuple[Tensor, Tensor]:
-    """Call a sort op along `dim`; on processors, columns of a matrix are copied into rows first.
+    """Call a sort op along `dim`. On CPUs, long columns are copied into rows first, and the results back.
 
-    A column's elements lie in as many cache lines, which a few columns evict from the cache: sorting the columns of
-    1024 x 1024 elements took 110 ms, its rows 30 ms, and copies to and from rows take 1 ms.
+    Each element of a column lies in a cache line of its own, so that a few columns fill the cache. Sorting the columns
+    of 1024 x 1024 elements took 110 ms, sorting its rows 30 ms, and the copies to and from rows take 1 ms.
+
+    Args:
+        record: The op, `sort_along` or `top_along`.
+        input: Tensor of shape `(..., n, ...)`, with `n` elements along `dim`.
+        statics: The op's static arguments before `dim`.
+        dim: The dimension, not negative.
+        descending: Whether the largest element comes first.
+
+    Returns:
+        The values, and their int64 indices along `dim`.
     """
     meta = input.meta
     last = meta.ndim - 1
@@ -62,11 +72,11 @@ def _along_rows(
 
 
 class Ordered(NamedTuple):
-    """Elements, and their int64 indices along the dimension.
+    """The result of `sort`, `topk`, `median` and other functions that select elements: a named tuple, as in PyTorch.
 
     Args:
-        values: The elements.
-        indices: Their int64 indices.
+        values: The elements in order.
+        indices: Their int64 indices along the dimension, of the same shape.
 
     Example:
         >>> wg.sort(wg.tensor([3, 1, 2])).indices
@@ -85,14 +95,15 @@ def sort(
 
     Args:
         input: Tensor of any dtype.
-        dim: The dimension to sort.
+        dim: The dimension to sort along; negative values count from the last.
         descending: Whether the largest element comes first.
         stable: Accepted for compatibility with PyTorch; sorting is always stable.
-        out: Two tensors to write the results to.
+        out: Two tensors to write the values and the indices to.
         axis: NumPy's name for `dim`.
 
     Returns:
-        `(values, indices)`: the sorted elements, through which gradients flow, and their int64 indices along `dim`.
+        `(values, indices)`, each of the shape of `input`: the sorted elements, through which gradients flow, and their
+        int64 indices along `dim`.
 
     Raises:
         IndexOutOfRange: The dimension does not exist.
@@ -120,12 +131,16 @@ def argsort(
         input: Tensor of any dtype.
         dim: The dimension; negative values count from the last.
         descending: Whether the largest element comes first.
-        stable: Whether equal elements keep their order.
-        out: Tensor to write the result to.
+        stable: Accepted for compatibility with PyTorch; sorting is always stable.
+        out: int64 tensor to write the result to.
         axis: NumPy's name for `dim`.
 
     Returns:
         int64 tensor of the shape of `input`.
+
+    Raises:
+        IndexOutOfRange: The dimension does not exist.
+        ArgumentError: `stable` is not a bool.
 
     Example:
         >>> wg.argsort(wg.tensor([3, 1, 2]))
@@ -144,7 +159,7 @@ def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
         out: Tensor to write the result to.
 
     Returns:
-        Tensor of the shape of `input`.
+        Tensor of the shape and dtype of `input`, through which gradients flow.
 
     Example:
         >>> wg.msort(wg.tensor([3, 1, 2]))
@@ -162,18 +177,20 @@ def topk(
 
     Args:
         input: Tensor of any dtype but bool.
-        k: Number of elements.
-        dim: The dimension to search.
+        k: Number of elements to return, at most the size of the dimension.
+        dim: The dimension to search; negative values count from the last.
         largest: Whether to return the largest elements.
         sorted: Ignored; the result is always sorted.
-        out: Two tensors to write the results to.
+        out: Two tensors to write the values and the indices to.
         axis: NumPy's name for `dim`.
 
     Returns:
-        `(values, indices)`, of size `k` along `dim`; the indices are int64.
+        `(values, indices)`, of size `k` along `dim`: the elements, through which gradients flow, and their int64
+        indices along `dim`.
 
     Raises:
-        IndexOutOfRange: `k` is larger than the dimension.
+        IndexOutOfRange: `k` is negative or larger than the dimension, or the dimension does not exist.
+        ArgumentError: `k` is not an integer.
         DTypeError: The input is bool.
 
     Example:
@@ -192,7 +209,7 @@ def topk(
             f"topk: selected index k out of range: k is {count}, dimension {axis_index} has {size} elements"
         )
     if not input.meta.ndim:
-        count = 1
+        count = 1  # as in PyTorch: a number has one largest element, also for k = 0
     return Ordered(*store_pair(top_along(input, count, axis_index, bool(largest)), out, "topk"))
 
 

@@ -18,18 +18,18 @@ from ..tensor_methods.conversion import _unpickle
 from .allowed_globals import current_module
 from .file_format import HEADER, MAGIC, TABLE_ENTRY
 from .file_memory import FileMemory, MapLocation, MemoryTable, assign_device
-from .read_errors import describe_errors, raise_for_path
+from .read_errors import load_converting_errors, load_naming_path
 
 __all__ = ["load"]
 
 _ZIP_MAGIC = b"PK"
-_MAX_UNCHECKED_READ = 1 << 20  # bytes
+_MAX_UNCHECKED_READ = 1 << 20  # bytes that are read without a look at the length of the file
 
 
 def load(
     f: str | os.PathLike[str] | BinaryIO, map_location: MapLocation = None, pickle_module: object = None, *,
     weights_only: bool = True, mmap: bool = False, **_: object,
-) -> Any:  # what was saved  # fmt: skip
+) -> Any:  # any type can have been saved  # fmt: skip
     """Read an object that `save` or PyTorch's `torch.save` wrote.
 
     The first bytes tell the format: weftgrad's own, PyTorch's zip archive, the format before PyTorch 1.6, or a pickle.
@@ -66,21 +66,22 @@ def load(
     """
     if isinstance(f, (str, os.PathLike)):
         with Path(f).open("rb") as file:
-            return raise_for_path(f, lambda: _load(file, map_location, weights_only, mmap))
+            return load_naming_path(f, lambda: _load(file, map_location, weights_only, mmap))
     if mmap:
         raise ArgumentError("load: mmap=True needs the path of the file instead of an open file")
-    return raise_for_path(None, lambda: _load(f, map_location, weights_only, mmap))
+    return load_naming_path(None, lambda: _load(f, map_location, weights_only, mmap))
 
 
 def _load(f: BinaryIO, map_location: MapLocation, weights_only: bool, mmap: bool) -> object:
+    """Load an open file; see `load` for the arguments."""
     head = f.read(len(MAGIC))
     if head != MAGIC:
         return _load_foreign_file(head, f, map_location, weights_only, mmap)
     _, version, size, count, checksum = HEADER.unpack(head + _read_exactly(f, HEADER.size - len(head), "its header"))
     if version != 1:
         raise ArgumentError(f"load: the file is of version {version}, and this weftgrad reads version 1")
-    text = _read_exactly(f, size, "its contents")
-    if zlib.crc32(text) != checksum:
+    pickled = _read_exactly(f, size, "its contents")
+    if zlib.crc32(pickled) != checksum:
         raise ArgumentError("load: the file is damaged: a checksum of its contents is wrong")
     table = [TABLE_ENTRY.unpack(_read_exactly(f, TABLE_ENTRY.size, "its table")) for _ in range(count)]
     memory = []
@@ -89,23 +90,29 @@ def _load(f: BinaryIO, map_location: MapLocation, weights_only: bool, mmap: bool
         if zlib.crc32(content) != checksum:
             raise ArgumentError(f"load: the file is damaged: a checksum of tensor memory {number + 1} is wrong")
         memory.append((first, np.frombuffer(content, np.uint8)))
-    return _load_pickle(text, memory, map_location, weights_only)
+    return _load_pickle(pickled, memory, map_location, weights_only)
 
 
 def _read_exactly(file: BinaryIO, size: int, section: str) -> bytes:
-    available = size
-    if size > _MAX_UNCHECKED_READ and file.seekable():  # Python allocates what is asked for before it reads
+    """Read `size` bytes. Raise `ArgumentError`, which names the section of the file, if there are fewer.
+
+    The size comes from the file, and `read` allocates that much before it reads. So a large size is first compared with
+    the file's length, and a pipe, whose length is unknown, is read in pieces.
+    """
+    if size <= _MAX_UNCHECKED_READ:
+        data = file.read(size)
+    elif file.seekable():
         position = file.tell()
         available = file.seek(0, os.SEEK_END) - position
         file.seek(position)
-    if size > _MAX_UNCHECKED_READ and not file.seekable():
-        pieces = []  # of a pipe, whose length is unknown
-        while available and (piece := file.read(min(available, _MAX_UNCHECKED_READ))):
-            pieces.append(piece)
-            available -= len(piece)
-        data = b"".join(pieces)
-    else:
         data = file.read(min(size, available))
+    else:
+        pieces = []
+        remaining = size
+        while remaining and (piece := file.read(min(remaining, _MAX_UNCHECKED_READ))):
+            pieces.append(piece)
+            remaining -= len(piece)
+        data = b"".join(pieces)
     if len(data) != size:
         raise ArgumentError(f"load: the file is cut off in {section}: {len(data)} of {size} bytes are there")
     return data
@@ -140,14 +147,16 @@ def _load_foreign_file(head: bytes, file: BinaryIO, location: MapLocation, weigh
     raise ArgumentError(f"load: the file is {description}")
 
 
-def _load_pickle(text: bytes, memory: list[tuple[int, Array]], location: MapLocation, weights_only: bool) -> object:
+def _load_pickle(pickled: bytes, memory: list[tuple[int, Array]], location: MapLocation, weights_only: bool) -> object:
     from .own_values import new_reader  # lazy: start-up
 
     table = MemoryTable(memory, location)
     if not weights_only:
-        return describe_errors("load: cannot read the file", _UnsafeReader(io.BytesIO(text), table, location).load)
-    reader = new_reader(text, table.find, location)
-    return describe_errors("load: cannot read the file", reader.load, reader.key_path)
+        return load_converting_errors(
+            "load: cannot read the file", _UnsafeReader(io.BytesIO(pickled), table, location).load
+        )
+    reader = new_reader(pickled, table.find, location)
+    return load_converting_errors("load: cannot read the file", reader.load, reader.key_path)
 
 
 class _UnsafeReader(pickle.Unpickler):

@@ -1,4 +1,4 @@
-"""Turn whatever stops the reading of a damaged or refused file into weftgrad's errors."""
+"""Raise weftgrad's errors, with the file and the position in it, when a file to load is damaged or refused."""
 
 from __future__ import annotations
 
@@ -8,20 +8,26 @@ from collections.abc import Callable
 
 from ..runtime.errors import ArgumentError, ShapeError, WeftgradError
 
-__all__ = ["CallbackError", "describe_errors", "raise_for_path"]
+__all__ = ["CallbackError", "load_converting_errors", "load_naming_path"]
 
-_ERRORS = (
+_DAMAGE_ERRORS = (
     pickle.UnpicklingError, EOFError, struct.error, AttributeError, ImportError, LookupError, TypeError, ValueError,
-    OverflowError, RecursionError, AssertionError, ShapeError,
+    OverflowError, AssertionError,
 )  # fmt: skip
+"""What unpickling, reading binary fields and rebuilding tensors raise for a damaged file."""
 
 
 class CallbackError(Exception):
-    """An exception of the program's `map_location`, which is its cause: no error of the file."""
+    """Wraps an exception that the program's `map_location` raised, which is its `__cause__`.
+
+    `load_converting_errors` does not report it as an error of the file, and `load_naming_path` raises the cause.
+    """
 
 
-def raise_for_path(path: object, load: Callable[[], object]) -> object:
-    """Call `load` and return its result. Errors name the file's path; those of `map_location` are raised unchanged.
+def load_naming_path(path: object, load: Callable[[], object]) -> object:
+    """Call `load` and return its result. Add the file's path to the message of a `WeftgradError`.
+
+    Exceptions of the program's `map_location` are raised as they are.
 
     Args:
         path: The path; None for an open file.
@@ -37,28 +43,30 @@ def raise_for_path(path: object, load: Callable[[], object]) -> object:
         raise
 
 
-def describe_errors(
+def load_converting_errors(
     problem: str, load: Callable[[], object], key_path: Callable[[], str] = lambda: ""
 ) -> object:  # fmt: skip
-    """Call `load` and return its result.
+    """Call `load` and return its result. Convert the exceptions of damaged files to `ArgumentError`.
 
     Args:
-        problem: Beginning of the message of the error.
+        problem: Beginning of the messages, such as "load: cannot read the file".
         load: Reads the file.
         key_path: Returns the keys of the dicts whose item is being read, for the message.
 
     Raises:
-        ArgumentError: The file is damaged or refused. The error is another of weftgrad's where `load` raises it.
+        ArgumentError: The file is damaged.
+        WeftgradError: `load` raised it, other than a `ShapeError`; the key path is put before its message.
     """
     try:
         return load()
     except RecursionError as error:
         raise ArgumentError(f"{problem}: containers in it are nested too deeply") from error
-    except (*_ERRORS, WeftgradError) as error:
-        path = key_path()
+    except (*_DAMAGE_ERRORS, WeftgradError) as error:
+        keys = key_path()
+        # A ShapeError says that the sizes in the file do not fit its data, so it is converted as well.
         if isinstance(error, WeftgradError) and not isinstance(error, ShapeError):
-            if path:
-                error.args = (f"load: {path}: {str(error).removeprefix('load: ')}", *error.args[1:])
+            if keys:
+                error.args = (f"load: {keys}: {str(error).removeprefix('load: ')}", *error.args[1:])
             raise
         reason = f"no item {error}" if isinstance(error, KeyError) else str(error)
-        raise ArgumentError(f"{problem}: {path}: {reason}" if path else f"{problem}: {reason}") from error
+        raise ArgumentError(f"{problem}: {keys}: {reason}" if keys else f"{problem}: {reason}") from error

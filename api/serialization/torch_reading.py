@@ -29,7 +29,7 @@ from ..runtime.tensor import Tensor
 from .allowed_globals import current_module, is_trusted, trusted_global
 from .file_memory import MapLocation, assign_device
 from .numpy_values import NUMPY_GLOBALS, set_numpy_state
-from .read_errors import describe_errors
+from .read_errors import load_converting_errors
 from .restricted_pickle import CONTAINERS, PickleReader
 from .state_setting import set_attributes, set_trusted_state
 from .torch_archive import Archive
@@ -69,12 +69,12 @@ def load_archive(file: BinaryIO, location: MapLocation, weights_only: bool, mmap
     Raises:
         ArgumentError: The file is damaged, or contains something that is refused.
     """
-    return describe_errors(_PROBLEM, lambda: _ArchiveLoader(file, location, mmap).load(weights_only))
+    return load_converting_errors(_PROBLEM, lambda: _ArchiveLoader(file, location, mmap).load(weights_only))
 
 
 def load_legacy(file: BinaryIO, location: MapLocation, weights_only: bool) -> object:
     """Read a file of the older format at the present position; arguments and errors are those of `load_archive`."""
-    return describe_errors(_PROBLEM, lambda: _LegacyLoader(file.read(), location).load(weights_only))
+    return load_converting_errors(_PROBLEM, lambda: _LegacyLoader(file.read(), location).load(weights_only))
 
 
 class _Loader:
@@ -98,7 +98,7 @@ class _Loader:
             text, _find_global, self.load_persistent, _set_state, is_trusted, start,
             internal_types=(TypedMemory, StorageType),
         )  # fmt: skip
-        return describe_errors(_PROBLEM, reader.load, reader.key_path), reader.position
+        return load_converting_errors(_PROBLEM, reader.load, reader.key_path), reader.position
 
     def load_persistent(self, key: object) -> TypedMemory:
         """Return the storage of a persistent id. The file's number of elements must not exceed the storage."""

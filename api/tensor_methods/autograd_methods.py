@@ -264,7 +264,7 @@ class AutogradMethods(TensorBase):
         if self.node is None or extra.retains:
             return
         retained = Retained(extra)
-        extra.retains = (self.register_hook(retained)._key, retained)
+        extra.retains = (self.register_hook(retained).key, retained)
 
     @property
     def retains_grad(self) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from ..arguments.memory_formats import copy_in_format, has_format, strided_format
+from ..arguments.memory_formats import copy_in_format, has_format, suggested_format
 from ..arguments.types import MemoryFormat, Operand
 from ..creation import legacy_constructors
 from ..creation.legacy_constructors import LegacyType
@@ -418,7 +418,7 @@ def _convert_format(
     if device is not None and device is not tensor.meta.device:  # the copy to the device has no gaps
         is_in_format = has_format(tensor.meta, memory_format)
     else:
-        is_in_format = strided_format(tensor.meta) == memory_format and not should_copy
+        is_in_format = suggested_format(tensor.meta) == memory_format and not should_copy
     if is_in_format and (dtype is None or dtype is tensor.meta.dtype):
         return tensor
     return copy_in_format("to", tensor, memory_format, dtype)

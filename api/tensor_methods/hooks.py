@@ -13,16 +13,16 @@ _keys = itertools.count()
 
 
 def next_key() -> int:
-    """Return a key that no other hook of a tensor has."""
+    """Return a key that no hook of any tensor has. Keys increase, so that hooks run in the order of registration."""
     return next(_keys)
 
 
 class Handle:
-    """The handle of a hook; `remove()` removes the hook.
+    """The handle of a hook. `remove()` removes the hook, and so does leaving a `with` block.
 
     Args:
-        hooks: Dict of hooks.
-        key: Key of the hook in that dict.
+        hooks: Dict of hooks, which the tensor or module owns.
+        key: Key of the hook in that dict, which becomes the attribute `key`.
 
     Example:
         >>> x = wg.ones(1, requires_grad=True)
@@ -34,7 +34,7 @@ class Handle:
     """
 
     def __init__(self, hooks: dict[int, _Hook], key: int):
-        self._key = key
+        self.key = key
         self._remove = partial(hooks.pop, key, None)
 
     def remove(self) -> None:

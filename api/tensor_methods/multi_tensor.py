@@ -33,7 +33,7 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def _update(name: str, lists: list[list[Tensor]], numbers: tuple[float, ...] = ()) -> None:
+def _run_multi_tensor_op(name: str, lists: list[list[Tensor]], numbers: tuple[float, ...] = ()) -> None:
     """Run the multi-tensor op `name` with this thread's launcher."""
     if name not in _local.launchers:
         _local.launchers[name] = MultiTensor(registry[name])
@@ -41,13 +41,18 @@ def _update(name: str, lists: list[list[Tensor]], numbers: tuple[float, ...] = (
 
 
 def scale(tensors: Sequence[Tensor], factor: Tensor) -> None:
-    """Multiply tensors in place by a 0-d tensor on the same device, without waiting for the device."""
-    is_joint = not state().has_active_mode()  # which must see a call for each tensor
-    joint = [t for t in tensors if t.meta.contiguous or is_dense(t.meta)] if is_joint else []
+    """Multiply tensors in place by a 0-d tensor on the same device, without waiting for the device.
+
+    Args:
+        tensors: Floating-point tensors of any shapes. One launch scales those without gaps; others have one each.
+        factor: The factor. It is not changed.
+    """
+    # An active mode must see a call for each tensor.
+    joint = [] if state().has_active_mode() else [t for t in tensors if t.meta.contiguous or is_dense(t.meta)]
     if joint:
         version = factor.storage.version
-        _update("scale_step", [joint, [factor] * len(joint)])
-        factor.storage.version = version  # the kernel declares the factor as written, but does not change it
+        _run_multi_tensor_op("scale_step", [joint, [factor] * len(joint)])
+        factor.storage.version = version  # the op's record says that it writes the factor, but its kernel does not
     if len(joint) < len(tensors):
         scaled = {id(t) for t in joint}
         for tensor in tensors:
@@ -58,8 +63,8 @@ def scale(tensors: Sequence[Tensor], factor: Tensor) -> None:
 def factor_slot(like: Tensor) -> Tensor | None:
     """Return a reusable 0-d tensor for a factor of `scale`, with the layout of `like`.
 
-    The address is always the same, so that the launcher's cached table of addresses stays valid. None on devices
-    without host memory, and where several streams are in use.
+    Its address is the same at every call of a thread, so that the launcher's cached table of addresses stays valid.
+    The result is None on devices without host memory, and where several streams are in use.
     """
     factor_layout = like.meta
     if factor_layout.shape or state().streams is not None or not isinstance(factor_layout.device.driver, HostDriver):
@@ -74,21 +79,28 @@ def factor_slot(like: Tensor) -> Tensor | None:
 def clamp_elements(tensors: Sequence[Tensor], max_abs: float) -> None:
     """Clamp every element to [-max_abs, max_abs] in place."""
     if tensors:
-        _update("limit_step", [list(tensors)], (max_abs,))
+        _run_multi_tensor_op("limit_step", [list(tensors)], (max_abs,))
 
 
 _NORMS = {1.0: "absolute_sum", 2.0: "euclidean_norm", math.inf: "largest_magnitude"}
 
 
 def norms(tensors: Sequence[Tensor], order: float) -> list[Tensor]:
-    """Return norms of which the norm of the same order is that of all elements: few of them for many tensors.
+    """Return norms of groups of tensors. The norm of these norms is the norm of all elements.
 
-    For the orders 1, 2 and infinity, the tensors of a device and dtype have one norm, in two launches, and tensors
-    without elements none. Otherwise each tensor has its own.
+    For the orders 1, 2 and infinity, all tensors of a device and dtype are a group, whose norm takes two launches, and
+    tensors without elements are in no group. For other orders each tensor is a group.
+
+    Args:
+        tensors: Tensors of any shapes, dtypes and devices.
+        order: Order of the norm.
+
+    Returns:
+        0-d tensors, each on the device of its group.
     """
     name = _NORMS.get(order)
     is_joint = all(t.meta.dtype.kind == "f" and (t.meta.numel or order < math.inf) for t in tensors)
-    if name is None or not is_joint:  # also for the largest of no elements, which raises an error
+    if name is None or not is_joint:  # `Tensor.norm` raises the errors for integers and for the largest of no elements
         return [t.norm(order) for t in tensors]
     if name not in _local.reductions:
         _local.reductions[name] = MultiReduction(registry[name])
@@ -98,4 +110,4 @@ def norms(tensors: Sequence[Tensor], order: float) -> list[Tensor]:
 def update_averages(averages: Sequence[Tensor], current: Sequence[Tensor], weight: float) -> None:
     """Update running averages in place: `average += weight * (current - average)`. Shapes and dtypes are equal."""
     if averages:
-        _update("average_step", [list(averages), list(current)], (weight,))
+        _run_multi_tensor_op("average_step", [list(averages), list(current)], (weight,))

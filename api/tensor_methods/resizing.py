@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..arguments.memory_formats import format_strides, strided_format
+from ..arguments.memory_formats import format_strides, suggested_format
 from ..arguments.types import MemoryFormat, Sizes
 from ..creation.options import shape_of
 from ..runtime.device import meta
@@ -85,7 +85,7 @@ def resize_as_(self: Tensor, other: Tensor, memory_format: MemoryFormat | None =
                 [2, 3]])
     """
     if memory_format == "preserve_format":
-        memory_format = strided_format(other.meta)
+        memory_format = suggested_format(other.meta)
     return resize_(self, *other.shape, memory_format=memory_format)
 
 

@@ -17,7 +17,7 @@ from ...runtime.dtypes import Array
 from ..clocks import Clock, WallClock
 from ..measure import PAUSE
 from ..sites import NotOffered, OurSite, Site
-from .tables import Names, PeerFunction
+from .function_namespace import FunctionNamespace, PeerFunction
 
 if TYPE_CHECKING:
     from jax import Array as JaxArray
@@ -42,7 +42,7 @@ class JaxSite(Site):
     def __init__(self, jax: ModuleType, device: JaxDevice, scale: int = 1):
         super().__init__(scale)
         self.jax, self.device, self.gpu = jax, device, False  # False: timed by the host's clock on every device
-        self.library = Names(_pytorch_names(jax), "jax")
+        self.library = FunctionNamespace(_pytorch_names(jax), "jax")
         self._pending: deque[object] = deque(maxlen=_MAX_PENDING)
         self._key: JaxArray | None = None
 

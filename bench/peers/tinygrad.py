@@ -16,7 +16,7 @@ from ...runtime.dtypes import Array
 from ..clocks import Clock, WallClock
 from ..measure import PAUSE
 from ..sites import OurSite, Site
-from .tables import Names, PeerFunction
+from .function_namespace import FunctionNamespace, PeerFunction
 
 if TYPE_CHECKING:
     import tinygrad
@@ -37,7 +37,7 @@ class TinygradSite(Site):
     def __init__(self, tinygrad: ModuleType, device: str, scale: int = 1):
         super().__init__(scale)
         self.tiny, self.device = tinygrad, device
-        self.library = Names(_pytorch_names(tinygrad.Tensor), "tinygrad")
+        self.library = FunctionNamespace(_pytorch_names(tinygrad.Tensor), "tinygrad")
 
     @property
     def device_name(self) -> str:

@@ -1,4 +1,4 @@
-"""Composite ops: an expression that calls other ops. Gradients flow through these; there is no kernel.
+"""Composite ops: an expression that calls other ops. They have no kernel; gradients flow through the called ops.
 
 The expression is Python syntax, checked against a whitelist like everything in a spec: parameters, literals, tuples,
 operators, and calls of ops by plain name with positional or keyword arguments.
@@ -32,6 +32,7 @@ UNREAD: Unread = {
     "dtypes": ((str,), "leave `dtypes` out; the ops that it calls say it"),
 }
 
+_MAX_CHARACTERS, _MAX_PARTS = 4000, 2000  # parts are nodes of the syntax tree
 _NODES = (
     ast.Expression, ast.Call, ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.keyword,
     ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult, ast.USub, ast.UAdd,
@@ -44,15 +45,16 @@ def check(op: Op) -> None:
 
 
 def _parse_tree(op: Op, field: str, text: str, names: set[str]) -> ast.Expression:
-    if len(text) > 4000:
-        raise SpecError("an expression is at most 4000 characters", field=field)
+    """Parse an expression of `field`, in which `names` are the known values. Raise `SpecError` for anything else."""
+    if len(text) > _MAX_CHARACTERS:
+        raise SpecError(f"an expression is at most {_MAX_CHARACTERS} characters", field=field)
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise SpecError(f"{text[:80]!r} is not an expression", field=field) from None
     callees = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    if sum(1 for _ in ast.walk(tree)) > 2000:
-        raise SpecError("an expression has at most 2000 parts", field=field)
+    if sum(1 for _ in ast.walk(tree)) > _MAX_PARTS:
+        raise SpecError(f"an expression has at most {_MAX_PARTS} parts", field=field)
     for node in ast.walk(tree):
         if not isinstance(node, _NODES):
             raise SpecError(f"{type(node).__name__} is not part of composite expressions", field=field)
@@ -66,7 +68,7 @@ def _parse_tree(op: Op, field: str, text: str, names: set[str]) -> ast.Expressio
             if node.arg is None:
                 raise SpecError("** is not part of composite expressions", field=field)
             check_name(node.arg, "the argument")
-        if isinstance(node, (ast.BinOp, ast.UnaryOp)) and not _has_tensor(node):
+        if isinstance(node, (ast.BinOp, ast.UnaryOp)) and not _is_valid_arithmetic(node):
             raise SpecError("arithmetic needs a parameter or an op in it; write the number", field=field)
         if isinstance(node, ast.Name) and node not in callees and node.id not in names:
             raise SpecError(f"unknown name {node.id!r}", field=field, suggestion=f"known: {', '.join(sorted(names))}")
@@ -83,8 +85,8 @@ def _parse_tree(op: Op, field: str, text: str, names: set[str]) -> ast.Expressio
     return tree
 
 
-def _has_tensor(node: ast.AST) -> bool:
-    """Return True if `node` contains a name or a call, or is a signed number."""
+def _is_valid_arithmetic(node: ast.AST) -> bool:
+    """Return True if arithmetic contains a name or a call, or is a signed number such as `-1`."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
         return _is_number(node.operand)
     return any(isinstance(n, (ast.Name, ast.Call)) for n in ast.walk(node))
@@ -95,6 +97,7 @@ def _is_number(node: ast.AST) -> bool:
 
 
 def _exceeds_limits(value: object) -> bool:
+    """Return True for an int of more than 64 bits, and a float that is not finite or nearly so large."""
     if type(value) is int:
         return abs(value) >= 2**64
     return isinstance(value, float) and not abs(value) < 2.0**1000
@@ -121,6 +124,7 @@ def python_body(op: Op, callable_names: Mapping[str, str] | None = None) -> list
 
 
 def _parse_trees(op: Op) -> list[tuple[str, ast.Expression]]:
+    """Return the expressions of the op: those of `let` by name, then that of `out` under an empty name."""
     names = {p.name for p in op.params}
     trees = []
     for key, text in op.mapping_field("let").items():

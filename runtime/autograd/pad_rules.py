@@ -17,15 +17,17 @@ def rules(record: OpRecord) -> Mapping[str, Rule]:
     return _RULES[record.name]
 
 
-def _transposed_op(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
-    front, after, mode = node.statics
+def _grad_of_pad_copy(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
+    """Return the gradient of `pad_copy`: padding by negative numbers for a constant, otherwise `pad_fold`."""
+    front, back, mode = node.statics
     if mode == "constant":
-        negated_padding = (tuple(-n for n in front), tuple(-n for n in after), mode)
+        negated_padding = (tuple(-n for n in front), tuple(-n for n in back), mode)
         return call(registry["pad_copy"], (values["grad"], None), negated_padding)
     return call(registry["pad_fold"], (values["grad"],), (node.operand_layout(0).shape, front, mode))
 
 
-def _pad_again(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
+def _grad_of_pad_fold(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
+    """Return the gradient of `pad_fold`: the incoming gradient, padded as the input of `pad_copy` was."""
     size, front, mode = node.statics
     padded_shape = node.operand_layout(0).shape
     back = tuple(w - n - b for w, n, b in zip(padded_shape, size, front, strict=True))
@@ -33,6 +35,6 @@ def _pad_again(node: Node, values: Mapping[str, Tensor], position: int) -> Tenso
 
 
 _RULES: dict[str, Mapping[str, Rule]] = {
-    "pad_copy": {"input": Rule(function=_transposed_op)},
-    "pad_fold": {"grad_output": Rule(function=_pad_again)},
+    "pad_copy": {"input": Rule(function=_grad_of_pad_copy)},
+    "pad_fold": {"grad_output": Rule(function=_grad_of_pad_fold)},
 }

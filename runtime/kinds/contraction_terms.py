@@ -39,7 +39,9 @@ class TensorView:
 class EpilogueInputs:
     """The inputs of an epilogue besides the product.
 
-    tensors: views with the labels of the result. scalars: the number of scalar arguments.
+    Attributes:
+        tensors: Views with the labels of the result.
+        scalars: The number of scalar arguments.
     """
 
     tensors: tuple[TensorView, ...]
@@ -66,7 +68,7 @@ class Gemm:
 
     @property
     def entries(self) -> int:
-        """Return the number of matrix products in the batch."""
+        """The number of matrix products in the batch."""
         count = 1
         for size, *_ in self.batch:
             count *= size
@@ -146,14 +148,17 @@ def bind(
             if known is None or (known == 1 and isinstance(label, int)):
                 sizes[label], origin[label] = size, operand.name
             elif size != known and not (size == 1 and isinstance(label, int)):
-                raise ShapeError(f"{request.where()}: {_clash(label, term, origin[label], known, operand.name, size)}")
+                raise ShapeError(
+                    f"{request.where()}: {_describe_clash(label, term, origin[label], known, operand.name, size)}"
+                )
     batch_dims = -min((label for label in sizes if isinstance(label, int)), default=0)
     result = terms[2]
     labels.append([*(range(-batch_dims, 0) if result.startswith("...") else ()), *result.removeprefix("...")])
     return sizes, labels
 
 
-def _clash(label: Label, term: str, first: str, first_size: int, second: str, second_size: int) -> str:
+def _describe_clash(label: Label, term: str, first: str, first_size: int, second: str, second_size: int) -> str:
+    """Return the message for a label with two sizes, in the operands `first` and `second`. term: that of `second`."""
     if isinstance(label, int):
         position = label - len(term.removeprefix("..."))
         return f"batch sizes {first_size} and {second_size} meet in dimension {position}; they must be equal or 1"

@@ -33,7 +33,16 @@ from . import Request
 from .elementwise import Operands, compute_dtype, elementwise_parts, operands_of
 from .triton import Defines, instance, next_power
 
-__all__ = ["BASES", "LAUNCHES", "Runs", "make_runs", "overwritten_operands", "plan", "runs_for", "split_into_runs"]
+__all__ = [
+    "BASES",
+    "LAUNCHES",
+    "Runs",
+    "divide_into_runs",
+    "make_runs",
+    "overwritten_operands",
+    "plan",
+    "split_into_runs",
+]
 
 BASES = 32  # maximal number of buffers of a launch, as in the template
 _MIN_RUN_ELEMENTS = 1024  # elements of a row for GPUs
@@ -64,7 +73,7 @@ class Runs:
     max_run_elements: int = 0
 
 
-def runs_for(record: OpRecord, types: Sequence[DType], device: Device, sizes: Sequence[int]) -> Runs:
+def divide_into_runs(record: OpRecord, types: Sequence[DType], device: Device, sizes: Sequence[int]) -> Runs:
     """Divide tensors of `sizes` elements, all above 0, into rows, with the schedule in force for the device."""
     caps, total = device.driver.capabilities, sum(sizes)
     if caps.takes_runs:

@@ -128,7 +128,7 @@ class _Builder:
         """Add the launch on CPUs: `dots` or `sums`."""
         work = batch * rows * columns * m
         if self.kind == "dots":
-            self.dots(batch, rows, columns, m, work)
+            self.add_dots(batch, rows, columns, m, work)
             return
         parts = max(1, elementwise_parts(work // 4, self.caps.cores) // batch)
         self.flags["MR"] = 1 if self.is_general_power else _SUM_ROWS
@@ -136,7 +136,7 @@ class _Builder:
         geometry = (batch, rows, columns, m, chunk, 1)
         self.launch("sums", self.lanes(), geometry, (items, batch), (1, 1), work)
 
-    def dots(self, batch: int, rows: int, columns: int, m: int, work: int) -> None:
+    def add_dots(self, batch: int, rows: int, columns: int, m: int, work: int) -> None:
         """Add the launch of `dots` on CPUs.
 
         A work-item computes a panel of x2, or if there are few panels, a block of rows by a panel. It packs the panel

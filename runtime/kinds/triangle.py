@@ -63,7 +63,7 @@ def _opencl_step(
     entry = "rows" if caps.takes_runs else "grid"
     row_chunk, items = split(rows, elementwise_parts(numel, caps.cores))
     defines = (
-        (f"SCHEDULE_{entry.upper()}", "1"), ("LOWER", str(int(bool(lower)))), ("OUTER", str(len(sizes))),
+        (f"SCHEDULE_{entry.upper()}", "1"), ("LOWER", str(int(lower))), ("OUTER", str(len(sizes))),
         ("UNIT", str(int(column_strides == (1, 1)))),
     )  # fmt: skip
     text = request.text

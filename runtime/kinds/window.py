@@ -3,6 +3,9 @@
 Operands are `(N, C, spatial…)` or `(C, spatial…)` with any strides. Columns (unfold, fold) are
 `(N, C * window elements, windows)`. Results are contiguous.
 
+The spec field `over` says what an element of the result is computed from: `windows` from the elements of its window
+(pooling), `covering` from all windows that cover it (gradients of pooling, fold), `taps` from one element (unfold).
+
 Schedules:
 
 - `rows` (CPU): a work-item takes a run of rows. Where windows lie inside the input and the stride is 1 or 2, it uses
@@ -32,7 +35,7 @@ from .window_geometry import Sizes, Windows, choose_schedule
 
 __all__ = ["LAUNCHES", "plan"]
 
-_MIN_LANES = 4
+_MIN_LANES = 4  # narrower vectors are not worth it
 _MAX_COLUMN_SUMS = 256  # sums of columns in a work-item's private memory
 
 
@@ -53,7 +56,7 @@ def plan(request: Request) -> Planned:
     if request.into is not None:
         raise ArgumentError(f"{request.where()}: does not support out=")
     common_dtype = compute_dtype(request)
-    windows, shape = _windows(request)
+    windows, shape = _window_geometry(request)
     if (scatter_plan := _plan_scatter(request, shape)) is not None:
         return scatter_plan
     outputs = tuple(meta(result_dtype(o, common_dtype, request), shape, None, request.device) for o in record.outputs)
@@ -104,7 +107,7 @@ def _flatten_spatial(layout: Meta, rank: int) -> Meta | None:
 # Geometry
 
 
-def _extend(values: tuple[int, ...], fill: int) -> Sizes:
+def _triple(values: tuple[int, ...], fill: int) -> Sizes:
     """Prepend `fill` until there are three values."""
     first, second, third = (*(fill,) * (3 - len(values)), *values)
     return first, second, third
@@ -120,7 +123,7 @@ def _static_sizes(request: Request, name: str, rank: int, default: int, minimum:
     return value
 
 
-def _windows(request: Request) -> tuple[Windows, tuple[int, ...]]:
+def _window_geometry(request: Request) -> tuple[Windows, tuple[int, ...]]:
     """Return the call's geometry and the shape of its results. Raise `ShapeError` or `ArgumentError`."""
     layouts = [m for _, m in request.tensors]
     over, first = request.record.detail["over"], layouts[0]
@@ -140,11 +143,11 @@ def _windows(request: Request) -> tuple[Windows, tuple[int, ...]]:
         image_stride = first.strides[0] if first.ndim > 2 else 0
         window_stride = first.strides[-1]
         spatial = tuple(prod(source_size[d + 1 :]) * window_stride for d in range(rank))
-        strides: tuple[tuple[int, ...], ...] = ((image_stride, first.strides[-2] * prod(kernel), *_extend(spatial, 0)),)
+        strides: tuple[tuple[int, ...], ...] = ((image_stride, first.strides[-2] * prod(kernel), *_triple(spatial, 0)),)
     else:
         source_size, tap_strides = first.shape[-rank:], (0,) * rank
         strides = tuple(
-            (m.strides[0] if m.ndim > rank + 1 else 0, m.strides[-rank - 1], *_extend(m.strides[-rank:], 0))
+            (m.strides[0] if m.ndim > rank + 1 else 0, m.strides[-rank - 1], *_triple(m.strides[-rank:], 0))
             for m in layouts
         )
     channels = first.shape[-2] // prod(kernel) if has_columns else first.shape[-rank - 1]
@@ -158,10 +161,10 @@ def _windows(request: Request) -> tuple[Windows, tuple[int, ...]]:
     counts_padding = bool(request.optional_static("counted", False))
     divisor = request.optional_static("divisor", 0)
     windows = Windows(
-        prod(lead) * (prod(kernel) if to_columns else 1), channels, _extend(size, 1), _extend(source_size, 1),
-        (1, 1, 1) if to_columns else _extend(kernel, 1), _extend(stride, 1), _extend(padding, 0), _extend(dilation, 1),
-        _extend(padding if counts_padding else (0,) * rank, 0), divisor, strides,
-        _extend(kernel, 1) if to_columns else _extend(tap_strides, 0), adaptive, over == "covering", has_columns,
+        prod(lead) * (prod(kernel) if to_columns else 1), channels, _triple(size, 1), _triple(source_size, 1),
+        (1, 1, 1) if to_columns else _triple(kernel, 1), _triple(stride, 1), _triple(padding, 0), _triple(dilation, 1),
+        _triple(padding if counts_padding else (0,) * rank, 0), divisor, strides,
+        _triple(kernel, 1) if to_columns else _triple(tap_strides, 0), adaptive, over == "covering", has_columns,
     )  # fmt: skip
     return windows, shape
 
@@ -205,8 +208,8 @@ def _column_layout(
 # OpenCL
 
 
-def _pack(windows: Windows, chunk: int, first: int, last: int) -> bytes:
-    """Pack the kernel's geometry. first, last: range of columns that are computed in vectors."""
+def _pack_geometry(windows: Windows, chunk: int, first: int, last: int) -> bytes:
+    """Pack the kernel's geometry. It computes columns `first` to `last - 1` in vectors."""
     return pack_longs((
         windows.channels, windows.planes * windows.output_size[0] * windows.output_size[1], chunk,
         *windows.output_size, *windows.source_size, *windows.kernel, *windows.stride, *windows.padding,
@@ -215,7 +218,7 @@ def _pack(windows: Windows, chunk: int, first: int, last: int) -> bytes:
     ))  # fmt: skip
 
 
-def _step(
+def _opencl_step(
     request: Request,
     windows: Windows,
     element: str,
@@ -249,25 +252,31 @@ def _step(
         ("TAPPED", str(int(windows.from_columns))), ("LOWEST", lowest), ("HIGHEST", highest), *defines,
     )  # fmt: skip
     instance = Instance(name, text.source, f"{name}_{entry}", element, lanes, slots, all_defines, text.functions)
-    return Step(instance, buffers, geometry, (size,), (local,), _work(windows))
+    return Step(instance, buffers, geometry, (size,), (local,), _element_count(windows))
 
 
-def _work(windows: Windows) -> int:
-    """Return the work (see `Step`): elements of the result or of the input, whichever are more."""
+def _element_count(windows: Windows) -> int:
+    """Return the number of elements of the result or of the input, whichever is larger: the work of a `Step`."""
     return max(windows.numel, windows.planes * prod(windows.source_size))
 
 
-def _grid(request: Request, windows: Windows, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]) -> Step:
-    """Build the launch of `grid`."""
+def _plan_grid(
+    request: Request, windows: Windows, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]
+) -> Step:
+    """Plan the launch of `grid`, with a work-item for each element of the result."""
     local = min(choose_schedule(request, windows, slots)["group"], request.capabilities.max_group)
     size = -(-windows.numel // local) * local
-    return _step(request, windows, element, slots, buffers, "grid", 1, _pack(windows, 0, 0, 0), size, local)
+    return _opencl_step(
+        request, windows, element, slots, buffers, "grid", 1, _pack_geometry(windows, 0, 0, 0), size, local
+    )
 
 
-def _rows(request: Request, windows: Windows, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]) -> Step:
-    """Build the launch of `rows`."""
+def _plan_rows(
+    request: Request, windows: Windows, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]
+) -> Step:
+    """Plan the launch of `rows`, with a work-item for a run of rows."""
     rows = windows.planes * windows.output_size[0] * windows.output_size[1]
-    chunk, items = split(rows, elementwise_parts(_work(windows), request.capabilities.cores))
+    chunk, items = split(rows, elementwise_parts(_element_count(windows), request.capabilities.cores))
     first, last = _vector_range(request, windows)
     lanes = _lanes(request, windows, element, last - first)
     column_lanes = _column_sum_lanes(request, windows, element) if lanes == 1 else 1
@@ -276,17 +285,21 @@ def _rows(request: Request, windows: Windows, element: str, slots: tuple[Slot, .
             *vector_defines(column_lanes), ("STEP", "1"), ("CLASS0", "1"), ("DOWN", str(_MAX_COLUMN_SUMS)),
             ("VU", f"{element}{column_lanes}_u"),
         )  # fmt: skip
-        geometry = _pack(windows, chunk, 0, 0)
-        return _step(request, windows, element, slots, buffers, "rows", column_lanes, geometry, items, 1, defines)
+        geometry = _pack_geometry(windows, chunk, 0, 0)
+        return _opencl_step(
+            request, windows, element, slots, buffers, "rows", column_lanes, geometry, items, 1, defines
+        )
     if lanes == 1:
-        return _step(request, windows, element, slots, buffers, "rows", 1, _pack(windows, chunk, 0, 0), items, 1)
+        return _opencl_step(
+            request, windows, element, slots, buffers, "rows", 1, _pack_geometry(windows, chunk, 0, 0), items, 1
+        )
     defines = (
         *vector_defines(lanes), ("STEP", str(windows.stride[2])),
         *(_shuffle_orders(lanes) if windows.stride[2] == 2 else ()),
         *((f"CLASS{k}", str(s[4])) for k, s in enumerate(windows.strides)),
     )  # fmt: skip
-    geometry = _pack(windows, chunk, first, last)
-    return _step(request, windows, element, slots, buffers, "rows", lanes, geometry, items, 1, defines)
+    geometry = _pack_geometry(windows, chunk, first, last)
+    return _opencl_step(request, windows, element, slots, buffers, "rows", lanes, geometry, items, 1, defines)
 
 
 def _column_sum_lanes(request: Request, windows: Windows, element: str) -> int:
@@ -351,11 +364,13 @@ def _vector_range(request: Request, windows: Windows) -> tuple[int, int]:
     return max(-(-padding // stride), first + reach // stride), min((windows.output_size[2] + padding) // stride, last)
 
 
-def _block(request: Request, windows: Windows, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]) -> Step:
-    """Build the launch for Triton."""
+def _plan_triton(
+    request: Request, windows: Windows, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]
+) -> Step:
+    """Plan the launch for Triton."""
     from .triton.window import step  # lazy: Triton devices only
 
     return step(request, windows, element, slots, buffers)
 
 
-LAUNCHES = ByStyle("windows", cpu=_rows, gpu=_grid, triton=_block)
+LAUNCHES = ByStyle("windows", cpu=_plan_rows, gpu=_plan_grid, triton=_plan_triton)

@@ -199,7 +199,7 @@ class Pass:
         """Return True if one kernel can run all steps."""
         weights, geometry = self.weights, self.geometry
         bias = weights.bias_hh
-        if weights.hr is not None or not geometry.regular or geometry.length < 2 or state().has_active_mode():
+        if weights.hr is not None or not geometry.is_uniform or geometry.length < 2 or state().has_active_mode():
             return False
         # The steps of a GRU read this bias as an operand, which must have a stride of 1.
         has_strided_bias = self.kind.reset and bias is not None and bias.meta.strides[0] != 1
@@ -237,7 +237,7 @@ class Pass:
         """Allocate the slots of a state, `((length + 1) * batch, width)`, and copy the initial state to them."""
         count, (batch, width) = self.geometry.length + 1, initial.meta.shape
         slots = new_empty(initial, count * batch, width)
-        if self.reverse and not self.geometry.regular:  # sequences begin at different steps: fill all slots
+        if self.reverse and not self.geometry.is_uniform:  # sequences begin at different steps: fill all slots
             all_slots = strided_view(slots, (count, batch, width))
             copy_into(call(registry["expand"], (initial,), ((count, batch, width),)), all_slots)
         else:
@@ -251,13 +251,13 @@ class Pass:
 
     def _last(self, slots: Tensor) -> Tensor:
         """Return the state after the last step of each sequence, `(batch, width)`."""
-        if self.reverse or self.geometry.regular:
+        if self.reverse or self.geometry.is_uniform:
             return self._slot(slots, self.geometry.length - self.initial)
         return take_rows(slots, self.geometry.last_rows())
 
     def _slots_as_rows(self, *, written: bool) -> Tensor:
         """Return the hidden states that steps wrote (or read) in the order of the inputs: `(rows, width)`."""
-        if not self.geometry.regular:
+        if not self.geometry.is_uniform:
             return take_rows(self.states, self.geometry.rows_of_slots(self.reverse, written=written))
         first = int(written != self.reverse) * self.geometry.batch * self.width  # element of slot 1, or of slot 0
         return strided_view(self.states, (self.geometry.rows, self.width), None, first)

@@ -29,7 +29,16 @@ __all__ = [
 
 
 class Geometry:
-    """Row positions of each step. `sizes[t]` is the number of sequences that have a step t; it never grows."""
+    """Row positions of each step of a batch of sequences, which may differ in length.
+
+    Attributes:
+        sizes: The number of sequences that have a step `t`, for each `t`; it never grows.
+        length: Number of steps of the longest sequence.
+        batch: Number of sequences.
+        offsets: The first input row of each step, and the number of all input rows.
+        rows: Number of all input rows.
+        is_uniform: Whether all sequences have the same length.
+    """
 
     def __init__(self, sizes: Sequence[int]):
         self.sizes = tuple(sizes)
@@ -37,7 +46,7 @@ class Geometry:
         self.batch = self.sizes[0]
         self.offsets = (0, *accumulate(self.sizes))
         self.rows = self.offsets[-1]
-        self.regular = self.sizes[-1] == self.batch
+        self.is_uniform = self.sizes[-1] == self.batch
 
     def steps(self, reverse: bool) -> list[tuple[int, tuple[int, int, int, int]]]:
         """Return for each step, in execution order: the number of rows, and its first row in each kind of matrix.
@@ -68,7 +77,14 @@ ROWS, READ, WRITTEN, FIXED = range(4)  # index into `Rows`: the kind of matrix t
 
 
 class Window:
-    """A view of some columns of a matrix that moves to the rows of each step."""
+    """A view of some columns of a matrix that moves to the rows of each step.
+
+    Args:
+        matrix: The matrix.
+        row_kind: ROWS, READ, WRITTEN or FIXED: which of a step's first rows it begins at.
+        column: First column.
+        width: Number of columns; None: all.
+    """
 
     __slots__ = ("base", "layouts", "pitch", "row_kind", "shape", "view")
 
@@ -82,15 +98,17 @@ class Window:
         self.view = Tensor(matrix.storage, matrix.meta, self.base)
 
     def layout(self, n: int) -> Meta:
+        """Return the layout of the view of `n` rows."""
         width, pitch, step = self.shape
         base_layout = self.view.meta
         return meta(base_layout.dtype, (n, width), (pitch, step), base_layout.device)
 
     def view_at(self, n: int, rows: tuple[int, ...]) -> Tensor:
+        """Return a new view of `n` rows for the step whose first rows are `rows`."""
         return Tensor(self.view.storage, self.layout(n), self.base + rows[self.row_kind] * self.pitch)
 
     def elements_moved(self, current: Rows, following: Rows) -> int:
-        """Return the number of elements that the window moves between two steps."""
+        """Return by how many elements the window moves from one step to the other."""
         return (following[self.row_kind] - current[self.row_kind]) * self.shape[1]
 
 
@@ -99,7 +117,7 @@ StepOperand: TypeAlias = Window | Tensor | float | None
 
 
 class Launch:
-    """One op that is launched for every step. Operands are windows, fixed tensors, or numbers."""
+    """One op that is launched for every step, by `launch(n, rows)`. Operands are windows, fixed tensors, or numbers."""
 
     def __init__(self, record: OpRecord, operands: Sequence[StepOperand], outs: Sequence[Window]):
         self.record, self.operands, self.outs = record, operands, outs
@@ -110,10 +128,10 @@ class Launch:
         self.moving_windows = [(w.view, w.base, w.pitch, w.row_kind) for w in windows]
         self.plans: dict[int, Plan] = {}
         self.stream = current_stream(self.tensors[0].meta.device)
-        self.watched = state().has_active_mode()
+        self.has_active_mode = state().has_active_mode()
 
     def __call__(self, n: int, rows: tuple[int, ...]) -> None:
-        if self.watched:  # an active mode must see every call, with separate tensors
+        if self.has_active_mode:  # an active mode must see every call, with separate tensors
             return self._run_watched(n, rows)
         plan = self.plans.get(n)
         if plan is None:
@@ -124,6 +142,7 @@ class Launch:
             plan.run(self.tensors, self.numbers, self.stream)
 
     def bind(self, n: int, rows: tuple[int, ...]) -> tuple[list[Tensor | float | None], list[Tensor]]:
+        """Return the operands and the results of one step, with new views for the windows."""
         inputs = [o.view_at(n, rows) if isinstance(o, Window) else o for o in self.operands]
         return inputs, [o.view_at(n, rows) for o in self.outs]
 
@@ -148,7 +167,7 @@ def launch_sequence(
         left: Left factor of the products, starting at the rows `reads`.
         reads: First rows of the left factor.
         weight: Right factor, `(width of left, products * units)`.
-        stored: Name of the product that is also written to its operand.
+        stored: Name of the operand to which its product is written as well; None: products stay in the kernel.
     """
     record = sequence_record(launch.record.name)
     first, second = steps[0], steps[min(1, len(steps) - 1)]
@@ -181,7 +200,7 @@ def strided_view(
 
 
 def copy_into(source: Tensor, target: Tensor) -> Tensor:
-    """Copy `source` to `target`, which is returned."""
+    """Copy `source` to `target`, and return `target`."""
     if target.meta.numel:
         call_into(registry["copy"], (source,), (None,), (target,), in_place=False)
     return target
@@ -196,7 +215,7 @@ def new_zeros(like: Tensor, *shape: int) -> Tensor:
 
 
 def add_in_place(target: Tensor, other: Tensor) -> Tensor:
-    """Add `other` to `target` in place."""
+    """Add `other` to `target` in place, and return `target`."""
     call_into(registry["add"], (target, other), (), (target,), in_place=False)
     return target
 

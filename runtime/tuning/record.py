@@ -41,6 +41,7 @@ class Use:
     """One call of a program.
 
     Attributes:
+        call: The op and the layouts of its operands.
         count: How often the program made the call.
         seconds: The shortest timed launch; 0 if none was timed.
         questions: The schedules that can be chosen for it.
@@ -58,7 +59,7 @@ class Use:
 
 
 class Recording:
-    """A context in which the launches of all threads are counted. Existing plans are made anew."""
+    """A context that counts the launches of all threads. It drops existing plans, because only new ones are counted."""
 
     def __init__(self) -> None:
         self._uses: dict[tuple[object, ...], Use] = {}
@@ -101,6 +102,8 @@ def _operand_key(operand: object) -> object:
 
 
 def _count_launches(run: Launcher, use: Use, driver: Driver) -> Launcher:
+    """Return a launcher that counts its calls in `use`, and times some of them."""
+
     def launch(tensors: Sequence[object], numbers: Sequence[object], stream: Stream) -> None:
         use.count += 1
         is_timed = use.count <= 4 or use.count & (use.count - 1) == 0  # the first four, then at powers of two

@@ -1,4 +1,4 @@
-"""Host memory of collectives that take lists of tensors: the list's values one after the other."""
+"""Pack lists of tensors for collectives: the tensors' values one after the other in host memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["copy_parts", "host_buffer", "host_vector", "output_copies", "pack", 
 
 
 def output_copies(tensors: Sequence[Tensor]) -> list[HostCopy]:
-    """Return a copy on the host, to be written, for each tensor."""
+    """Return for each tensor a copy on the host for the collective to write to."""
     return [HostCopy(tensor, reads=False, writes=True) for tensor in tensors]
 
 
@@ -26,14 +26,14 @@ def host_vector(dtype: DType, numel: int) -> Tensor:
     return empty(meta(dtype, (numel,), None, device("cpu")))
 
 
-def host_buffer(tensor: Tensor, size: int) -> Tensor:
-    """Return a new tensor on `cpu` for `size` tensors like `tensor`, one after the other."""
-    return empty(meta(tensor.meta.dtype, (size, *tensor.meta.shape), None, device("cpu")))
+def host_buffer(like: Tensor, count: int) -> Tensor:
+    """Return a new tensor on `cpu` for `count` tensors of the dtype and shape of `like`: `(count, *shape)`."""
+    return empty(meta(like.meta.dtype, (count, *like.meta.shape), None, device("cpu")))
 
 
-def pack(tensors: Sequence[Tensor], tensor: Tensor) -> Tensor:
-    """Return a new tensor on `cpu` with the values of `tensors`, one after the other."""
-    buffer = host_buffer(tensor, len(tensors))
+def pack(tensors: Sequence[Tensor], like: Tensor) -> Tensor:
+    """Return a new tensor on `cpu` with the values of `tensors`, which have the dtype and shape of `like`."""
+    buffer = host_buffer(like, len(tensors))
     with no_grad():
         for position, item in enumerate(tensors):
             buffer[position].copy_(item)
@@ -41,7 +41,7 @@ def pack(tensors: Sequence[Tensor], tensor: Tensor) -> Tensor:
 
 
 def unpack(steps: Steps, outputs: Sequence[HostCopy], buffer: Tensor | None) -> Steps:
-    """Run steps that fill `buffer`, and distribute its entries to `outputs`."""
+    """Run steps that fill `buffer`, then store its entries to the tensors of `outputs`. None: there is nothing."""
     yield from steps
     if buffer is None:
         return
@@ -55,7 +55,7 @@ def unpack(steps: Steps, outputs: Sequence[HostCopy], buffer: Tensor | None) -> 
 
 
 def copy_parts(flat: Tensor, parts: Sequence[Tensor], is_pack: bool) -> None:
-    """Copy parts into a flat tensor one after the other, or from it."""
+    """Copy parts into a flat tensor one after the other if `is_pack`, otherwise from it into the parts."""
     start = 0
     with no_grad():
         for part in parts:

@@ -21,7 +21,12 @@ __all__ = ["FSDPModule", "fully_shard"]
 
 
 class FSDPModule:
-    """What `fully_shard` adds to the class of a module."""
+    """The methods that `fully_shard` adds to a module.
+
+    Example:
+        >>> from weftgrad.distributed.fsdp import fully_shard
+        >>> fully_shard(model).set_requires_gradient_sync(False)  # doctest: +SKIP
+    """
 
     _sharded_units: list[ShardedUnit]
 
@@ -40,7 +45,7 @@ class FSDPModule:
 
         Args:
             requires_gradient_sync: True to reduce.
-            recurse: Set it for submodules, too.
+            recurse: Whether to set it for all submodules, too.
         """
         assert isinstance(self, Module)
         for module in self.modules() if recurse else [self]:
@@ -52,7 +57,7 @@ class FSDPModule:
 
         Args:
             reshard_after_forward: True to release them, and gather them again for backward.
-            recurse: Set it for submodules, too.
+            recurse: Whether to set it for all submodules, too.
         """
         assert isinstance(self, Module)
         for module in self.modules() if recurse else [self]:
@@ -82,7 +87,8 @@ def fully_shard(
         mesh: The process group; None for all ranks.
         reshard_after_forward: Release the whole parameters between forward and backward. None: True, but False for a
             module with submodules that were sharded before: it is usually the whole model, which needs them again soon.
-        mp_policy, offload_policy: Only None is supported.
+        mp_policy: Must be None; use autocast for mixed precision.
+        offload_policy: Must be None.
         ignored_params: Parameters that every rank has completely. Their gradients are not averaged.
 
     Returns:
@@ -90,7 +96,13 @@ def fully_shard(
 
     Raises:
         ArgumentError: It was called for this module already.
-        NotSupported: For `mp_policy` and `offload_policy`.
+        NotSupported: `mp_policy` or `offload_policy` is passed.
+
+    Example:
+        >>> for block in model.blocks:  # on every rank  # doctest: +SKIP
+        ...     fully_shard(block)
+        >>> fully_shard(model)  # doctest: +SKIP
+        >>> optimizer = wg.optim.AdamW(model.parameters())  # doctest: +SKIP
     """
     if mp_policy is not None or offload_policy is not None:
         raise NotSupported("fully_shard: mp_policy and offload_policy are not supported; use autocast")
@@ -98,17 +110,20 @@ def fully_shard(
         raise ArgumentError("fully_shard: was called for this module already")
     ignored = {id(param) for param in ignored_params or ()}
     owners: dict[int, list[tuple[Module, str]]] = {}
-    kinds: dict[tuple[DType, Device], list[Parameter]] = {}
+    params_by_layout: dict[tuple[DType, Device], list[Parameter]] = {}
     for submodule in module.modules():
         for name, param in submodule._parameters.items():
             if param is None or isinstance(param, ShardedParameter) or id(param) in ignored or not param.meta.numel:
                 continue
             if id(param) not in owners:
-                kinds.setdefault((param.meta.dtype, param.meta.device), []).append(param)
+                params_by_layout.setdefault((param.meta.dtype, param.meta.device), []).append(param)
             owners.setdefault(id(param), []).append((submodule, name))
     has_sharded_parts = any(isinstance(submodule, FSDPModule) for submodule in module.modules())
     reshards = not has_sharded_parts if reshard_after_forward is None else bool(reshard_after_forward)
-    units = [ShardedUnit([owners[id(param)] for param in params], params, mesh, reshards) for params in kinds.values()]
+    units = [
+        ShardedUnit([owners[id(param)] for param in params], params, mesh, reshards)
+        for params in params_by_layout.values()
+    ]
     module.__class__ = type(f"FSDP{type(module).__name__}", (FSDPModule, type(module)), {})
     object.__setattr__(module, "_sharded_units", units)
     module.register_forward_pre_hook(_unshard, prepend=True)
@@ -117,6 +132,7 @@ def fully_shard(
 
 
 def _unshard(module: Module, _: tuple[object, ...]) -> None:
+    """Gather the whole parameters: the hook before forward."""
     units: list[ShardedUnit] = module._sharded_units  # type: ignore[assignment]
     for unit in units:
         if not backward_runs.depth:  # checkpoints run forward during backward
@@ -125,6 +141,7 @@ def _unshard(module: Module, _: tuple[object, ...]) -> None:
 
 
 def _finish_forward(module: Module, _: tuple[object, ...], output: object) -> None:
+    """Release the whole parameters, and prepare backward: the hook after forward."""
     units: list[ShardedUnit] = module._sharded_units  # type: ignore[assignment]
     tensors = list(_tensors_in(output, set())) if is_grad_enabled() else []
     outputs = [tensor for tensor in tensors if tensor.requires_grad]
@@ -138,6 +155,7 @@ def _finish_forward(module: Module, _: tuple[object, ...], output: object) -> No
 
 
 def _begin_backward(units: list[ShardedUnit]) -> None:
+    """Gather the whole parameters for backward: a hook of the tensors in the module's output."""
     for unit in units:
         unit.begin_backward()
 

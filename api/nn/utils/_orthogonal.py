@@ -19,7 +19,7 @@ from ..module import Module
 __all__ = ["MAPS", "Orthogonal", "matrix_exp"]
 
 MAPS = ("matrix_exp", "cayley", "householder")
-_SERIES_TERMS = 14  # of the exponential series; for a matrix of norm 1/2 the other terms add up to less than 2.5e-17
+_SERIES_TERMS = 14  # of the exponential series; at norm 1/2 the terms left out add up to less than 2.5e-17
 
 
 class Orthogonal(Module):
@@ -30,9 +30,16 @@ class Orthogonal(Module):
     happens when the parametrization is registered.
 
     Args:
-        weight: The parameter, of the shape of X.
+        weight: The parameter, of the shape of X and a floating-point dtype.
         orthogonal_map: One of `MAPS`.
         use_trivialization: Whether to have a base.
+
+    Example:
+        >>> from weftgrad.nn.utils._orthogonal import Orthogonal
+        >>> X = wg.tensor([[0.0, 0.0], [1.0, 0.0]])
+        >>> Q = Orthogonal(X, 'matrix_exp', use_trivialization=False)(X)
+        >>> wg.allclose(Q.T @ Q, wg.eye(2), atol=1e-6)
+        True
     """
 
     base: Tensor  # no such attribute without trivialization
@@ -45,6 +52,7 @@ class Orthogonal(Module):
             self.register_buffer("base", None)
 
     def forward(self, X: Tensor) -> Tensor:
+        """Return Q of the shape of `X`."""
         is_wide = X.meta.shape[-2] < X.meta.shape[-1]
         X = X.mT if is_wide else X
         Q = _householder(X) if self.orthogonal_map == "householder" else self._map_skew_part(X)
@@ -169,6 +177,12 @@ def matrix_exp(A: Tensor) -> Tensor:
 
     Returns:
         Tensor of the same shape and dtype. It is differentiable.
+
+    Example:
+        >>> from weftgrad.nn.utils._orthogonal import matrix_exp
+        >>> matrix_exp(wg.zeros(2, 2))
+        tensor([[1., 0.],
+                [0., 1.]])
     """
     norm = float(A.detach().abs().sum(-1).max()) if A.meta.numel else 0.0
     squarings = max(0, math.ceil(math.log2(norm)) + 1) if math.isfinite(norm) and norm > 0 else 0

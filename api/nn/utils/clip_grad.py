@@ -22,7 +22,8 @@ from ...tensor_methods import multi_tensor
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
 
-def _parameters(parameters: Tensor | Iterable[Tensor], caller: str) -> list[Tensor]:
+def _list_parameters(parameters: Tensor | Iterable[Tensor], caller: str) -> list[Tensor]:
+    """Return the parameters as a list. Warn if they are an iterator without items, such as one that was used up."""
     if isinstance(parameters, Tensor):
         return [parameters]
     params = list(parameters)
@@ -31,7 +32,8 @@ def _parameters(parameters: Tensor | Iterable[Tensor], caller: str) -> list[Tens
     return params
 
 
-def _grads(parameters: list[Tensor]) -> list[Tensor]:
+def _list_grads(parameters: list[Tensor]) -> list[Tensor]:
+    """Return the gradients of those parameters that have one."""
     return [grad for p in parameters if (grad := p.grad) is not None]
 
 
@@ -41,19 +43,19 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Return the norm of all elements of the tensors, as of one vector.
+    """Return the norm of the vector of all elements of the tensors.
 
     Args:
-        tensors: The tensors, usually gradients.
+        tensors: Floating-point tensors of any shapes and devices, usually gradients.
         norm_type: Order of the norm: 2, 1, inf, -inf, 0 or any number.
-        error_if_nonfinite: Read the norm and check it.
+        error_if_nonfinite: Whether to wait for the norm, and raise if it is NaN or infinite.
         foreach: Accepted for compatibility.
 
     Returns:
-        A 0-d tensor on the first tensor's device.
+        A 0-d tensor on the first tensor's device; 0 if there are no tensors.
 
     Raises:
-        GradientError: If the norm is not finite and `error_if_nonfinite`.
+        GradientError: The norm is not finite, and `error_if_nonfinite` is set.
 
     Example:
         >>> wg.nn.utils.get_total_norm([wg.tensor([3.0]), wg.tensor([4.0])])
@@ -97,10 +99,11 @@ def clip_grads_with_norm_(
         >>> weight.grad
         tensor([0.6000, 0.8000])
     """
-    _scale(_grads(_parameters(parameters, "clip_grads_with_norm_")), max_norm, total_norm)
+    _scale_grads(_list_grads(_list_parameters(parameters, "clip_grads_with_norm_")), max_norm, total_norm)
 
 
-def _scale(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
+def _scale_grads(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
+    """Multiply gradients by `min(1, max_norm / (total_norm + 1e-6))`, in place, on any number of devices."""
     if not grads:
         return
     with no_grad():
@@ -129,14 +132,14 @@ def clip_grad_norm_(
         parameters: Parameters whose gradients are clipped.
         max_norm: Largest norm.
         norm_type: Order of the norm.
-        error_if_nonfinite: Read the norm and check it.
+        error_if_nonfinite: Whether to wait for the norm, and raise if it is NaN or infinite.
         foreach: Accepted for compatibility.
 
     Returns:
         The norm before clipping, a 0-d tensor.
 
     Raises:
-        GradientError: If the norm is not finite and `error_if_nonfinite`.
+        GradientError: The norm is not finite, and `error_if_nonfinite` is set.
 
     Example:
         >>> weight = wg.ones(2, requires_grad=True)
@@ -146,8 +149,8 @@ def clip_grad_norm_(
         >>> weight.grad
         tensor([0.6000, 0.8000])
     """
-    params = _parameters(parameters, "clip_grad_norm_")
-    grads = _grads(params)
+    params = _list_parameters(parameters, "clip_grad_norm_")
+    grads = _list_grads(params)
     group = find_shard_group(params)
     if group is None:
         total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
@@ -155,7 +158,7 @@ def clip_grad_norm_(
         total = _total_norm_of_shards(params, float(norm_type), group)
         if error_if_nonfinite and not bool(total.isfinite()):
             raise GradientError(f"clip_grad_norm_: the norm of order {norm_type} of all ranks' parts is {total.item()}")
-    _scale(grads, max_norm, total)
+    _scale_grads(grads, max_norm, total)
     return total
 
 
@@ -168,8 +171,8 @@ def _total_norm_of_shards(params: list[Tensor], order: float, group: ShardGroup)
     if order <= 0:
         raise NotSupported(f"clip_grad_norm_: norm_type of sharded parameters is positive, not {order}")
     with no_grad():
-        sharded = get_total_norm(_grads([p for p in params if is_shard(p) and p.meta.numel]), order)
-        whole = get_total_norm(_grads([p for p in params if not is_shard(p)]), order)
+        sharded = get_total_norm(_list_grads([p for p in params if is_shard(p) and p.meta.numel]), order)
+        whole = get_total_norm(_list_grads([p for p in params if not is_shard(p)]), order)
         if order == inf:
             dist.all_reduce(sharded, dist.ReduceOp.MAX, group.process_group)
             return sharded.maximum(whole.to(sharded))
@@ -191,7 +194,7 @@ def clip_grad_norm(
         parameters: Parameters whose gradients are clipped.
         max_norm: Largest norm.
         norm_type: Order of the norm.
-        error_if_nonfinite: Read the norm and check it.
+        error_if_nonfinite: Whether to wait for the norm, and raise if it is NaN or infinite.
         foreach: Accepted for compatibility.
 
     Returns:
@@ -228,4 +231,4 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
     """
     limit = float(clip_value)
     with no_grad():
-        multi_tensor.clamp_elements(_grads(_parameters(parameters, "clip_grad_value_")), limit)
+        multi_tensor.clamp_elements(_list_grads(_list_parameters(parameters, "clip_grad_value_")), limit)

@@ -10,7 +10,7 @@ _NAMES = {"avx512": "AVX512", "avx2": "AVX2", "neon": "NEON"}
 
 
 def get_cpu_capability() -> str:
-    """Return the instruction set of kernels for `cpu`, by PyTorch's names.
+    """Return the name that PyTorch has for the instruction set for which kernels of `cpu` are compiled.
 
     Returns:
         `AVX512`, `AVX2`, `NEON`, or `DEFAULT` for an older one.

@@ -23,7 +23,7 @@ def make_tensor(
     requires_grad: bool = False, noncontiguous: bool = False, exclude_zero: bool = False,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:  # fmt: skip
-    """Create a tensor of random elements, evenly distributed over `[low, high)`.
+    """Create a tensor of random elements, uniformly distributed over `[low, high)`.
 
     Args:
         *shape: The shape, as ints or as one sequence.
@@ -32,12 +32,12 @@ def make_tensor(
         low: Lower bound; None: -9, or 0 for bool and uint8.
         high: Upper bound, excluded; None: 9 for floating dtypes, 10 for integers, 2 for bool.
         requires_grad: Whether to record operations on the result.
-        noncontiguous: Whether there are to be gaps between elements; it has no effect on fewer than two of them.
+        noncontiguous: Whether the result has gaps between its elements. It has no effect on fewer than two elements.
         exclude_zero: Whether zeros are replaced by the smallest normal number of the dtype, for integers by 1.
         memory_format: Order of dimensions in memory; not together with `noncontiguous`.
 
     Returns:
-        Tensor.
+        Tensor of the shape, dtype and device.
 
     Raises:
         ArgumentError: The range is empty, or both `noncontiguous` and `memory_format` are passed.

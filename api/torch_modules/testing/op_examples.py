@@ -13,13 +13,13 @@ from ..runtime.device import Device, default_device, set_default_device
 from ..runtime.errors import WeftgradError
 from ..runtime.tensor import Tensor
 
-__all__ = ["example_shapes", "printed_instead"]
+__all__ = ["example_shapes", "wrong_example_output"]
 
 _DEVICE = re.compile(r",\s*device='[^']*'")
 
 
-def printed_instead(op: Op, function: Callable[..., object], device: Device) -> str:
-    """Return what the call of an op's example prints on a device; "" if it is what the spec says.
+def wrong_example_output(op: Op, function: Callable[..., object], device: Device) -> str:
+    """Return what the call of an op's example prints on a device if the spec says something else, otherwise "".
 
     White space does not count, nor does the name of the device.
 

@@ -55,7 +55,7 @@ from .op_arguments import (
     with_layout,
 )
 from .op_comparison import assert_results_close, derivative_problem, is_differentiable, result_dtype, sum_to
-from .op_examples import printed_instead
+from .op_examples import wrong_example_output
 
 __all__ = ["OpTests", "device_names"]
 
@@ -139,7 +139,7 @@ class OpTests:
 
     def check_example(self, name: str, device: str) -> None:
         """Check that the call of the spec's field `example` prints the result that stands there."""
-        text = printed_instead(self.op(name), self._functions[name], to_device(device))
+        text = wrong_example_output(self.op(name), self._functions[name], to_device(device))
         assert not text, f"{name} on {device}: the example prints {text}"
 
     def check_values(self, name: str, device: str, dtype: str) -> None:

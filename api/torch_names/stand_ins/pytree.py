@@ -1,4 +1,4 @@
-"""`torch.utils._pytree`: nested containers to flat lists of leaves and back."""
+"""`torch.utils._pytree`: flatten nested containers to lists of leaves, and rebuild them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PyTree: TypeAlias = Any
 Context: TypeAlias = Any
 KeyEntry: TypeAlias = Any
 IsLeaf: TypeAlias = Callable[[PyTree], bool] | None
-_namedtuple = namedtuple
+_namedtuple = namedtuple  # the key of all named tuples in `SUPPORTED_NODES`, as in PyTorch
 
 
 @dataclass(frozen=True)
 class SequenceKey:
-    """The place of an item of a list or tuple.
+    """The key of an item of a list or tuple.
 
     Attributes:
         idx: Index of the item.
@@ -35,7 +35,7 @@ class SequenceKey:
 
 @dataclass(frozen=True)
 class MappingKey:
-    """The place of a value of a dict.
+    """The key of a value of a dict.
 
     Attributes:
         key: Key of the value.
@@ -81,13 +81,16 @@ class TreeSpec:
         object.__setattr__(self, "num_leaves", sum(child.num_leaves for child in self.children_specs))
 
     def is_leaf(self) -> bool:
+        """Return whether this is the structure of a leaf."""
         return isinstance(self, LeafSpec)
 
     def children(self) -> list[TreeSpec]:
+        """Return the structures of the children."""
         return list(self.children_specs)
 
     @property
     def num_children(self) -> int:
+        """Number of children; 0 for a leaf."""
         return len(self.children_specs)
 
 
@@ -100,6 +103,7 @@ class LeafSpec(TreeSpec):
 
 
 SUPPORTED_NODES: dict[type, NodeDef] = {}
+"""The container types. Objects of all other types are leaves."""
 
 
 def register_pytree_node(
@@ -131,7 +135,7 @@ def register_pytree_node(
     SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
 
 
-_register_pytree_node = register_pytree_node
+_register_pytree_node = register_pytree_node  # PyTorch's older name, which libraries still import
 
 
 def _dict_flatten(tree: dict[object, PyTree]) -> tuple[list[PyTree], Context]:
@@ -236,10 +240,10 @@ def tree_structure(tree: PyTree, is_leaf: IsLeaf = None) -> TreeSpec:
 
 
 def tree_map(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None) -> PyTree:
-    """Return the container with `func(leaf, ...)` in the place of each leaf; `rests` have the same structure."""
+    """Replace each leaf by `func(leaf, *rest_leaves)`, with the leaves at the same position in `rests`."""
     leaves, spec = tree_flatten(tree, is_leaf)
-    columns = [leaves, *(tree_leaves(rest, is_leaf) for rest in rests)]
-    return tree_unflatten([func(*row) for row in zip(*columns, strict=True)], spec)
+    leaf_lists = [leaves, *(tree_leaves(rest, is_leaf) for rest in rests)]
+    return tree_unflatten([func(*corresponding) for corresponding in zip(*leaf_lists, strict=True)], spec)
 
 
 def tree_map_(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None) -> PyTree:

@@ -1,6 +1,7 @@
 """Combine samples into a batch by copies on the host. No kernel is launched and no driver opened.
 
-A worker sets `allocate` so that batches are written directly into the shared memory that the parent reads (`worker`).
+A worker process sets `allocate`, so that batches are written directly into the shared memory that its parent reads
+(`worker.py`).
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from ._types import Batch, CollateFunctions, Sample, SampleIndex
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert", "select_rows", "wrap_bytes"]
 
 _Text = TypeVar("_Text", str, bytes)
+_KINDS_WITHOUT_TENSORS = "USOV"  # NumPy's kinds of strings, bytes, objects and records
 
 allocate: Callable[[int], Array | None] | None = None
-"""Set in a worker: returns an array of so many bytes of shared memory, or None if there is not enough left."""
+"""Set in a worker: returns a uint8 array of that many bytes of shared memory, or None if there is not enough left."""
 
 
 def wrap_bytes(flat: Array, dtype: DType, shape: tuple[int, ...]) -> Tensor:
@@ -52,8 +54,8 @@ def wrap_bytes(flat: Array, dtype: DType, shape: tuple[int, ...]) -> Tensor:
     return Tensor(storage, meta(dtype, shape, None, cpu), storage.start)
 
 
-def _new(dtype: DType, shape: tuple[int, ...]) -> tuple[Tensor, Array]:
-    """Return a new `cpu` tensor, and its memory as an array."""
+def _allocate_tensor(dtype: DType, shape: tuple[int, ...]) -> tuple[Tensor, Array]:
+    """Return a new `cpu` tensor, and an array of its shape that shares its memory (of bfloat16 the bits, as uint16)."""
     layout = meta(dtype, shape, None, device("cpu"))
     if allocate is not None and layout.numel:
         flat = allocate(layout.nbytes)
@@ -65,25 +67,27 @@ def _new(dtype: DType, shape: tuple[int, ...]) -> tuple[Tensor, Array]:
 
 
 def _stack_arrays(arrays: Sequence[Array], dtype: DType) -> Tensor:
+    """Return the arrays, which must have one shape, as a `cpu` tensor of `dtype` with a new first dimension."""
     shape = arrays[0].shape
-    batch, out = _new(dtype, (len(arrays), *shape))
+    batch, memory = _allocate_tensor(dtype, (len(arrays), *shape))
     for i, array in enumerate(arrays):
         if array.shape != shape:
             raise ShapeError(
                 f"default_collate: the samples of a batch must have one shape: number 0 has {list(shape)}, number {i} "
                 f"{list(array.shape)}; pad them in a collate_fn of your own"
             )
-        out[i] = array
+        memory[i] = array
     return batch
 
 
 def _to_tensor(array: Array) -> Tensor:
-    batch, out = _new(dtypes.from_numpy(array.dtype), array.shape)
-    out[...] = array
-    return batch
+    """Return a copy of an array as a `cpu` tensor."""
+    tensor, memory = _allocate_tensor(dtypes.from_numpy(array.dtype), array.shape)
+    memory[...] = array
+    return tensor
 
 
-def _tensors(batch: Sequence[Tensor], *, collate_fn_map: object = None) -> Tensor:
+def _collate_tensors(batch: Sequence[Tensor], *, collate_fn_map: object = None) -> Tensor:
     grad = autograd.is_grad_enabled()
     if any(t.meta.device.type != "cpu" or (t.needs_grad and grad) for t in batch):
         return stack(list(batch))
@@ -91,36 +95,38 @@ def _tensors(batch: Sequence[Tensor], *, collate_fn_map: object = None) -> Tenso
     for sample in batch:
         if sample.meta.dtype is not dtype:
             dtype = dtypes.promote(dtype, sample.meta.dtype)
-    read = host_data.to_host if all(t.meta.dtype is dtype for t in batch) else host_data.host_array
-    arrays = [read(t) for t in batch]
-    if dtype is dtypes.bfloat16 and read is host_data.host_array:
-        arrays = [host_data.to_bfloat16(a) for a in arrays]
+    if all(t.meta.dtype is dtype for t in batch):
+        return _stack_arrays([host_data.to_host(t) for t in batch], dtype)
+    arrays = [host_data.host_array(t) for t in batch]  # bfloat16 as float32, so that NumPy can convert it
+    if dtype is dtypes.bfloat16:
+        arrays = [host_data.to_bfloat16(array) for array in arrays]
     return _stack_arrays(arrays, dtype)
 
 
-def _arrays(batch: Sequence[Array], *, collate_fn_map: object = None) -> Tensor:
-    first = batch[0].dtype
-    if first.kind in "USOV":
-        raise DTypeError(f"default_collate: arrays of {first} have no tensor's dtype; pass collate_fn=")
-    common = first if all(a.dtype == first for a in batch) else np.result_type(*[a.dtype for a in batch])
-    return _to_default_device(_stack_arrays(batch, dtypes.from_numpy(common)))
+def _collate_arrays(batch: Sequence[Array], *, collate_fn_map: object = None) -> Tensor:
+    dtype = batch[0].dtype
+    if dtype.kind in _KINDS_WITHOUT_TENSORS:
+        raise DTypeError(f"default_collate: arrays of {dtype} cannot become tensors; pass collate_fn=")
+    if any(array.dtype != dtype for array in batch):
+        dtype = np.result_type(*[array.dtype for array in batch])
+    return _to_default_device(_stack_arrays(batch, dtypes.from_numpy(dtype)))
 
 
-def _scalars(batch: Sequence[np.generic], *, collate_fn_map: object = None) -> Tensor:
+def _collate_numpy_scalars(batch: Sequence[np.generic], *, collate_fn_map: object = None) -> Tensor:
     return _to_default_device(_to_tensor(np.array(batch)))
 
 
-def _floats(batch: Sequence[float], *, collate_fn_map: object = None) -> Tensor:
+def _collate_floats(batch: Sequence[float], *, collate_fn_map: object = None) -> Tensor:
     return _to_default_device(_to_tensor(np.array(batch, np.float64)))
 
 
-def _ints(batch: Sequence[int], *, collate_fn_map: object = None) -> Tensor:
+def _collate_ints(batch: Sequence[int], *, collate_fn_map: object = None) -> Tensor:
+    """Collate a batch whose first sample is an int or a bool."""
     values = np.array(batch)
-    if values.dtype.kind not in "bif" or not all(isinstance(v, (int, float, np.number)) for v in batch):
-        return tensor(list(batch))  # values beyond int64, or no numbers: `tensor` raises the error
-    if values.dtype.kind == "f":  # a mix with floats: the default float dtype
-        return tensor(list(batch))
-    return _to_default_device(_to_tensor(values))
+    if values.dtype.kind in "bi" and all(isinstance(v, (int, np.number)) for v in batch):
+        return _to_default_device(_to_tensor(values))
+    # A mix with floats has the default dtype. For values beyond int64, and for other types, `tensor` raises the error.
+    return tensor(list(batch))
 
 
 def _to_default_device(tensor: Tensor) -> Tensor:
@@ -128,13 +134,13 @@ def _to_default_device(tensor: Tensor) -> Tensor:
     return tensor if allocate is not None else tensor.to(device=default_device())
 
 
-def _unchanged(batch: Sequence[_Text], *, collate_fn_map: object = None) -> Sequence[_Text]:
+def _keep_strings(batch: Sequence[_Text], *, collate_fn_map: object = None) -> Sequence[_Text]:
     return batch
 
 
 default_collate_fn_map: dict[type | tuple[type, ...], Callable[..., object]] = {
-    Tensor: _tensors, np.ndarray: _arrays, (np.bool_, np.number): _scalars, float: _floats, int: _ints, str: _unchanged,
-    bytes: _unchanged,
+    Tensor: _collate_tensors, np.ndarray: _collate_arrays, (np.bool_, np.number): _collate_numpy_scalars,
+    float: _collate_floats, int: _collate_ints, str: _keep_strings, bytes: _keep_strings,
 }  # fmt: skip
 """The collate function of each sample type: `function(batch, *, collate_fn_map)`. Add entries for your own types."""
 
@@ -146,11 +152,13 @@ def collate(batch: Sequence[Sample], *, collate_fn_map: CollateFunctions | None 
     named tuple.
 
     Args:
-        batch: Nonempty list of samples.
-        collate_fn_map: Functions by sample type; None: no functions, so that only containers can be collated.
+        batch: Nonempty list of samples of one type.
+        collate_fn_map: Functions by sample type, called as `function(batch, collate_fn_map=...)`. None: no functions,
+            so that the leaves of containers raise.
 
     Returns:
-        Batch.
+        What the function of the samples' type returns. For containers, a container of batches: one for each key of a
+        mapping, or for each position of a sequence.
 
     Raises:
         ShapeError: Samples are sequences of different lengths.
@@ -162,38 +170,38 @@ def collate(batch: Sequence[Sample], *, collate_fn_map: CollateFunctions | None 
         {'word': 'a+b'}
     """
     first = batch[0]
-    kind = type(first)
+    sample_type = type(first)
     functions: CollateFunctions = collate_fn_map or {}
-    collate_fn = functions.get(kind)
+    collate_fn = functions.get(sample_type)
     if collate_fn is None:
-        collate_fn = next((function for each, function in functions.items() if isinstance(first, each)), None)
+        collate_fn = next((function for types, function in functions.items() if isinstance(first, types)), None)
     if collate_fn is not None:
         return collate_fn(batch, collate_fn_map=functions)
 
-    def inner(samples: Sequence[Sample]) -> Batch:
+    def collate_part(samples: Sequence[Sample]) -> Batch:
         return collate(samples, collate_fn_map=functions)
 
     if isinstance(first, Mapping):
-        return _make_container(first, {key: inner([sample[key] for sample in batch]) for key in first})
+        return _make_container(first, {key: collate_part([sample[key] for sample in batch]) for key in first})
     if isinstance(first, tuple) and hasattr(first, "_fields"):
-        return kind(*(inner(part) for part in zip(*batch, strict=True)))
+        return sample_type(*(collate_part(part) for part in zip(*batch, strict=True)))
     if isinstance(first, Sequence):
         if any(len(sample) != len(first) for sample in batch):
             raise ShapeError(
                 f"default_collate: samples of a batch must have as many parts each, not {[len(s) for s in batch]}"
             )
-        parts = [inner(part) for part in zip(*batch, strict=True)]
+        parts = [collate_part(part) for part in zip(*batch, strict=True)]
         return parts if isinstance(first, tuple) else _make_container(first, parts)
     raise ArgumentError(
-        f"default_collate: cannot make a batch of {kind.__name__}: it takes tensors, arrays, numbers, strings, and "
-        "mappings and sequences of these; pass collate_fn="
+        f"default_collate: cannot make a batch of {sample_type.__name__}: it takes tensors, arrays, numbers, strings, "
+        "and mappings and sequences of these; pass collate_fn="
     )
 
 
 def _make_container(sample: Sample, parts: dict[object, Batch] | list[Batch]) -> Batch:
     """Convert `parts`, a dict or a list, to the type of `sample`; return it unchanged if that is not possible."""
-    kind = type(sample)
-    if kind in (dict, list):
+    container_type = type(sample)
+    if container_type in (dict, list):
         return parts
     try:
         if isinstance(sample, (MutableMapping, MutableSequence)):
@@ -201,7 +209,7 @@ def _make_container(sample: Sample, parts: dict[object, Batch] | list[Batch]) ->
             for key, part in parts.items() if isinstance(parts, dict) else enumerate(parts):
                 container[key] = part
             return container
-        return kind(parts)
+        return container_type(parts)
     except TypeError:
         return parts
 
@@ -209,18 +217,21 @@ def _make_container(sample: Sample, parts: dict[object, Batch] | list[Batch]) ->
 def default_collate(batch: list[Sample]) -> Batch:
     """Combine samples into a batch, with a new first dimension.
 
-    Tensors and arrays of one shape are stacked and keep their dtype. Ints become int64, floats float64, bools bool.
-    Strings and bytes stay a list. Mappings and sequences are collated recursively. Arrays and numbers become tensors on
-    the default device, in a loader's worker on `cpu`.
+    Tensors and arrays of one shape are stacked; different dtypes are promoted. Ints become int64, floats float64, bools
+    bool. Strings and bytes stay a list. Mappings and sequences are collated recursively. Arrays and numbers become
+    tensors on the default device, in a loader's worker on `cpu`.
 
     Args:
-        batch: Nonempty list of samples.
+        batch: Nonempty list of samples of one type.
 
     Returns:
-        Batch.
+        A tensor of shape `(len(batch), *shape)` for tensors and arrays of `shape`, of shape `(len(batch),)` for
+        numbers. For containers, a container of batches: one for each key of a mapping, or for each position of a
+        sequence; a tuple becomes a list.
 
     Raises:
         ShapeError: Samples differ in shape or length.
+        DTypeError: Arrays of strings, objects or records.
         ArgumentError: Samples have another type.
 
     Example:
@@ -231,7 +242,9 @@ def default_collate(batch: list[Sample]) -> Batch:
 
 
 def default_convert(data: Sample) -> Sample:
-    """Convert the arrays and NumPy scalars of a sample to tensors. All else, also Python numbers, stays as it is.
+    """Convert the arrays and NumPy scalars of a sample to tensors on the default device.
+
+    All else stays as it is: tensors, Python numbers, strings, arrays of strings, objects or records.
 
     Args:
         data: A sample: an array, a tensor, or mappings and sequences of them.
@@ -248,7 +261,7 @@ def default_convert(data: Sample) -> Sample:
         return data
     if isinstance(data, (np.ndarray, np.generic)):
         array = np.asarray(data)
-        if array.dtype.kind in "USOV":
+        if array.dtype.kind in _KINDS_WITHOUT_TENSORS:
             return data
         return _to_default_device(_to_tensor(array))
     if isinstance(data, Mapping):
@@ -266,14 +279,14 @@ def select_rows(tensors: Iterable[Tensor], indices: Sequence[SampleIndex]) -> li
     """Return the rows `indices` of every tensor: a batch of a `TensorDataset`, without building single samples.
 
     Args:
-        tensors: Tensors with as many rows as the data set has samples.
-        indices: Indices of the rows.
+        tensors: Tensors of shape `(samples, ...)`; on `cpu` in a worker, else on any device.
+        indices: Indices of the rows; negative ones count from the end.
 
     Returns:
         One tensor per tensor of the data set, of shape `(len(indices), ...)`.
 
     Raises:
-        IndexOutOfRange: If an index is out of range.
+        IndexOutOfRange: An index is not in the range of `samples`.
 
     Example:
         >>> from weftgrad.utils.data.collate import select_rows
@@ -284,12 +297,12 @@ def select_rows(tensors: Iterable[Tensor], indices: Sequence[SampleIndex]) -> li
     if allocate is None:
         return [t[index] for t in tensors]
     batches = []
-    for column in tensors:
-        count = column.meta.shape[0]
+    for source in tensors:
+        count = source.meta.shape[0]
         if len(index) and not -count <= index.min() <= index.max() < count:
-            raise IndexOutOfRange(f"indices {index.min()} to {index.max()} leave a data set of {count} samples")
-        batch, out = _new(column.meta.dtype, (len(index), *column.meta.shape[1:]))
-        # The mode "wrap" makes NumPy write to `out` without a buffer; the indices were checked above.
-        np.take(host_data.to_host(column), index, axis=0, out=out, mode="wrap")
+            raise IndexOutOfRange(f"a data set of {count} samples has no indices {index.min()} to {index.max()}")
+        batch, memory = _allocate_tensor(source.meta.dtype, (len(index), *source.meta.shape[1:]))
+        # The mode "wrap" makes NumPy write to `memory` without a buffer; the indices were checked above.
+        np.take(host_data.to_host(source), index, axis=0, out=memory, mode="wrap")
         batches.append(batch)
     return batches

@@ -41,9 +41,9 @@ def launch(builder: Builder) -> None:
     """Add the launches of one convolution to `builder`."""
     for module in (convolution_pixels, convolution_channels, convolution_direct, convolution_runs):
         if module.is_worthwhile(builder):
-            return module.add_launches(builder, _add)
+            return module.add_launches(builder, _add_kernel)
     if convolution_channels.is_better_than_gathering(builder):
-        return convolution_channels.add_launches(builder, _add)
+        return convolution_channels.add_launches(builder, _add_kernel)
     kind, s, layouts, caps = builder.kind, builder.sizes, builder.layouts, builder.caps
     pixels = s.batch * prod(s.size if kind == "input" else s.out)
     rows, columns, depth = {
@@ -76,16 +76,18 @@ def launch(builder: Builder) -> None:
         bias = int(builder.bias is not None)
         buffers = (0, 1, 2, builder.target) if bias else (0, 1, 1, builder.target)
         buffer_dtypes = tuple(dtypes[b] for b in buffers)
-        _add(builder, kind, buffers, buffer_dtypes, geometry, (programs,), work, {**defines, "BIAS": bias})
+        _add_kernel(builder, kind, buffers, buffer_dtypes, geometry, (programs,), work, {**defines, "BIAS": bias})
     elif kind == "input":
-        _add(builder, kind, (0, 1, 2), dtypes, geometry, (programs,), work, defines)
+        _add_kernel(builder, kind, (0, 1, 2), dtypes, geometry, (programs,), work, defines)
     else:
         target_parts = max(1, params["parts"] * caps.cores // programs)
         run, parts = split(max(pixels, 1), max(1, min(target_parts, pixels // _MIN_PART_PIXELS)), tile[2])
         target, part_dtype = allocate_parts(builder, parts)
         grid = (programs * parts,)
-        _add(builder, kind, (0, 1, target), (*dtypes[:2], part_dtype), (*geometry, run, parts), grid, work, defines)
-        add_sum(builder, _add, target, parts)
+        _add_kernel(
+            builder, kind, (0, 1, target), (*dtypes[:2], part_dtype), (*geometry, run, parts), grid, work, defines
+        )
+        add_sum(builder, _add_kernel, target, parts)
 
 
 def _tile(rows: int, columns: int, depth: int, max_side: int) -> tuple[int, int, int]:
@@ -108,7 +110,7 @@ class AddKernel(Protocol):
     ) -> None: ...  # fmt: skip
 
 
-def _add(
+def _add_kernel(
     builder: Builder,
     entry: str,
     buffers: tuple[int, ...],
@@ -118,6 +120,7 @@ def _add(
     work: int,
     defines: Defines,
 ) -> None:
+    """Append the launch of the kernel `convolution_{entry}` to `builder`; see `AddKernel`."""
     text = builder.request.text
     slots = tuple(Slot(d.name) for d in dtypes)
     # The name is that of the kind, not of the op: the three ops share kernels.

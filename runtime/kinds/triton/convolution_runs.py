@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = ["add_launches", "is_worthwhile"]
 
-_MIN_OUTS = 8
-_MAX_INS = 16
-_MAX_RUN = 256
+_MIN_OUTS = 8  # channels of the result
+_MAX_INS = 16  # channels of the images; from 16 on `convolution_channels` multiplies no padding
+_MAX_RUN = 256  # elements of a run, with padding
 _PADDING = 16  # elements to whose multiples a packed weight's columns are padded
-_LOAD_BYTES = 16
-_WEIGHT_UNIT = 8  # of which a row of the weight is a multiple
+_LOAD_BYTES = 16  # of the widest load of a thread
+_WEIGHT_UNIT = 8  # a row of the weight is a multiple of so many elements
 _MIN_PART_PIXELS = 1024  # pixels that are worth a part of their own in the weight gradient
 
 
@@ -70,17 +70,17 @@ class _Images:
 
     @property
     def run(self) -> int:
-        """Return a power of two that is at least the length of a run."""
+        """Elements of a run with padding: the next power of two."""
         return next_power(self.run_length)
 
     @property
     def depth(self) -> int:
-        """Return the elements of a window, with padding."""
+        """Elements of a window, with the padding of its runs."""
         return prod(self.run_counts) * self.run
 
 
 def is_worthwhile(builder: Builder) -> bool:
-    """Return True if the kernels of this module can compute a convolution."""
+    """Return True if the kernels of this module can compute a convolution, and its channels are few enough."""
     s = builder.sizes
     if builder.kind == "input" or not builder.element.is_floating_point or builder.element.itemsize == 8:
         return False
@@ -95,7 +95,7 @@ def add_launches(builder: Builder, add: AddKernel) -> None:
         builder: Sizes and operands, and the launches so far.
         add: Appends the launch of a kernel; see `convolution`.
     """
-    images = _patches(builder) or _pack_pixels(builder, add)
+    images = _read_in_place(builder) or _pack_pixels(builder, add)
     if builder.kind == "weight":
         _add_weight_gradient(builder, add, images)
     else:
@@ -160,7 +160,7 @@ def _add_weight_gradient(builder: Builder, add: AddKernel, images: _Images) -> N
 
 
 def _defines(builder: Builder, images: _Images, tile: tuple[int, int, int], extents: list[int]) -> Defines:
-    """Return the constants that both products have."""
+    """Return the constants that the kernels of the result and of the weight gradient share. tile: BM, BN and BK."""
     return {
         "INDEX": index_type([images.extent * 2, builder.result.numel * 2, images.depth + 2 * tile[1], *extents]),
         "D": images.dtype.name if images.dtype.itemsize == 2 else builder.element.name, "UNIT": images.unit,
@@ -170,8 +170,8 @@ def _defines(builder: Builder, images: _Images, tile: tuple[int, int, int], exte
     }  # fmt: skip
 
 
-def _patches(builder: Builder) -> _Images | None:
-    """Return the images as they are, if their windows' rows are aligned; otherwise None."""
+def _read_in_place(builder: Builder) -> _Images | None:
+    """Return the images in their own layout, if their windows' rows are aligned; otherwise None."""
     s, layout = builder.sizes, builder.layouts[0]
     image_step, channel_step, steps = builder.strides(0)
     if s.padding != (0, 0, 0) or steps[2] != 1 or s.taps[2] < 4:
@@ -183,16 +183,16 @@ def _patches(builder: Builder) -> _Images | None:
         return None
     return _Images(
         0, layout.dtype, strided_extent(layout.shape, layout.strides), 1, unit, 0, image_step // unit,
-        _in_units(pixel_steps, unit), (s.ins, s.taps[0], s.taps[1]), _in_units(run_steps, unit), s.taps[2],
+        _divide(pixel_steps, unit), (s.ins, s.taps[0], s.taps[1]), _divide(run_steps, unit), s.taps[2],
     )  # fmt: skip
 
 
-def _in_units(steps: Triple, unit: int) -> Triple:
+def _divide(steps: Triple, unit: int) -> Triple:
     return steps[0] // unit, steps[1] // unit, steps[2] // unit
 
 
 def _pack_pixels(builder: Builder, add: AddKernel) -> _Images:
-    """Append the copy of the images with channels innermost and zeros around them."""
+    """Append the launch that copies the images with channels innermost and zeros around them; return the copy."""
     s, layout = builder.sizes, builder.layouts[0]
     dtype, itemsize = layout.dtype, layout.dtype.itemsize
     channels = next_power(s.ins)
@@ -235,14 +235,14 @@ def _pack_pixels(builder: Builder, add: AddKernel) -> _Images:
     unit = power_of_two(_LOAD_BYTES // itemsize, origin, *pixel_steps, *run_steps)
     return _Images(
         buffer, dtype, count, channels, unit, origin // unit, depth * height * line // unit,
-        _in_units(pixel_steps, unit), (1, s.taps[0], s.taps[1]), _in_units(run_steps, unit), run_length,
+        _divide(pixel_steps, unit), (1, s.taps[0], s.taps[1]), _divide(run_steps, unit), run_length,
     )  # fmt: skip
 
 
 def _weight(builder: Builder, add: AddKernel, images: _Images) -> tuple[Packed, bool]:
     """Return the weight in the order of the runs, and whether that is its own order.
 
-    Otherwise the launch of a copy is appended, of (element of a window, channel of the result).
+    If it is not, append the launch that copies it to a matrix of (element of a window, channel of the result).
     """
     s, layout = builder.sizes, builder.layouts[1]
     window = s.ins * s.tap_count

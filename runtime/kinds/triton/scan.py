@@ -18,7 +18,7 @@ from .reduction import LIGHT_FUNCTIONS, LIMITS
 
 __all__ = ["steps"]
 
-_MIN_SHARE_ELEMENTS = 4096  # elements of a share of a tile, over all its lines, at least
+_MIN_SHARE_ELEMENTS = 4096  # elements of a share, over all lines of a tile
 _MIN_TILE_LINES = 64  # tile height where neighbouring lines are contiguous and a line's elements are not
 _MAX_SHARES = 512  # most shares of a line, because every program reads the totals of all shares
 
@@ -26,7 +26,7 @@ _MAX_SHARES = 512  # most shares of a line, because every program reads the tota
 def steps(
     request: Request, outputs: tuple[Meta, ...], lines: Lines, element: str
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
-    """Plan one launch, or two launches with the totals of shares between them.
+    """Plan one launch, or two where lines are split: the first writes the totals of shares, the second reads them.
 
     Returns:
         The launches, and the bytes of each field of the totals.

@@ -37,13 +37,14 @@ __all__ = ["gather_parts", "gather_sequence", "reduce_output", "reduce_to_sequen
 
 
 def _sum_over_ranks(tensor: Tensor, group: Any) -> Tensor:
+    """Return the sum of the ranks' tensors on every rank."""
     total = tensor.detach().clone()
     dist.all_reduce(total, group=group)
     return total
 
 
 def _concatenate_parts(tensor: Tensor, dim: int, group: Any) -> Tensor:
-    """Return the ranks' tensors one behind the other along `dim`."""
+    """Return the ranks' tensors, concatenated along `dim` in the order of the ranks."""
     world_size = dist.get_world_size(group)
     front = tensor.detach().movedim(dim, 0).contiguous()
     whole = empty(world_size * front.shape[0], *front.shape[1:], dtype=front.dtype, device=front.device)
@@ -51,7 +52,7 @@ def _concatenate_parts(tensor: Tensor, dim: int, group: Any) -> Tensor:
     return whole.movedim(0, dim).contiguous()
 
 
-def _part(tensor: Tensor, dim: int, group: Any) -> Tensor:
+def _own_part(tensor: Tensor, dim: int, group: Any) -> Tensor:
     """Return this rank's part of a whole tensor along `dim`."""
     world_size, rank = dist.get_world_size(group), dist.get_rank(group)
     size = _part_size(tensor, dim, world_size)
@@ -59,6 +60,7 @@ def _part(tensor: Tensor, dim: int, group: Any) -> Tensor:
 
 
 def _part_size(tensor: Tensor, dim: int, world_size: int) -> int:
+    """Return the size of each rank's part along `dim`. Raise `ShapeError` if the ranks do not divide the dimension."""
     size, rest = divmod(tensor.shape[dim], world_size)
     if rest:
         raise ShapeError(
@@ -67,7 +69,7 @@ def _part_size(tensor: Tensor, dim: int, world_size: int) -> int:
     return size
 
 
-def _sum_of_parts(tensor: Tensor, dim: int, group: Any) -> Tensor:
+def _own_part_of_sum(tensor: Tensor, dim: int, group: Any) -> Tensor:
     """Return this rank's part along `dim` of the sum over the ranks."""
     size = _part_size(tensor, dim, dist.get_world_size(group))
     front = tensor.detach().movedim(dim, 0).contiguous()
@@ -107,14 +109,14 @@ class _GatherParts(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: _Context, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _part(grad, ctx.dim, ctx.group), None, None
+        return _own_part(grad, ctx.dim, ctx.group), None, None
 
 
 class _SplitWhole(Function):
     @staticmethod
     def forward(ctx: _Context, tensor: Tensor, dim: int, group: Any) -> Tensor:
         ctx.dim, ctx.group = dim, group
-        return _part(tensor, dim, group)
+        return _own_part(tensor, dim, group)
 
     @staticmethod
     @once_differentiable
@@ -131,14 +133,14 @@ class _GatherSequence(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: _Context, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _sum_of_parts(grad, ctx.dim, ctx.group), None, None
+        return _own_part_of_sum(grad, ctx.dim, ctx.group), None, None
 
 
 class _ReduceToSequence(Function):
     @staticmethod
     def forward(ctx: _Context, tensor: Tensor, dim: int, group: Any) -> Tensor:
         ctx.dim, ctx.group = dim, group
-        return _sum_of_parts(tensor, dim, group)
+        return _own_part_of_sum(tensor, dim, group)
 
     @staticmethod
     @once_differentiable
@@ -157,7 +159,7 @@ def reduce_output(tensor: Tensor, group: Any) -> Tensor:
 
 
 def gather_parts(tensor: Tensor, dim: int, group: Any) -> Tensor:
-    """Return the whole of the ranks' parts along `dim`, which all ranks then use alike."""
+    """Concatenate the ranks' parts along `dim`. All ranks must compute the same from the result."""
     return _GatherParts.apply(tensor, dim, group)
 
 
@@ -167,7 +169,7 @@ def split_whole(tensor: Tensor, dim: int, group: Any) -> Tensor:
 
 
 def gather_sequence(tensor: Tensor, dim: int, group: Any) -> Tensor:
-    """Return the whole of the ranks' parts along `dim`, which each rank then uses with other weights."""
+    """Concatenate the ranks' parts along `dim`. Each rank uses the result with weights of its own."""
     return _GatherSequence.apply(tensor, dim, group)
 
 

@@ -1,4 +1,4 @@
-"""Formulas of specs as nodes.
+"""Convert the formulas of specs to ONNX nodes.
 
 An op's spec says what it computes, as an expression (`codegen.expr`), from which kernels and derivatives come. Nodes
 come from it too, so that pointwise and rowwise ops, those of users among them, need no row in the table. A row is only
@@ -48,6 +48,7 @@ class RowLayout:
 
 @cache
 def _op(record: OpRecord) -> Op:
+    """Return the op that a record was generated from."""
     from ...codegen.loader import op_from_mapping  # lazy: start-up
 
     return op_from_mapping(record.spec)
@@ -55,6 +56,7 @@ def _op(record: OpRecord) -> Op:
 
 @cache
 def _pointwise_expressions(record: OpRecord) -> Mapping[str, Expr]:
+    """Return the expression of each result of a pointwise op."""
     from ...codegen.expr import canonical  # lazy: start-up
     from ...codegen.kinds.pointwise import expressions
 
@@ -63,6 +65,7 @@ def _pointwise_expressions(record: OpRecord) -> Mapping[str, Expr]:
 
 @cache
 def _rowwise_results(record: OpRecord) -> Mapping[str, tuple[Expr, str]]:
+    """Return the expression and the scope of each result of a rowwise op."""
     from ...codegen.expr import canonical  # lazy: start-up
     from ...codegen.kinds.rowwise_spec import results
 
@@ -71,6 +74,7 @@ def _rowwise_results(record: OpRecord) -> Mapping[str, tuple[Expr, str]]:
 
 @cache
 def _reduction(record: OpRecord) -> Reduction:
+    """Return the state and the expressions of a reduction."""
     from ...codegen.kinds.reduction_spec import parse_reduction  # lazy: start-up
 
     return parse_reduction(_op(record))
@@ -149,7 +153,7 @@ def _without_absent(c: Conversion) -> Conversion:
 
 
 def _with_row_axes(c: Conversion, value: Callable[[], Value], rows: RowLayout, operand: str) -> Callable[[], Value]:
-    """Give an operand with one element for each row dimensions of size 1 where the rows are."""
+    """Return an operand that has one element for each row with dimensions of size 1 in the place of the rows."""
     if len(c.shape(operand)) == len(rows.shape):
         return value
     return lambda: c.graph.op("Unsqueeze", value(), c.graph.ints(rows.axes))
@@ -258,6 +262,7 @@ class _Evaluator:
         return {"mask": dtypes.bool_, "index": dtypes.int64}.get(node.type, self.dtype)
 
     def _node(self, node: Expr) -> Value:
+        """Add the nodes of one function, whose arguments have been evaluated."""
         if node.fn == "const":
             return self._constant(node)
         if node.fn == "name":

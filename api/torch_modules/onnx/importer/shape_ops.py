@@ -58,19 +58,17 @@ def _slice(node: Node) -> Tensor:
     steps = node.integers(4, "steps", [1] * len(starts))
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         dim = axis % x.ndim
-        positions = (
-            range(*slice(start, end, step).indices(x.shape[dim])) if step > 0 else _downwards(x, dim, start, end, step)
-        )
         if step > 0:
-            x = x[(slice(None),) * dim + (slice(positions.start, positions.stop, step),)]
-        else:
-            x = x.index_select(dim, wg.tensor(list(positions), dtype=dtypes.int64, device=x.device))
+            first, last, _ = slice(start, end, step).indices(x.shape[dim])
+            x = x[(slice(None),) * dim + (slice(first, last, step),)]
+        else:  # tensors take no negative steps
+            positions = list(_descending_positions(x.shape[dim], start, end, step))
+            x = x.index_select(dim, wg.tensor(positions, dtype=dtypes.int64, device=x.device))
     return x
 
 
-def _downwards(x: Tensor, dim: int, start: int, end: int, step: int) -> range:
-    """Return the positions of a slice with a negative step, whose end may lie before the first element."""
-    size = x.shape[dim]
+def _descending_positions(size: int, start: int, end: int, step: int) -> range:
+    """Return the positions of a slice with a negative step of `size` elements. Its end may lie before the first one."""
     first = min(start + size if start < 0 else start, size - 1)
     last = max(end + size, -1) if end < 0 else end
     return range(first, last, step)
@@ -144,8 +142,8 @@ def _eye_like(node: Node) -> Tensor:
 # --- Indexing ---
 
 
-def _wrapped(index: Tensor, size: int) -> Tensor:
-    """Return indices counted from the front; negative ones count from the end."""
+def _count_from_front(index: Tensor, size: int) -> Tensor:
+    """Return indices of `size` elements, with `size` added to negative ones, which count from the end."""
     return wg.where(index < 0, index + size, index)
 
 
@@ -155,19 +153,19 @@ def _gather(node: Node) -> Tensor:
     known = node.known_integers.get(node.input_names[1])
     if known is not None and index.ndim == 0:
         return x.select(axis, known[0])
-    flat = _wrapped(index.reshape(-1), x.shape[axis]).to(dtypes.int64)
+    flat = _count_from_front(index.reshape(-1), x.shape[axis]).to(dtypes.int64)
     return x.index_select(axis, flat).reshape(*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
 
 
 def _gather_elements(node: Node) -> Tensor:
     x, index = node[0], node[1]
     axis = node.attribute("axis", 0) % x.ndim
-    return x.gather(axis, _wrapped(index, x.shape[axis]).to(dtypes.int64))
+    return x.gather(axis, _count_from_front(index, x.shape[axis]).to(dtypes.int64))
 
 
 def _index_tuple(x: Tensor, index: Tensor) -> tuple[Tensor, ...]:
-    """Return what indexes the first dimensions of `x` by vectors of positions."""
-    return tuple(_wrapped(index[..., i], x.shape[i]).to(dtypes.int64) for i in range(index.shape[-1]))
+    """Return indices of the first dimensions of `x`: those that lie along the last dimension of `index`."""
+    return tuple(_count_from_front(index[..., i], x.shape[i]).to(dtypes.int64) for i in range(index.shape[-1]))
 
 
 def _gather_nd(node: Node) -> Tensor:
@@ -188,7 +186,7 @@ _REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 def _scatter_elements(node: Node) -> Tensor:
     x, index, updates = node[0], node[1], node[2]
     axis = node.attribute("axis", 0) % x.ndim
-    index = _wrapped(index, x.shape[axis]).to(dtypes.int64)
+    index = _count_from_front(index, x.shape[axis]).to(dtypes.int64)
     reduction = node.attribute("reduction", "none")
     if reduction == "none":
         return x.scatter(axis, index, updates)
@@ -214,7 +212,7 @@ def _scatter_nd(node: Node) -> Tensor:
 def _one_hot(node: Node) -> Tensor:
     index, depth, values = node[0], node.integers(1)[0], node[2]
     axis = node.attribute("axis", -1) % (index.ndim + 1)
-    wrapped = _wrapped(index, depth).unsqueeze(axis)
+    wrapped = _count_from_front(index, depth).unsqueeze(axis)
     classes = wg.arange(depth, device=index.device).reshape(-1, *(1,) * (index.ndim - axis))
     return wg.where(wrapped == classes.to(wrapped.dtype), values[1], values[0])
 
