@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,10 +21,11 @@ import weftgrad as wg
 from weftgrad.runtime import dispatch, dtypes
 from weftgrad.runtime.backends.interpreter import InterpreterDriver
 from weftgrad.runtime.backends.protocol import Capabilities, Step
-from weftgrad.runtime.context import state
+from weftgrad.runtime.context import forget_plans, state
 from weftgrad.runtime.device import Device, create_device, meta
 from weftgrad.runtime.errors import ArgumentError
 from weftgrad.runtime.kinds import Request
+from weftgrad.runtime.kinds.triton import contraction
 from weftgrad.runtime.planners import planner
 from weftgrad.runtime.records import registry
 from weftgrad.runtime.triton.compile import Compiled, Target, compile_for
@@ -105,6 +107,59 @@ def transpose(a: Any) -> Any:
 @pytest.mark.parametrize(("m", "n", "k"), [(2, 3, 5), (17, 33, 65), (130, 20, 40), (64, 128, 96)])
 def test_tiles(dtype: str, m: int, n: int, k: int) -> None:
     assert check_product(ONE_CORE, "mm", random_array((m, k), dtype), random_array((k, n), dtype), dtype) == ["tile"]
+
+
+HOPPER = interpreter("sm=90,cores=132,block=4096")
+
+
+@pytest.fixture
+def splitting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let small float32 products be split like large ones. Plans of other tests are not of this kind."""
+    monkeypatch.setattr(contraction, "_MIN_SIZE_TO_SPLIT", 16)
+    forget_plans()
+    yield
+    wg.set_float32_matmul_precision("highest")
+    forget_plans()
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize(("m", "n", "k"), [(16, 16, 16), (65, 40, 70), (129, 20, 33)])
+@pytest.mark.parametrize(("precision", "parts", "rounding"), [("highest", 3, 2**-20), ("high", 1, 2**-9)])
+def test_split_products(
+    splitting: None, precision: str, parts: int, rounding: float, m: int, n: int, k: int, layout: str
+) -> None:
+    """Three products in tf32 are as exact as float32, one as tf32. Infinities and NaN come out as in float64."""
+    wg.set_float32_matmul_precision(precision)
+    x, y = random_array((m, k), "float32"), random_array((k, n), "float32")
+    x[3, 5], x[4, :], x[6, 1], x[8, 8], x[9, 3] = np.inf, 0, np.nan, 3.4e38, 1e-40
+    y[7, 2], y[:, 9], y[2, 11] = -np.inf, 0, -5e37
+    a = wg.tensor(x if layout[0] == "N" else x.T.copy(), device=HOPPER)
+    b = wg.tensor(y if layout[1] == "N" else y.T.copy(), device=HOPPER)
+    a, b = a if layout[0] == "N" else a.T, b if layout[1] == "N" else b.T
+    steps = plan_steps(HOPPER, "mm", "float32", (a.meta.shape, a.meta.strides), (b.meta.shape, b.meta.strides))
+    splits = [dict(s.instance.defines)["PARTS"] for s in steps if s.instance.entry == "contraction_split"]
+    assert schedules_of(steps)[-1] == "tile"
+    contiguous_k = (layout[0] == "N") + (layout[1] == "T") if k % 4 == 0 else 0
+    assert splits == [parts] * (2 if parts == 3 else 2 - contiguous_k)
+    actual = (a @ b).cpu().numpy().astype(np.float64)
+    with np.errstate(all="ignore"):
+        expected = x.astype(np.float64) @ y.astype(np.float64)
+        scale = np.abs(x).astype(np.float64) @ np.abs(y).astype(np.float64)
+        overflows = np.abs(expected) > np.finfo(np.float32).max
+        np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
+        np.testing.assert_array_equal(actual[overflows], np.sign(expected[overflows]) * np.inf)
+        is_finite = np.isfinite(expected) & ~overflows
+        assert (np.abs(actual - expected)[is_finite] <= rounding * scale[is_finite]).all()
+
+
+def test_products_are_split_only_where_tensor_cores_need_it(splitting: None) -> None:
+    """Neither other architectures, nor half or batched operands, nor exact float32."""
+    square = ((64, 64), None)
+    for device in (interpreter("sm=80,cores=108"), interpreter("sm=100,cores=148")):
+        assert schedules_of(plan_steps(device, "mm", "float32", square, square)) == ["tile"]
+    assert schedules_of(plan_steps(HOPPER, "mm", "bfloat16", square, square)) == ["tile"]
+    assert schedules_of(plan_steps(HOPPER, "bmm", "float32", ((2, 64, 64), None), ((2, 64, 64), None))) == ["tile"]
+    assert schedules_of(plan_steps(HOPPER, "mm", "float32", ((15, 64), None), square)) == ["tile"]
 
 
 @pytest.mark.parametrize("transposed_operands", ["a", "b", "ab"])
@@ -375,11 +430,12 @@ def test_sm_90_float32(precision: Any) -> None:
     assert count_matches("cp.async.cg", kernel)
     assert not count_matches("ld.global", kernel)
     assert count_matches("st.global.v4", kernel)
-    adds = [line for line in kernel.asm["ttgir"].splitlines() if "arith.addf" in line and "128x128" in line]
+    adds = [line for line in kernel.asm["ttgir"].splitlines() if "arith.subf" in line and "128x128" in line]
     assert adds  # sums of k blocks are added outside of tensor cores, see `runtime.precision`
     wg.set_float32_matmul_precision("high")
     schedule, fast_kernel = compile_last_kernel("sm_90", "float32", SQUARE, SQUARE)
-    assert 0 < 3 * count_matches("wgmma.mma_async.*tf32", fast_kernel) <= count_matches("wgmma.mma_async.*tf32", kernel)
+    assert count_matches("wgmma.mma_async.*tf32", fast_kernel)
+    assert not [line for line in fast_kernel.asm["ttgir"].splitlines() if "arith.addf" in line]
 
 
 def test_sm_80() -> None:

@@ -25,7 +25,7 @@ from ...schedules import choose as choose_schedule
 from ..contraction_terms import scalar_positions
 from . import Geometry, index_type, next_power, strided_extent
 from .contraction_copies import add_copy, add_parts_sum, add_split, ceil_div, kernel_instance
-from .tiles import INTEGER_TILES, NARROW_TMA_TILES, TMA_TILES, Tile, choose, least_idle_tile, tiles_for
+from .tiles import INTEGER_TILES, NARROW_TMA_TILES, TF32_TILES, TMA_TILES, Tile, choose, least_idle_tile, tiles_for
 
 if TYPE_CHECKING:
     from ..contraction_builder import Builder
@@ -62,11 +62,13 @@ class _Product:
             self.accumulator = dtypes.int32  # equal modulo the type's range, and what the hardware multiplies
         self.epilogue: EpilogueInputs | None = builder.epilogue
         self.precision = input_precision(self.caps.sm)  # of products of float32
+        self.has_split_numbers = False
         self.deferred_copy: tuple[list[tuple[int, ...]], TensorView] | None = None
 
     def plan(self) -> None:
         self.params = self._schedule_params()
-        if not self._try_split():
+        is_split = self._try_split()
+        if not is_split:
             self._pack()
         m, k = self.gemm.m[0], self.gemm.k[0]
         if m == 1:
@@ -76,7 +78,10 @@ class _Product:
             self._add_tiles("multiply", INTEGER_TILES, "whole")
         elif not self._try_add_tma():
             kind = {2: "half", 8: "double"}.get(self.dtype.itemsize) or self.precision
-            tiles = tiles_for(self.dtype.itemsize, self.caps.sm, self._is_aligned())
+            tiles = (
+                tiles_for(self.dtype.itemsize, self.caps.sm, self._is_aligned())
+                if self.has_split_numbers or not is_split else TF32_TILES
+            )  # fmt: skip
             self._add_tiles("tile", (Tile(*self.params["tile"]),) if self.params["tile"] else tiles, kind)
         if self.deferred_copy is not None:
             dims, target = self.deferred_copy
@@ -136,7 +141,7 @@ class _Product:
         if self.precision == "tf32x3":  # the small products first
             self.a, am = add_split(self.builder, self.a, (m, am), (k, ak), (2, 3, 1))
             self.b, bn = add_split(self.builder, self.b, (n, bn), (k, bk), (3, 2, 1))
-            self.precision, k, ak, bk = "tf32", am, 1, 1
+            self.precision, self.has_split_numbers, k, ak, bk = "tf32", True, am, 1, 1
         else:
             if ak != 1 or am % 4:
                 self.a, am = add_split(self.builder, self.a, (m, am), (k, ak), (0,))
@@ -263,7 +268,9 @@ class _Product:
         }  # fmt: skip
         if entry == "tile":
             precision = kind if self.dtype is dtypes.float32 else "ieee"
-            defines.update(D=self.dtype.name, EVEN=int(k % tile.bk == 0), PRECISION=precision)
+            defines.update(
+                D=self.dtype.name, EVEN=int(k % tile.bk == 0), PRECISION=precision, ROUNDS=int(self.has_split_numbers)
+            )
         geometry: Geometry = (m, n, k, am, ak, bk, bn, cm, cn, depth, part_step, target.entries, *_tables(target))
         programs = ceil_div(m, tile.bm) * ceil_div(n, tile.bn) * target.entries * parts
         self._add_step(entry, target_view, defines, geometry, programs, parts)

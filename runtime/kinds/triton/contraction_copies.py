@@ -130,17 +130,17 @@ def add_split(
 ) -> tuple[TensorView, int]:
     """Append a step that stores a float32 matrix with contiguous rows, as parts beside each other.
 
-    A float32 number is the sum of its upper 19 bits, which tf32 holds exactly, and of the rest. A product of two
-    numbers is then the sum of three products in tf32, which one product of wider matrices computes:
-    `Markidis et al. 2018`_.
+    A float32 number is about the sum of two tf32 numbers: itself and the rest, rounded. A product of two numbers is
+    then the sum of three products in tf32, which one product of wider matrices computes: `Markidis et al. 2018`_.
+    `precision.input_precision` has the error.
 
     Args:
         builder: Collects the steps.
         view: The matrix.
         rows: Number and stride of its rows.
         columns: Number and stride of its columns.
-        parts: What to store beside each other: 0 the numbers, 1 their upper bits, 2 the upper bits of finite numbers
-            and 0 for others, 3 the rest.
+        parts: What to store beside each other: 0 the numbers, 1 the numbers in tf32, 2 the same, but 0 for infinities
+            and NaN, 3 the rest in tf32.
 
     Returns:
         The stored matrix, and the elements of one row, a multiple of `SPLIT_ALIGNMENT` for each part.
