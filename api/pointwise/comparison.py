@@ -250,7 +250,8 @@ _where.__name__ = "where"
 METHODS = {
     name: globals()[name]
     for name in (
-        "allclose", "equal", "is_nonzero", "is_same_size", "isclose", "isneginf", "isposinf", "nan_to_num",
+        "allclose", "equal", "is_nonzero", "is_same_size", "isclose", "isneginf", "isposinf", "isreal",
+        "nan_to_num",
     )
 }  # fmt: skip
 METHODS |= {"where": _where}
