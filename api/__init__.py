@@ -26,6 +26,7 @@ from .pointwise import arithmetic as _arithmetic
 from .pointwise import comparison as _comparison
 from .pointwise import complex_functions as _complex_functions
 from .pointwise import composites as _composites
+from .pointwise import incomplete_gamma as _incomplete_gamma
 from .pointwise import special_functions as _special_functions
 from .pointwise import type_info as _type_info
 from .linear_algebra import matrix_updates as _matrix_updates
@@ -66,6 +67,7 @@ for _source in (
     _extrema, _statistics, _broadcasting, _reshaping, _gathering, _subscripts, _scans, _differences, _index_writes,
     _scattering, _sorting, _order_statistics, _quantiles, _unique_elements, _histograms, _nan_reductions, _softmax,
     _floating_point, _matrix_updates, _assembling, _splitting, _special_products, _repeating, _triangles,
+    _incomplete_gamma,
 ):  # fmt: skip
     for _name, _function in _source.METHODS.items():
         setattr(Tensor, _name, _function)
@@ -117,6 +119,7 @@ from .pointwise.arithmetic import *
 from .pointwise.comparison import *
 from .pointwise.complex_functions import *
 from .pointwise.composites import *
+from .pointwise.incomplete_gamma import *
 from .pointwise.special_functions import *
 from .pointwise.type_info import *
 from .linear_algebra.matrix_updates import *

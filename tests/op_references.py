@@ -330,7 +330,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "probability_error": lambda x, t: -(
         t * np.maximum(np.log(x), -100) + (1 - t) * np.maximum(np.log1p(-x), -100)
     ),
-    "divergence": lambda x, t: sp.xlogy(np.maximum(t, 0), np.maximum(t, 0)) - np.maximum(t, 0) * x,
+    "divergence": lambda x, t: sp.xlogy(t, t) - t * x,
     "log_divergence": lambda x, t: np.exp(t) * (t - x),
     "poisson_error": lambda x, t: np.exp(x) - t * x,
     "soft_margin_error": lambda x, t: np.logaddexp(0, -t * x),

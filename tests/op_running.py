@@ -437,7 +437,11 @@ def describe_case(case: Case) -> str:
 
 # The gradient is missing, and 0. The public function refuses operands that need it, or passes the mean of the input,
 # around which the deviations sum to 0.
-WITHOUT_SLOPE = {("hurwitz_zeta", "input"), ("variance_around", "mean"), ("std_around", "mean")}
+WITHOUT_SLOPE = {
+    *((name, "input") for name in ("hurwitz_zeta", "incomplete_gamma", "incomplete_gamma_complement")),
+    ("variance_around", "mean"),
+    ("std_around", "mean"),
+}
 
 
 def differentiable(op: Op) -> list[str]:

@@ -332,3 +332,43 @@ def test_dimensions_that_max_does_not_take() -> None:
 def test_messages_name_the_remedy_for_a_tensor_in_place_of_a_number() -> None:
     with pytest.raises(TypeError, match=r"alpha must be a number, not a tensor; pass alpha.item\(\)"):
         F.elu(wg.ones(1), wg.tensor(2.0))  # type: ignore[arg-type]
+
+
+def test_dimensions_of_a_tensor_without_any() -> None:
+    x = wg.tensor(2.0)
+    for dim in (0, -1):
+        assert wg.softmax(x, dim).item() == 1
+        assert wg.nn.functional.normalize(x, dim=dim).item() == 1
+    for function in (wg.softmax, wg.log_softmax, lambda t, dim: wg.nn.functional.normalize(t, dim=dim)):
+        for dim in (1, -2):
+            with pytest.raises(IndexError, match="out of range"):
+                function(x, dim)
+
+
+def test_rows_with_nan_have_no_norm() -> None:
+    """The largest of NaN and eps is NaN, so that broken rows are not scaled up by 1 / eps."""
+    x = wg.tensor([[3.0, 4.0], [math.nan, 1.0], [0.0, 0.0], [math.inf, 1.0]], requires_grad=True)
+    result = wg.nn.functional.normalize(x)
+    np.testing.assert_allclose(result.detach().numpy(), [[0.6, 0.8], [np.nan] * 2, [0, 0], [np.nan, 0]], rtol=1e-6)
+    result.sum().backward()
+    assert x.grad is not None
+    assert x.grad.isnan().any(1).tolist() == [False, True, False, True]
+
+
+def test_flatten_and_isreal_of_a_tensor_without_dimensions() -> None:
+    x = wg.tensor(2.0)
+    assert x.flatten(-1, 0).shape == (1,)
+    for dims in ((1,), (0, -2)):
+        with pytest.raises(IndexError, match="out of range"):
+            x.flatten(*dims)
+    assert x.isreal().item() is True
+
+
+def test_divergence_of_targets_that_are_no_probabilities() -> None:
+    """As in PyTorch, a negative target gives NaN, and 0 gives 0."""
+    log_probability = wg.tensor([-1.0, -1.0, -1.0], requires_grad=True)
+    loss = wg.nn.functional.kl_div(log_probability, wg.tensor([0.5, 0.0, -0.5]), reduction="none")
+    np.testing.assert_allclose(loss.detach().numpy(), [0.5 * np.log(0.5) + 0.5, 0, np.nan], rtol=1e-6)
+    loss.sum().backward()
+    assert log_probability.grad is not None
+    np.testing.assert_allclose(log_probability.grad.numpy(), [-0.5, 0, 0.5])

@@ -113,3 +113,46 @@ def test_are_disjoint_finds_overlapping_views() -> None:
         assert not (disjoint and np.intersect1d(a, b).size), views
         counts[disjoint] += 1
     assert min(counts.values()) > 50, counts
+
+
+# Writes that select nothing -------------------------------------------------------------------------------------------
+
+NOTHING = wg.tensor([], dtype=wg.int64, device="cpu")
+NO_ROWS = wg.zeros(4, dtype=wg.bool, device="cpu")
+EMPTY_WRITES: dict[str, Write] = {
+    "mask": lambda target, row: target.__setitem__(NO_ROWS, row),
+    "mask of a dimension": lambda target, row: target.__setitem__((slice(None), NO_ROWS[:3]), row.sum()),
+    "list": lambda target, row: target.__setitem__([], row),
+    "slice": lambda target, row: target.__setitem__(slice(4, None), row.to(wg.float32)),
+    "index_put_": lambda target, row: target.index_put_((NOTHING,), row),
+    "index_put_ adds": lambda target, row: target.index_put_((NOTHING,), row, accumulate=True),
+    "index_add_": lambda target, row: target.index_add_(0, NOTHING, row[None][:0]),
+    "index_copy_": lambda target, row: target.index_copy_(0, NOTHING, row[None][:0]),
+    "index_fill_": lambda target, row: target.index_fill_(0, NOTHING, row.sum()),
+    "index_reduce_": lambda target, row: target.index_reduce_(0, NOTHING, row[None][:0], "amax"),
+    "scatter_": lambda target, row: target.scatter_(0, NOTHING.view(0, 3), row[None][:0]),
+    "scatter_add_": lambda target, row: target.scatter_add_(0, NOTHING.view(0, 3), row[None]),
+    "scatter_reduce_": lambda target, row: target.scatter_reduce_(0, NOTHING.view(0, 3), row[None], "sum"),
+    "masked_scatter_": lambda target, row: target.masked_scatter_(NO_ROWS[:, None], row),
+    "put_": lambda target, row: target.put_(NOTHING, row[:0]),
+    "copy_": lambda target, row: target[4:].copy_(row),
+    "scatter_add": lambda target, row: target.copy_(wg.scatter_add(target, 0, NOTHING.view(0, 3), row[None])),
+    "index_put": lambda target, row: target.copy_(wg.index_put(target, (NOTHING,), row)),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY_WRITES)
+def test_the_gradient_of_a_write_that_selects_nothing_is_zero(name: str) -> None:
+    """An expert of a mixture that gets no tokens of a batch stays in the graph, as in PyTorch; it had no gradient."""
+    for target in (wg.zeros(4, 3, device="cpu"), wg.ones(4, 3, device="cpu", requires_grad=True) * 2):
+        before = target.detach().clone()
+        row = wg.tensor([1.0, 2.0, 3.0], device="cpu", requires_grad=True)
+        EMPTY_WRITES[name](target, row)
+        assert target.requires_grad
+        assert wg.equal(target.detach(), before)
+        target.sum().backward()
+        assert row.grad is not None
+        assert row.grad.tolist() == [0.0, 0.0, 0.0]
+        with wg.no_grad():
+            EMPTY_WRITES[name](before, row)
+        assert not before.requires_grad

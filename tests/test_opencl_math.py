@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.special
-from math_points import EDGES, POLYGAMMA, RECORDED, ZETA, inputs, random_bit_patterns, ulps
+from math_points import EDGES, INCOMPLETE_GAMMA, POLYGAMMA, RECORDED, ZETA, inputs, random_bit_patterns, ulps
 
 from weftgrad.codegen import math_library
 
@@ -78,7 +78,10 @@ COMPUTED_IN_DOUBLE = [
     *(f"bessel_{name}" for name in ("j0", "j1", "y0", "y1", "i0", "i1", "i0e", "i1e", "k0", "k1", "k0e", "k1e")),
     "airy_ai", "airy_ai_prime", "erfcx", "ndtr", "ndtri",
 ]  # fmt: skip
-BINARY = ["polygamma", "zeta", "pow", "fmod", "mod", "floor_div", "maximum", "minimum", "hypot", "atan2", "copysign"]
+BINARY = [
+    "polygamma", "zeta", "gammainc", "gammaincc", "gamma_density",
+    "pow", "fmod", "mod", "floor_div", "maximum", "minimum", "hypot", "atan2", "copysign",
+]  # fmt: skip
 MASKS = ["isnan", "isinf", "isfinite", "signbit"]
 INTEGER_BINARY = [
     "floor_div", "mod", "fmod", "pow", "maximum", "minimum", "lshift", "rshift", "gcd",
@@ -295,6 +298,52 @@ def test_zeta_at_recorded_points(device, element):
     keep = (expected > np.finfo(DTYPES[element]).tiny) & (expected < np.finfo(DTYPES[element]).max)
     actual = device.evaluate("zeta", element, s[keep], x[keep])
     assert np.allclose(actual, expected[keep], rtol=4e-15 if element == "double" else 1.2e-7, atol=0)
+
+
+@pytest.mark.parametrize("element", FLOATS)
+def test_incomplete_gamma_functions_at_recorded_points(device, element):
+    a, x, lower, upper = np.array(INCOMPLETE_GAMMA).T
+    for name, expected in (("gammainc", lower), ("gammaincc", upper)):
+        actual = device.evaluate(name, element, a, x)
+        assert np.allclose(actual, expected, rtol=2e-14 if element == "double" else 6e-8, atol=0), name
+
+
+@pytest.mark.parametrize("element", FLOATS)
+def test_incomplete_gamma_functions_beside_scipy(device, element):
+    """Check every region, with different ones in adjacent lanes; SciPy's own error is up to 7e-13 here."""
+    rng, dtype = np.random.default_rng(7), DTYPES[element]
+    a = np.concatenate([10 ** rng.uniform(-12, 5, 3000), rng.uniform(0, 30, 3000), rng.uniform(12, 400, 2000)])
+    factor = np.exp(rng.normal(size=a.size) * 3 / np.sqrt(a + 0.5))
+    a, x = rng.permutation(np.stack([a, a * factor]).astype(dtype), axis=1)
+    for name, reference in (("gammainc", scipy.special.gammainc), ("gammaincc", scipy.special.gammaincc)):
+        expected = reference(a.astype(np.float64), x.astype(np.float64))
+        actual = device.evaluate(name, element, a, x)
+        keep = expected > np.finfo(dtype).tiny * 100
+        assert keep.sum() > 4000
+        assert np.allclose(actual[keep], expected[keep], rtol=2e-12 if element == "double" else 6e-8, atol=0), name
+        assert (actual >= 0).all(), name
+        assert (actual <= 1).all(), name
+    slope = scipy.special.xlogy(a.astype(np.float64) - 1, x) - x - scipy.special.gammaln(a.astype(np.float64))
+    keep = (np.abs(slope) < (600 if element == "double" else 80)) & (a < 1000)
+    actual = device.evaluate("gamma_density", element, a, x)[keep]
+    assert np.allclose(actual, np.exp(slope[keep]), rtol=5e-12 if element == "double" else 1e-7, atol=0)
+
+
+@pytest.mark.parametrize("element", FLOATS)
+def test_incomplete_gamma_functions_at_their_ends(device, element):
+    inf, nan = math.inf, math.nan
+    a, x, lower, upper, density = np.array([
+        (0, 0, nan, nan, nan), (-0.0, 0, nan, nan, nan), (0, 1, 1, 0, 0), (0, inf, 1, 0, 0), (1, 0, 0, 1, 1),
+        (0.5, 0, 0, 1, inf), (2, 0, 0, 1, 0), (2, -0.0, 0, 1, 0), (1, inf, 1, 0, 0), (30, inf, 1, 0, 0),
+        (inf, 0, 0, 1, 0), (inf, 5, 0, 1, 0), (inf, inf, nan, nan, nan), (-1, 1, nan, nan, nan),
+        (1, -1, nan, nan, nan), (-inf, 1, nan, nan, nan), (1, -inf, nan, nan, nan), (nan, 1, nan, nan, nan),
+        (1, nan, nan, nan, nan), (nan, inf, nan, nan, nan), (nan, 0, nan, nan, nan), (1e30, 1, 0, 1, 0),
+        (1, 1e30, 1, 0, 0), (1e30, 1e30, 0.5, 0.5, 3.989422804014327e-16), (9, 1e35, 1, 0, 0),
+        (30, 1e-30, 0, 1, 0), (30, 1e35, 1, 0, 0), (1e35, 30, 0, 1, 0),
+    ]).T  # fmt: skip
+    for name, expected in (("gammainc", lower), ("gammaincc", upper), ("gamma_density", density)):
+        actual = device.evaluate(name, element, a, x)
+        assert np.allclose(actual, expected, rtol=1e-6, atol=0, equal_nan=True), (name, a, x, actual)
 
 
 @pytest.mark.parametrize("element", FLOATS)
@@ -568,7 +617,7 @@ def device_without_double(device) -> Device:
     single.lanes = lanes = 4  # PoCL 3.0 aborts at its own functions of 16 floats
     prelude = "#define WG_NO_FLOAT64\n#define double no_double\n"
     jobs = {
-        "float": ["digamma", "trigamma", "polygamma", "zeta", *COMPUTED_IN_DOUBLE],
+        "float": ["digamma", "trigamma", "polygamma", "zeta", "gammainc", "gammaincc", *COMPUTED_IN_DOUBLE],
         "int": ["floor_div", "mod", "fmod", "gcd"],
     }
     texts = [math_library.program_text(names, e, [lanes], TEXTS, True, False) for e, names in jobs.items()]
@@ -609,6 +658,10 @@ def test_functions_computed_in_double_without_it(device_without_double):
     keep = (expected > 1e-36) & (expected < 1e36)
     actual = device_without_double.evaluate("zeta", "float", s[keep].astype(np.float32), x[keep].astype(np.float32))
     assert np.abs(actual / expected[keep] - 1).max() < 5e-6
+    a, x, lower, upper = np.array(INCOMPLETE_GAMMA, np.float32).T
+    for name, expected in (("gammainc", lower), ("gammaincc", upper)):
+        actual = device_without_double.evaluate(name, "float", a, x)
+        assert np.abs(actual / expected - 1).max() < 2e-5, name
 
 
 def test_polygamma_without_double(device_without_double):

@@ -122,6 +122,21 @@ def test_moments():
     assert ((counts - 10_000) ** 2 / 10_000).sum() < 22.5  # chi-squared, 6 degrees of freedom, p = 0.001
 
 
+def test_random_bounds():
+    """A None as the second bound is the end of the dtype, as in PyTorch; a single bound is the upper one."""
+    zeros = wg.zeros(200, dtype=wg.uint8)
+    assert zeros.random_(250, None).min() >= 250
+    assert zeros.random_(3).max() == 2
+    assert zeros.random_(to=3).max() == 2
+    assert zeros.random_(2, to=4).min() == 2
+    assert zeros.random_(**{"from": 2, "to": 4}).unique().tolist() == [2, 3]
+    assert zeros.random_(**{"from": 250}).min() >= 250
+    assert wg.zeros(200, dtype=wg.float16).random_(2040, None).unique().tolist() == [2040.0 + k for k in range(9)]
+    for bounds, named in (((1, 2, 3), {}), ((None, 3), {}), ((5, 5), {}), ((0,), {}), ((), {"form": 3})):
+        with pytest.raises(ValueError, match=r"random_"):
+            zeros.random_(*bounds, **named)
+
+
 def test_random_dtypes_and_errors():
     assert wg.empty(4, dtype=wg.int64).random_().numpy().min() >= 0
     assert wg.empty(1000, dtype=wg.uint8).random_().numpy().max() <= 255

@@ -396,3 +396,15 @@ def test_errors_say_what_is_wrong(call: Any, kind: type[Exception], words: str) 
     with pytest.raises(kind, match=words) as error_info:
         call()
     assert isinstance(error_info.value, wg.runtime.errors.WeftgradError)
+
+
+@pytest.mark.parametrize("dtype", [wg.float32, wg.int64], ids=str)
+def test_order_statistics_are_contiguous(dtype):
+    """The indices were slices of all sorted positions, and the values had their strides: `view` raised."""
+    x = wg.arange(24, device="cpu").reshape(2, 3, 4).to(dtype)
+    functions = (wg.median, wg.nanmedian, wg.mode, lambda t, dim: t.kthvalue(2, dim))
+    for function in functions:
+        for dim in range(3):
+            for result in function(x, dim):
+                assert result.is_contiguous()
+                assert result.view(-1).shape == (result.numel(),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -137,3 +138,31 @@ def test_next_functions_lead_to_the_leaves() -> None:
     assert product is not None
     assert [node is not None for node, _ in product.next_functions] == [True, False]
     assert leaves[0].next_functions == ()
+
+
+def test_next_functions_of_nodes_with_their_own_gradient_function() -> None:
+    """Custom functions, writes to views and recurrent layers have edges that are no operands of their record."""
+
+    class Doubled(wg.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, factor: int, y: Any) -> Any:  # type: ignore[override]
+            return x * factor + y
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:  # type: ignore[override]
+            return grad * 2, None, grad
+
+    x, y = wg.ones(2, 3, requires_grad=True), wg.ones(2, 3, requires_grad=True)
+    written = x.exp()
+    written[0] = y[1]
+    layer = wg.nn.LSTM(3, 4)
+    for result in (Doubled.apply(x * 3, 2, y), written.sum(), layer(x * 3)[0], x.exp().mul_(y)):
+        variables, pending = [], [result.grad_fn]
+        while pending:
+            node = pending.pop()
+            if isinstance(node, AccumulateGrad):
+                variables.append(node.variable)
+            elif node is not None:
+                pending += [following for following, _ in node.next_functions]
+        assert any(variable is x for variable in variables)
+        assert any(variable is y or variable is layer.weight_hh_l0 for variable in variables)

@@ -14,7 +14,7 @@ from importlib import resources
 import numpy as np
 import pytest
 import scipy.special
-from math_points import EDGES, POLYGAMMA, RECORDED, ZETA, inputs, ulps
+from math_points import EDGES, INCOMPLETE_GAMMA, POLYGAMMA, RECORDED, ZETA, inputs, ulps
 
 pytest.importorskip("triton")
 
@@ -62,6 +62,7 @@ SPECIAL = {
     "trigamma": (1, lambda x: scipy.special.polygamma(1, x)),
 }  # fmt: skip
 BINARY = ["div", "floor_div", "mod", "fmod", "maximum", "minimum", "copysign", "hypot", "atan2", "pow"]
+ITERATED = ["polygamma", "gammainc", "gammaincc", "gamma_density"]
 MASKS = {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "signbit": np.signbit}
 INTEGER_UNARY = ["neg", "abs", "sign", "square", "floor", "ceil", "trunc", "round"]
 INTEGER_BINARY = ["div", "floor_div", "mod", "fmod", "pow", "maximum", "minimum", "lshift", "rshift", "gcd"]
@@ -229,6 +230,21 @@ def test_zeta_at_recorded_points(dtype):
     keep = (expected > np.finfo(dtype).tiny) & (expected < np.finfo(dtype).max)
     actual = call("zeta", s[keep].astype(dtype), x[keep].astype(dtype))
     assert np.allclose(actual, expected[keep], rtol=4e-15 if dtype is np.float64 else 1.2e-7, atol=0)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_incomplete_gamma_functions(dtype):
+    a, x, lower, upper = np.array(INCOMPLETE_GAMMA).T
+    ends = np.array([(0, 0), (0, 1), (1, 0), (2, np.inf), (np.inf, 2), (np.inf, np.inf), (-1, 1), (1, np.nan)]).T
+    limits = np.array([np.nan, 1, 0, 1, 0, np.nan, np.nan, np.nan])
+    for name, expected, at_ends in (("gammainc", lower, limits), ("gammaincc", upper, 1 - limits)):
+        actual = call(name, a.astype(dtype), x.astype(dtype))
+        assert np.allclose(actual, expected, rtol=2e-14 if dtype is np.float64 else 6e-8, atol=0), name
+        assert_same_bits(name, call(name, *ends.astype(dtype)), at_ends.astype(dtype), *ends)
+    inside = (a < 1000) & (x < 90)
+    slope = scipy.special.xlogy(a - 1, x) - x - scipy.special.gammaln(a)
+    actual = call("gamma_density", a[inside].astype(dtype), x[inside].astype(dtype))
+    assert np.allclose(actual, np.exp(slope[inside]), rtol=1e-13 if dtype is np.float64 else 1e-7, atol=0)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -501,7 +517,7 @@ def compile_kernel(text, C, dtypes, target):
 def groups(dtype):
     """Return calls of every function in groups of ten: compile time grows faster than the length of a kernel."""
     if np.dtype(dtype).kind == "f":
-        calls = [f"wg_{f}(a)" for f in [*UNARY, *SPECIAL, "sign"]] + [f"wg_{f}(a, b)" for f in [*BINARY, "polygamma"]]
+        calls = [f"wg_{f}(a)" for f in [*UNARY, *SPECIAL, "sign"]] + [f"wg_{f}(a, b)" for f in [*BINARY, *ITERATED]]
         calls += [f"wg_{f}(i, i.to(tl.int64) + 5, i.to(tl.int64), C)" for f in ("uniform", "normal")]
     else:
         calls = [f"wg_{f}(a)" for f in INTEGER_UNARY] + [f"wg_{f}(a, b)" for f in INTEGER_BINARY]

@@ -12,7 +12,7 @@ from ..creation.from_data import tensor
 from ..runtime import views
 from ..runtime.context import current_stream
 from ..runtime.device import Device, meta
-from ..runtime.dispatch import call, call_into, empty
+from ..runtime.dispatch import call, call_into, empty, is_recorded
 from ..runtime.dtypes import Array, bool_, int64
 from ..runtime.errors import DTypeError, ShapeError
 from ..runtime.records import registry
@@ -28,6 +28,7 @@ __all__ = [
     "masked_fill_",
     "on_device",
     "positions",
+    "record_empty_write",
     "tensor_value",
     "upload",
 ]
@@ -105,6 +106,18 @@ def _scalar_tensor(value: int | float, like: Tensor) -> Tensor:
 def copy_if_aliased(value: Tensor, target: Tensor) -> Tensor:
     """Return `value`, or a copy if it shares memory with `target`: a kernel must not read what it just wrote."""
     return call(registry["copy"], (value,), (None,)) if value.storage is target.storage else value
+
+
+def record_empty_write(target: Tensor, source: Tensor) -> None:
+    """Record that `target` depends on `source`, of which no element was written: its gradient is zeros, not None.
+
+    Args:
+        target: Tensor that an index write found no elements of.
+        source: Values for them, of no elements and the dtype and device of `target`.
+    """
+    if is_recorded(source):
+        view = call(registry["narrow"], (at_least_1d(target),), (0, 0, 0))
+        call_into(registry["copy"], (views.reshape(source, view.meta.shape),), (None,), (view,), in_place=True)
 
 
 def masked_fill_(self: Tensor, mask: Tensor, value: Operand) -> Tensor:

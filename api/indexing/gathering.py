@@ -23,7 +23,7 @@ from ..runtime.tensor import Tensor
 from ..shape.joining import stack
 from ..tensor_methods.argument_checks import only_tensors, to_dtype_number
 from .advanced_indices import without_negatives
-from .assignment import at_least_1d, copy_if_aliased, on_device, positions, tensor_value
+from .assignment import at_least_1d, copy_if_aliased, on_device, positions, record_empty_write, tensor_value
 from .bounds import prepare_check
 from .subscripts import get, index_put
 
@@ -420,6 +420,8 @@ def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     flat = copy_if_aliased(tensor_value(get(views.reshape(source, (-1,)), slice(0, count)), self, (count,)), self)
     if count:
         call_into(_put_at, (self, mask_positions, flat), (0, self.meta.ndim), (self,), in_place=True)
+    else:
+        record_empty_write(self, flat)
     return self
 
 

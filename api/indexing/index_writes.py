@@ -18,7 +18,7 @@ from ..runtime.records import OpRecord, registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 from .advanced_indices import without_negatives
-from .assignment import at_least_1d, clone, copy_if_aliased, tensor_value
+from .assignment import at_least_1d, clone, copy_if_aliased, record_empty_write, tensor_value
 from .bounds import Check, prepare_check
 from .index_reductions import check_reduce, reduce_into
 
@@ -61,6 +61,8 @@ def _update_slices_in_place(op: OpRecord, self: Tensor, dim: int, index: Tensor,
     if slices.meta.numel:
         target = at_least_1d(self)
         call_into(op, (target, positions, copy_if_aliased(slices, self)), (axis, 1), (target,), in_place=True)
+    else:
+        record_empty_write(self, slices)
     return self
 
 
@@ -245,7 +247,9 @@ def _index_reduce(
     axis, positions, slices, check = _check_slices(input, dim, index, source, where)
     check()
     if not slices.meta.numel:
-        return input if in_place else clone(input)
+        output = input if in_place else clone(input)
+        record_empty_write(output, slices)
+        return output
     slices = copy_if_aliased(slices, input) if in_place else slices
     output = reduce_into(at_least_1d(input), positions, slices, (axis, 1), reduce, include_self, in_place)
     return input if in_place else output if input.meta.ndim else views.reshape(output, ())
@@ -341,6 +345,8 @@ def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         values = views.reshape(copy_if_aliased(source, self), index.meta.shape)
         record = _put_add_at if accumulate else _put_at
         call_into(record, (self, positions, values), (0, self.meta.ndim), (self,), in_place=True)
+    else:
+        record_empty_write(self, source)
     return self
 
 

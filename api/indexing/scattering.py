@@ -17,7 +17,7 @@ from ..runtime.errors import ArgumentError, DTypeError, NotSupported, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from .assignment import at_least_1d, clone, copy_if_aliased, tensor_value
+from .assignment import at_least_1d, clone, copy_if_aliased, record_empty_write, tensor_value
 from .bounds import Check, prepare_check
 from .index_reductions import check_reduce, reduce_into
 
@@ -47,7 +47,8 @@ def _check_scatter(
         )
     source = at_least_1d(src)
     if not positions.meta.numel:
-        return positions, tensor_value(0, input, shape), axis, check
+        nothing = call(registry["narrow"], (views.reshape(source, (-1,)),), (0, 0, 0))
+        return positions, views.reshape(nothing, shape), axis, check
     if source.meta.ndim != len(shape) or any(n > m for n, m in zip(shape, source.meta.shape, strict=True)):
         raise ShapeError(
             f"{where}: src of shape {list(src.meta.shape)} does not hold a value for every index of shape {list(shape)}"
@@ -63,6 +64,8 @@ def _scatter_in_place(op: str, self: Tensor, dim: int, index: Tensor, src: Opera
     if source.meta.numel:
         target = at_least_1d(self)
         call_into(registry[op], (target, positions, copy_if_aliased(source, self)), (axis,), (target,), in_place=True)
+    else:
+        record_empty_write(self, source)
     return self
 
 
@@ -73,6 +76,7 @@ def _scatter(op: str, input: Tensor, dim: int, index: Tensor, src: Operand, wher
         output = output if input.meta.ndim else views.reshape(output, ())
     else:
         output = clone(input)
+        record_empty_write(output, source)
     return output if out is None else copy_to_out(output, out, where)
 
 
@@ -206,7 +210,9 @@ def _scatter_reduce(
     positions, source, axis, check = _check_scatter(input, dim, index, src, where)
     check()
     if not source.meta.numel:
-        return input if in_place else clone(input)
+        output = input if in_place else clone(input)
+        record_empty_write(output, source)
+        return output
     source = copy_if_aliased(source, input) if in_place else source
     output = reduce_into(at_least_1d(input), positions, source, (axis,), reduce, include_self, in_place)
     return input if in_place else output if input.meta.ndim else views.reshape(output, ())

@@ -36,7 +36,15 @@ from .advanced_indices import (
     to_bound,
     to_step,
 )
-from .assignment import assignment_value, clone, copy_if_aliased, is_single, masked_fill_, tensor_value
+from .assignment import (
+    assignment_value,
+    clone,
+    copy_if_aliased,
+    is_single,
+    masked_fill_,
+    record_empty_write,
+    tensor_value,
+)
 
 __all__ = ["get", "index_put", "index_put_", "set"]
 
@@ -97,6 +105,8 @@ def set(tensor: Tensor, item: Index, value: object) -> None:
             target.fill_(source)
         elif target.meta.numel:
             call_into(registry["copy"], (copy_if_aliased(source, target),), (None,), (target,), in_place=True)
+        else:
+            record_empty_write(tensor, source)
         return
     if _is_tuple_like(item):
         set(tensor, tuple(item), value)
@@ -191,6 +201,8 @@ def _put_slices(tensor: Tensor, items: tuple[object, ...], value: object, accumu
     if source.meta.numel:
         record = _put_add_at if accumulate else _put_at
         call_into(record, (view, index, copy_if_aliased(source, tensor)), (dim, count), (view,), in_place=True)
+    else:
+        record_empty_write(tensor, source)
 
 
 def index_put_(self: Tensor, indices: Sequence[Index], values: Operand, accumulate: bool = False) -> Tensor:

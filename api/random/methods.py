@@ -195,32 +195,45 @@ class RandomMethods(TensorBase):
             failures = _draw_uniform(self, "geometric_", generator).neg_().log1p_().div_(math.log1p(-p))
             return self.copy_(failures.floor_().add_(1))
 
-    def random_(self, from_: int | None = None, to: int | None = None, *, generator: Generator | None = None) -> Tensor:
+    def random_(
+        self, *bounds: int | None, to: int | None = None, generator: Generator | None = None, **named: int
+    ) -> Tensor:
         """Fill with integers from [from, to).
 
-        `random_(to)` starts at 0. `random_()` starts at 0 and ends at the largest integer of the dtype; for floating
-        dtypes, at the largest one up to which they hold all integers.
+        `random_(from, to)` has both bounds, `random_(to)` starts at 0, and `random_(from, None)` ends at the largest
+        integer of the dtype, or the largest up to which a floating dtype has all integers; `random_()` does both.
 
         Args:
-            from_: Lower bound, included; the upper bound if it is the only one.
-            to: Upper bound, excluded.
+            bounds: At most two: the lower bound, included, and the upper one, excluded.
+            to: Upper bound, instead of the last of `bounds`.
             generator: Source of random numbers; None: the default generator.
+            **named: `from=`: the lower bound.
 
         Returns:
             This tensor.
 
         Raises:
-            ArgumentError: A bound is not an integer, or the lower one is not below the upper one.
+            ArgumentError: A bound is no integer, the lower one is not below the upper one, or there are more than two.
 
         Example:
             >>> wg.empty(2).random_(3, 4)
             tensor([3., 3.])
         """
         dtype = self.meta.dtype
-        low, high = (0, from_) if to is None else (0 if from_ is None else from_, to)
+        if "from" in named:
+            bounds = (named.pop("from"), *(bounds or (() if to is not None else (None,))))
+        if named:
+            raise ArgumentError(f"random_() got an unexpected keyword argument {next(iter(named))!r}")
+        if to is not None:
+            bounds = (*bounds, to)
+        if len(bounds) > 2:
+            raise ArgumentError(f"random_: takes two bounds at most, not {bounds}")
+        low, high = bounds if len(bounds) == 2 else (0, *(bounds or (None,)))
         if high is None:
             bits = {"f": {"float64": 53, "float16": 11, "bfloat16": 8}.get(dtype.name, 24), "b": 1, "u": 8}
             high = (1 << bits.get(dtype.kind, 8 * dtype.itemsize - 1)) + (dtype.kind == "f")
+        if low is None:
+            raise ArgumentError("random_: the lower bound is an int, not None")
         return fill_integers(self, low, high, "random_", generator, True)
 
 

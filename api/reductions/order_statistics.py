@@ -44,6 +44,8 @@ def _gather_along(input: Tensor, index: Tensor, dim: int, keepdim: bool, where: 
     if not input.meta.ndim:
         value = ops.add(input, 0) if input.needs_grad else input.clone()
         return Ordered(*store_pair((value, views.reshape(index, ())), out, where))
+    # The values get the strides of the index, which may be a slice of all sorted positions.
+    index = views.contiguous(index)
     values: Tensor = call(_gather, (input, index), (dim,))
     if not keepdim:
         shape = index.meta.shape[:dim] + index.meta.shape[dim + 1 :]

@@ -85,7 +85,7 @@ class Conversions(TensorBase):
             operand = transfer(operand, self.meta.device)
         if operand.meta.shape != self.meta.shape:
             operand = call(registry["expand"], (operand,), (self.meta.shape,))
-        if not self.meta.numel:
+        if not self.meta.numel and not is_recorded(operand):
             return self
         if operand.storage is self.storage and operand.start == self.start and operand.meta is self.meta:
             if is_recorded(self):

@@ -175,9 +175,9 @@ class ViewMethods(TensorBase):
             >>> wg.ones(2, 3, 4).flatten(1).shape
             weftgrad.Size([2, 12])
         """
+        a, b = (normalize_dim(d, self.meta.ndim, "flatten") for d in (start_dim, end_dim))
         if not self.meta.ndim:
             return views.reshape(self, (1,))
-        a, b = (normalize_dim(d, self.meta.ndim, "flatten") for d in (start_dim, end_dim))
         if a > b:
             raise ShapeError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
         if a == b:

@@ -380,12 +380,13 @@ class Node:
     def next_functions(self) -> tuple[tuple[Node | AccumulateGrad | None, int], ...]:
         """For each tensor operand the node that computed it, and which of the node's results it is.
 
-        The node of a leaf is an `AccumulateGrad`, and that of an operand without a gradient None.
+        The node of a leaf is an `AccumulateGrad`, and that of an operand without a gradient None. A node with its own
+        gradient function has no such None: its edges need not be operands of the record.
         """
-        nodes = {
-            position: (node, output) if isinstance(node, Node) else (AccumulateGrad(node), 0)
-            for position, (node, output) in zip(self.recipe.edges, self.edges, strict=True)
-        }
+        edges = [(node, i) if isinstance(node, Node) else (AccumulateGrad(node), 0) for node, i in self.edges]
+        if self.function is not None:
+            return tuple(edges)
+        nodes = dict(zip(self.recipe.edges, edges, strict=True))
         positions = [i for i, layout in enumerate(self.recipe.metas) if isinstance(layout, Meta)]
         return tuple(nodes.get(i, (None, 0)) for i in positions)
 

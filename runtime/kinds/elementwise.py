@@ -32,7 +32,7 @@ COSTS = {
     **dict.fromkeys((f"bessel_{name}" for name in ("j0", "j1", "y0", "y1", "i0", "i1", "i0e", "i1e")), 128),
     **dict.fromkeys(("bessel_k0", "bessel_k1", "bessel_k0e", "bessel_k1e", "erfcx", "ndtr", "zeta"), 128),
     **dict.fromkeys(("chebyshev_t", "chebyshev_u", "gegenbauer", "hermite", "laguerre"), 128),
-    "airy_ai": 256, "airy_ai_prime": 256, "ndtri": 256,
+    "airy_ai": 256, "airy_ai_prime": 256, "ndtri": 256, "gamma_density": 256, "gammainc": 512, "gammaincc": 512,
 }  # fmt: skip
 
 

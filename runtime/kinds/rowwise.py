@@ -98,7 +98,8 @@ def _rows(request: Request) -> Rows:
                 "they must be the same: expand() the smaller one first"
             )
     if request.record.detail["rows"] == "dim":
-        division = Rows(shape, (normalize_dim(request.static("dim"), len(shape), where),) if shape else ())
+        dim = normalize_dim(request.static("dim"), len(shape), where)
+        division = Rows(shape, (dim,) if shape else ())
     else:
         division = Rows(shape, _normalized_dims(request, shape))
     for operand, layout in request.tensors:

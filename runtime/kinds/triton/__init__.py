@@ -23,7 +23,7 @@ _INT32 = 2**31 - 1
 # of a program of 4 warps.
 _HEAVY_BLOCKS = {
     **dict.fromkeys(("digamma", "fmod", "lgamma", "mod", "polygamma", "trigamma"), 256),
-    **dict.fromkeys(("bessel_y0", "bessel_y1", "zeta"), 128),
+    **dict.fromkeys(("bessel_y0", "bessel_y1", "gamma_density", "gammainc", "gammaincc", "zeta"), 128),
 }
 
 
