@@ -41,6 +41,10 @@ CONTINUOUS: list[tuple[Any, Any, list[float]]] = [
     (D.Beta(3.0, 40.0), stats.beta(3, 40), [0.01, 0.1, 0.3]),
     (D.StudentT(4.5, 1.0, 2.0), stats.t(4.5, 1, 2), [-3.0, 1.0, 4.0]),
     (D.FisherSnedecor(5.0, 9.0), stats.f(5, 9), [0.2, 1.0, 3.0]),
+    (D.GeneralizedPareto(0.5, 2.0, 0.3), stats.genpareto(0.3, 0.5, 2), [0.6, 3.0, 20.0]),
+    (D.GeneralizedPareto(0.0, 1.0, -0.4), stats.genpareto(-0.4), [0.1, 1.0, 2.4]),
+    (D.GeneralizedPareto(0.0, 1.0, 0.0), stats.genpareto(0), [0.1, 1.0, 6.0]),
+    (D.ContinuousBernoulli(0.05), stats.truncexpon(math.log(19), 0, 1 / math.log(19)), [0.1, 0.5, 0.9]),
     (D.VonMises(0.0, 3.0), stats.vonmises(3), [-1.0, 0.0, 2.0]),
     (D.VonMises(0.0, 1e-3), stats.vonmises(1e-3), [-1.0, 0.0, 2.0]),
     (D.TransformedDistribution(D.Uniform(0.0, 1.0), [D.SigmoidTransform().inv, D.AffineTransform(1.0, 2.0)]),
@@ -143,6 +147,8 @@ GRADIENTS: list[tuple[Any, dict[str, float]]] = [
     (D.Exponential, {"rate": 2.0}), (D.Laplace, {"loc": 0.5, "scale": 1.5}), (D.Gumbel, {"loc": 0.5, "scale": 1.5}),
     (D.Weibull, {"scale": 1.5, "concentration": 2.5}), (D.LogNormal, {"loc": 0.5, "scale": 0.4}),
     (D.Kumaraswamy, {"concentration1": 2.0, "concentration0": 3.0}),
+    (D.ContinuousBernoulli, {"logits": 2.0}), (D.ContinuousBernoulli, {"logits": 0.005}),
+    (D.GeneralizedPareto, {"loc": 0.5, "scale": 1.5, "concentration": 0.1}),
     (D.InverseGamma, {"concentration": 6.0, "rate": 2.0}),
 ]  # fmt: skip
 
@@ -374,6 +380,12 @@ def test_program_of_a_policy_gradient() -> None:
         action = squashed.rsample()
         squashed.log_prob(action).sum().backward()
         assert loc.grad.isfinite().all() and (action.abs() < 1).all()
+        from torch.distributions import MultivariateNormal
+        from torch.distributions.multivariate_normal import MultivariateNormal as FromItsModule
+        try:
+            MultivariateNormal(torch.zeros(2), torch.eye(2))
+        except NotImplementedError as error:
+            assert "full covariance" in str(error)
         from torch.distributions.bernoulli import Bernoulli
         assert Bernoulli is dist.Bernoulli and isinstance(dist.constraints.positive, dist.constraints.Constraint)
     """)

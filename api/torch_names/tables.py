@@ -32,6 +32,7 @@ MOVED = {
     "torch.distributions.exp_family": "weftgrad.distributions",
     "torch.distributions.exponential": "weftgrad.distributions",
     "torch.distributions.fishersnedecor": "weftgrad.distributions",
+    "torch.distributions.generalized_pareto": "weftgrad.distributions",
     "torch.distributions.geometric": "weftgrad.distributions",
     "torch.distributions.gumbel": "weftgrad.distributions",
     "torch.distributions.half_cauchy": "weftgrad.distributions",
@@ -118,6 +119,7 @@ ADDITIONS: dict[str, str] = {
     "torch.fx._compatibility": "fx",
     "torch.jit": "jit",
     "torch.cuda": "cuda",
+    "torch.distributions": "distributions",
     "torch.distributed.checkpoint": "distributed_checkpoint",
     "torch.distributed.fsdp": "distributed_fsdp",
     "torch.distributed.pipelining": "distributed_pipelining",
@@ -135,6 +137,7 @@ ADDITIONS: dict[str, str] = {
 _TRACING = "Calls run compiled kernels as they come, so nothing is traced: call the module or function itself."
 _QUANTIZED = "Use weftgrad.float16 or weftgrad.bfloat16 for smaller weights."
 _DISTRIBUTED = "Use torch.distributed with the backend mpi or nccl, and torch.nn.parallel.DistributedDataParallel."
+_COVARIANCE = "Transform a normal vector by a triangular matrix: there are no distributions with full covariance."
 _EXPORT = "Save the state_dict with torch.save, and load it where PyTorch exports the model."
 
 NAMES_ONLY = {
@@ -163,6 +166,10 @@ NAMES_ONLY = {
     "torch.cuda.sparse": "Use dense tensors.",
     "torch.cuda.tunable": "Tune kernels with weftgrad tune.",
     "torch.distributed": _DISTRIBUTED,
+    "torch.distributions.lkj_cholesky": _COVARIANCE,
+    "torch.distributions.lowrank_multivariate_normal": _COVARIANCE,
+    "torch.distributions.multivariate_normal": _COVARIANCE,
+    "torch.distributions.wishart": _COVARIANCE,
     "torch.export": _EXPORT,
     "torch.fft": "There are no complex dtypes: use numpy.fft on Tensor.numpy(), which records no gradients.",
     "torch.futures": _DISTRIBUTED,

@@ -5,8 +5,8 @@
     loss = -policy.log_prob(action) * reward
 
 `distribution` has the base class, `transforms` and `constraints` what PyTorch's modules of these names have, and `kl`
-the divergences. Samples are numbers of `weftgrad.random`: a seed gives the same ones on every device. Distributions of
-matrices and those with full covariance are missing.
+the divergences. Samples are made of the random numbers of `weftgrad.random`, so that a seed repeats them. Distributions
+of matrices and those with full covariance are missing.
 """
 
 from . import constraints as constraints
@@ -16,6 +16,7 @@ from . import transforms as transforms
 from . import utils as utils
 from .categorical import Categorical, Multinomial, OneHotCategorical, OneHotCategoricalStraightThrough
 from .constraint_registry import biject_to, transform_to
+from .continuous_bernoulli import ContinuousBernoulli
 from .counts import Bernoulli, Binomial, Geometric, NegativeBinomial, Poisson
 from .distribution import Distribution, ExponentialFamily
 from .gamma import Beta, Chi2, Dirichlet, FisherSnedecor, Gamma, InverseGamma, StudentT
@@ -30,8 +31,10 @@ from .transforms import (
     AffineTransform,
     CatTransform,
     ComposeTransform,
+    CumulativeDistributionTransform,
     ExpTransform,
     IndependentTransform,
+    LowerCholeskyTransform,
     PowerTransform,
     ReshapeTransform,
     SigmoidTransform,
@@ -44,21 +47,22 @@ from .transforms import (
     identity_transform,
 )
 from .von_mises import VonMises
-from .waiting_times import Exponential, Kumaraswamy, Pareto, Weibull
+from .waiting_times import Exponential, GeneralizedPareto, Kumaraswamy, Pareto, Weibull
 
 __all__ = [
     # Distributions
-    "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Dirichlet", "Distribution", "Exponential",
-    "ExponentialFamily", "FisherSnedecor", "Gamma", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal", "Independent",
-    "InverseGamma", "Kumaraswamy", "Laplace", "LogNormal", "LogisticNormal", "LogitRelaxedBernoulli",
-    "MixtureSameFamily", "Multinomial",
-    "NegativeBinomial", "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto", "Poisson",
-    "ExpRelaxedCategorical", "RelaxedBernoulli", "RelaxedOneHotCategorical", "StudentT", "TransformedDistribution",
-    "Uniform", "VonMises", "Weibull",
+    "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "ContinuousBernoulli", "Dirichlet",
+    "Distribution", "ExpRelaxedCategorical", "Exponential", "ExponentialFamily", "FisherSnedecor", "Gamma",
+    "GeneralizedPareto", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal", "Independent", "InverseGamma",
+    "Kumaraswamy", "Laplace", "LogNormal", "LogisticNormal", "LogitRelaxedBernoulli", "MixtureSameFamily",
+    "Multinomial", "NegativeBinomial", "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto",
+    "Poisson", "RelaxedBernoulli", "RelaxedOneHotCategorical", "StudentT", "TransformedDistribution", "Uniform",
+    "VonMises", "Weibull",
     # Divergences and constraints
     "biject_to", "kl_divergence", "register_kl", "transform_to",
     # Transforms
-    "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "ExpTransform", "IndependentTransform",
-    "PowerTransform", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform",
-    "StackTransform", "StickBreakingTransform", "TanhTransform", "Transform", "identity_transform",
+    "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CumulativeDistributionTransform",
+    "ExpTransform", "IndependentTransform", "LowerCholeskyTransform", "PowerTransform", "ReshapeTransform",
+    "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform", "StickBreakingTransform",
+    "TanhTransform", "Transform", "identity_transform",
 ]  # fmt: skip

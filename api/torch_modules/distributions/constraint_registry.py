@@ -20,6 +20,7 @@ from .transforms import (
     CatTransform,
     ExpTransform,
     IndependentTransform,
+    LowerCholeskyTransform,
     SigmoidTransform,
     SoftmaxTransform,
     StackTransform,
@@ -130,3 +131,4 @@ def _fill(registry: ConstraintRegistry, simplex: type[Transform]) -> None:
 
 _fill(biject_to, StickBreakingTransform)
 _fill(transform_to, SoftmaxTransform)
+transform_to.register(constraints.lower_cholesky, lambda constraint: LowerCholeskyTransform())

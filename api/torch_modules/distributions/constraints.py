@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..pointwise.type_info import finfo
 from ..runtime.errors import ArgumentError, NotSupported
 from ..runtime.tensor import Tensor
 from ..shape.joining import cat as concatenate
 from ..shape.joining import stack as stack_tensors
 
 __all__ = [
-    "Constraint", "boolean", "cat", "dependent", "dependent_property", "greater_than", "greater_than_eq",
-    "half_open_interval", "independent", "integer_interval", "interval", "is_dependent", "less_than", "multinomial",
-    "nonnegative", "nonnegative_integer", "one_hot", "positive", "positive_integer", "real", "real_vector", "simplex",
-    "stack", "unit_interval",
+    "Constraint", "boolean", "cat", "corr_cholesky", "dependent", "dependent_property", "greater_than",
+    "greater_than_eq", "half_open_interval", "independent", "integer_interval", "interval", "is_dependent",
+    "less_than", "lower_cholesky", "lower_triangular", "multinomial", "nonnegative", "nonnegative_integer", "one_hot",
+    "positive", "positive_integer", "real", "real_vector", "simplex", "square", "stack", "symmetric", "unit_interval",
 ]  # fmt: skip
 
 _SIMPLEX_TOLERANCE = 1e-6  # PyTorch's
@@ -282,6 +283,51 @@ class Simplex(Constraint):
         return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < _SIMPLEX_TOLERANCE)
 
 
+class Square(Constraint):
+    """Square matrices."""
+
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        is_square = value.shape[-2] == value.shape[-1]
+        return (value == value).all(-1).all(-1) & is_square
+
+
+class Symmetric(Square):
+    """Symmetric matrices."""
+
+    def check(self, value: Tensor) -> Tensor:
+        is_square = super().check(value)
+        if value.shape[-2] != value.shape[-1]:
+            return is_square
+        return is_square & ((value - value.mT).abs() < _SIMPLEX_TOLERANCE).all(-1).all(-1)
+
+
+class LowerTriangular(Constraint):
+    """Matrices with zeros above the diagonal."""
+
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value.tril() == value).all(-1).all(-1)
+
+
+class LowerCholesky(LowerTriangular):
+    """Lower triangular matrices with a positive diagonal."""
+
+    def check(self, value: Tensor) -> Tensor:
+        return super().check(value) & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
+
+
+class CorrCholesky(LowerCholesky):
+    """Lower triangular matrices with a positive diagonal, whose rows have length 1."""
+
+    def check(self, value: Tensor) -> Tensor:
+        tolerance = finfo(value.dtype).eps * value.shape[-1] * 10
+        lengths = value.square().sum(-1).sqrt()
+        return super().check(value) & ((lengths - 1).abs() < tolerance).all(-1)
+
+
 class Multinomial(Constraint):
     """Vectors of counts whose sum is not above a bound.
 
@@ -374,5 +420,10 @@ unit_interval = Interval(0.0, 1.0)
 interval = Interval
 half_open_interval = HalfOpenInterval
 simplex = Simplex()
+square = Square()
+symmetric = Symmetric()
+lower_triangular = LowerTriangular()
+lower_cholesky = LowerCholesky()
+corr_cholesky = CorrCholesky()
 cat = Cat
 stack = Stack

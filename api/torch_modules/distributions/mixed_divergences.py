@@ -10,6 +10,7 @@ import math
 
 from ..runtime.tensor import Tensor
 from ..shape.broadcasting import broadcast_tensors
+from .continuous_bernoulli import ContinuousBernoulli
 from .counts import Bernoulli, Binomial, Poisson
 from .distribution import Distribution
 from .gamma import Beta, Gamma
@@ -50,6 +51,11 @@ def _bernoulli_poisson(p: Bernoulli, q: Poisson) -> Tensor:
     return -p.entropy() - (p.probs * q.rate.log() - q.rate)
 
 
+@register_kl(Beta, ContinuousBernoulli)
+def _beta_continuous_bernoulli(p: Beta, q: ContinuousBernoulli) -> Tensor:
+    return -p.entropy() - p.mean * q.logits + q._log_normalizer(q.logits)
+
+
 @register_kl(Beta, Exponential)
 def _beta_exponential(p: Beta, q: Exponential) -> Tensor:
     return -p.entropy() - _mean_log_exponential_density(p.mean, q)
@@ -68,6 +74,21 @@ def _beta_normal(p: Beta, q: Normal) -> Tensor:
 
 @register_kl(Beta, Uniform)
 def _beta_uniform(p: Beta, q: Uniform) -> Tensor:
+    return (-p.entropy() + (q.high - q.low).log()).masked_fill((q.low > 0) | (q.high < 1), math.inf)
+
+
+@register_kl(ContinuousBernoulli, Exponential)
+def _continuous_bernoulli_exponential(p: ContinuousBernoulli, q: Exponential) -> Tensor:
+    return -p.entropy() - _mean_log_exponential_density(p.mean, q)
+
+
+@register_kl(ContinuousBernoulli, Normal)
+def _continuous_bernoulli_normal(p: ContinuousBernoulli, q: Normal) -> Tensor:
+    return -p.entropy() - _mean_log_normal_density(p.mean, p.variance, q)
+
+
+@register_kl(ContinuousBernoulli, Uniform)
+def _continuous_bernoulli_uniform(p: ContinuousBernoulli, q: Uniform) -> Tensor:
     return (-p.entropy() + (q.high - q.low).log()).masked_fill((q.low > 0) | (q.high < 1), math.inf)
 
 
@@ -155,6 +176,12 @@ def _uniform_beta(p: Uniform, q: Beta) -> Tensor:
     return divergence.masked_fill((p.high > 1) | (p.low < 0), math.inf)
 
 
+@register_kl(Uniform, ContinuousBernoulli)
+def _uniform_continuous_bernoulli(p: Uniform, q: ContinuousBernoulli) -> Tensor:
+    divergence = -p.entropy() - p.mean * q.logits + q._log_normalizer(q.logits)
+    return divergence.masked_fill((p.high > 1) | (p.low < 0), math.inf)
+
+
 @register_kl(Uniform, Exponential)
 def _uniform_exponential(p: Uniform, q: Exponential) -> Tensor:
     return (-p.entropy() - _mean_log_exponential_density(p.mean, q)).masked_fill(p.low < 0, math.inf)
@@ -198,6 +225,8 @@ for _p, _q in (
     (Gamma, Uniform), (Gumbel, Beta), (Gumbel, Exponential), (Gumbel, Gamma), (Gumbel, Pareto), (Gumbel, Uniform),
     (Laplace, Beta), (Laplace, Exponential), (Laplace, Gamma), (Laplace, Pareto), (Laplace, Uniform), (Normal, Beta),
     (Normal, Exponential), (Normal, Gamma), (Normal, Pareto), (Normal, Uniform), (Pareto, Beta), (Pareto, Uniform),
-    (Poisson, Bernoulli), (Poisson, Binomial),
+    (Poisson, Bernoulli), (Poisson, Binomial), (ContinuousBernoulli, Pareto), (Exponential, ContinuousBernoulli),
+    (Gamma, ContinuousBernoulli), (Gumbel, ContinuousBernoulli), (Laplace, ContinuousBernoulli),
+    (Normal, ContinuousBernoulli), (Pareto, ContinuousBernoulli),
 ):  # fmt: skip
     register_kl(_p, _q)(_infinite)

@@ -8,6 +8,7 @@ from .._generated.ops import softplus
 from ..runtime.errors import NotSupported
 from ..runtime.tensor import Tensor
 from .categorical import Categorical, OneHotCategorical
+from .continuous_bernoulli import ContinuousBernoulli
 from .counts import Bernoulli, Binomial, Geometric, Poisson
 from .distribution import ExponentialFamily
 from .gamma import Beta, Dirichlet, Gamma
@@ -132,6 +133,11 @@ def _pareto(p: Pareto, q: Pareto) -> Tensor:
     ratio = q.alpha / p.alpha
     divergence = q.alpha * (p.scale / q.scale).log() - ratio.log() + ratio - 1
     return divergence.masked_fill(p.scale < q.scale, math.inf)
+
+
+@register_kl(ContinuousBernoulli, ContinuousBernoulli)
+def _continuous_bernoulli(p: ContinuousBernoulli, q: ContinuousBernoulli) -> Tensor:
+    return -p.entropy() - p.mean * q.logits + q._log_normalizer(q.logits)
 
 
 @register_kl(Poisson, Poisson)

@@ -1,4 +1,4 @@
-"""Transforms that apply others to parts of a tensor, or change its shape."""
+"""Transforms that apply others to parts of a tensor, change its shape, or apply a distribution function."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from ..runtime.tensor import Tensor
 from ..shape.joining import cat, stack
 from . import constraints
 from .constraints import Constraint
+from .distribution import Distribution
 from .transform import Transform, sum_last_dims
 
-__all__ = ["CatTransform", "IndependentTransform", "ReshapeTransform", "StackTransform"]
+__all__ = [
+    "CatTransform", "CumulativeDistributionTransform", "IndependentTransform", "ReshapeTransform", "StackTransform"
+]  # fmt: skip
 
 
 class IndependentTransform(Transform):
@@ -247,6 +250,46 @@ class StackTransform(Transform):
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         triples = zip(self.transforms, x.unbind(self.dim), y.unbind(self.dim), strict=True)
         return stack([t.log_abs_det_jacobian(a, b) for t, a, b in triples], self.dim)
+
+
+class CumulativeDistributionTransform(Transform):
+    """The distribution function of a distribution: samples become uniform numbers.
+
+    Args:
+        distribution: A distribution with `cdf` and `icdf`.
+        cache_size: See `Transform`.
+
+    Example:
+        >>> D = wg.distributions
+        >>> D.CumulativeDistributionTransform(D.Normal(0.0, 1.0))(wg.tensor(0.0))
+        tensor(0.5000)
+    """
+
+    bijective = True
+    codomain = constraints.unit_interval
+    sign = 1
+
+    def __init__(self, distribution: Distribution, cache_size: int = 0):
+        super().__init__(cache_size=cache_size)
+        self.distribution = distribution
+
+    @property
+    def domain(self) -> Constraint:  # type: ignore[override]  # read-only here
+        return self.distribution.support
+
+    def with_cache(self, cache_size: int = 1) -> CumulativeDistributionTransform:
+        if self._cache_size == cache_size:
+            return self
+        return CumulativeDistributionTransform(self.distribution, cache_size=cache_size)
+
+    def _call(self, x: Tensor) -> Tensor:
+        return self.distribution.cdf(x)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return self.distribution.icdf(y)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.distribution.log_prob(x)
 
 
 def _check_ndim(value: Tensor, constraint: Constraint, where: str) -> None:

@@ -18,13 +18,20 @@ from ..shape.broadcasting import broadcast_shapes
 from ..shape.joining import cat
 from . import constraints
 from .constraints import Constraint
-from .structural_transforms import CatTransform, IndependentTransform, ReshapeTransform, StackTransform
+from .structural_transforms import (
+    CatTransform,
+    CumulativeDistributionTransform,
+    IndependentTransform,
+    ReshapeTransform,
+    StackTransform,
+)
 from .transform import ComposeTransform, Transform, identity_transform, sum_last_dims
 
 __all__ = [
-    "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "ExpTransform", "IndependentTransform",
-    "PowerTransform", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform",
-    "StackTransform", "StickBreakingTransform", "TanhTransform", "Transform", "identity_transform",
+    "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CumulativeDistributionTransform",
+    "ExpTransform", "IndependentTransform", "LowerCholeskyTransform", "PowerTransform", "ReshapeTransform",
+    "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform", "StickBreakingTransform",
+    "TanhTransform", "Transform", "identity_transform",
 ]  # fmt: skip
 
 softplus = ops.softplus
@@ -289,6 +296,25 @@ class SoftmaxTransform(_StatelessTransform):
 
     def inverse_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         return _vector_shape(shape, "SoftmaxTransform", 0)
+
+
+class LowerCholeskyTransform(_StatelessTransform):
+    """Take the lower triangle of square matrices, with the exponentials of the diagonal.
+
+    Example:
+        >>> wg.distributions.LowerCholeskyTransform()(wg.tensor([[0.0, 5.0], [3.0, 0.0]]))
+        tensor([[1., 0.],
+                [3., 1.]])
+    """
+
+    domain = constraints.independent(constraints.real, 2)
+    codomain = constraints.lower_cholesky
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.tril(-1) + x.diagonal(dim1=-2, dim2=-1).exp().diag_embed()
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.tril(-1) + y.diagonal(dim1=-2, dim2=-1).log().diag_embed()
 
 
 class StickBreakingTransform(_StatelessTransform):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from ..pointwise.type_info import finfo
 from ..runtime.tensor import Tensor
 from . import constraints
 from .constraints import Constraint
@@ -14,7 +15,7 @@ from .transformed_distribution import TransformedDistribution
 from .transforms import AffineTransform, ExpTransform, PowerTransform
 from .utils import broadcast_all, uniform_inside
 
-__all__ = ["Exponential", "Kumaraswamy", "Pareto", "Weibull"]
+__all__ = ["Exponential", "GeneralizedPareto", "Kumaraswamy", "Pareto", "Weibull"]
 
 _EULER_GAMMA = 0.57721566490153286
 
@@ -137,6 +138,118 @@ class Pareto(TransformedDistribution):
 
     def entropy(self) -> Tensor:
         return (self.scale / self.alpha).log() + 1 + 1 / self.alpha
+
+
+class GeneralizedPareto(Distribution):
+    """The generalized Pareto distribution, of what exceeds a high threshold.
+
+    Args:
+        loc: Smallest value.
+        scale: Scale, above 0.
+        concentration: Shape parameter: 0 is the exponential distribution, below 0 the support is bounded.
+        validate_args: See `Distribution`.
+
+    Raises:
+        DomainError: `scale` is not positive.
+
+    Example:
+        >>> wg.distributions.GeneralizedPareto(0.0, 1.0, 0.5).mean
+        tensor(2.)
+    """
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "loc": constraints.real, "scale": constraints.positive, "concentration": constraints.real,
+    }  # fmt: skip
+    has_rsample = True
+
+    def __init__(
+        self, loc: Tensor | float, scale: Tensor | float, concentration: Tensor | float,
+        validate_args: bool | None = None,
+    ):  # fmt: skip
+        self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+
+    @constraints.dependent_property
+    def support(self) -> Constraint:
+        """The numbers from `loc` on, up to `loc - scale / concentration` for a negative concentration."""
+        upper = self.loc - self.scale / self.concentration
+        return constraints.interval(self.loc, upper.masked_fill(self.concentration >= 0, math.inf))
+
+    def _split(self) -> tuple[Tensor, Tensor]:
+        """Return where the distribution is the exponential one, and the concentrations with 1 in these places."""
+        is_exponential = self.concentration.abs() < finfo(self.concentration.dtype).eps
+        return is_exponential, self.concentration.masked_fill(is_exponential, 1.0)
+
+    @property
+    def mean(self) -> Tensor:
+        k = self.concentration
+        return (self.loc + self.scale / (1 - k)).masked_fill(k >= 1, math.inf)
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        k = self.concentration
+        return (self.scale.square() / ((1 - k).square() * (1 - 2 * k))).masked_fill(k >= 0.5, math.inf)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self.icdf(uniform_inside(self._extended_shape(sample_shape), self.loc))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        return self.log_survival_function(value) - self.scale.log() - self._log_ratio(value)
+
+    def _log_ratio(self, value: Tensor) -> Tensor:
+        """Return `log(1 + concentration * z)` for the standardized value z."""
+        return (self.concentration * (value - self.loc) / self.scale).log1p()
+
+    def log_survival_function(self, value: Tensor) -> Tensor:
+        """Return the logarithm of the probability of a sample above `value`.
+
+        Args:
+            value: Tensor whose shape broadcasts with `batch_shape`.
+
+        Returns:
+            Tensor of the broadcast shape.
+
+        Example:
+            >>> wg.distributions.GeneralizedPareto(0.0, 1.0, 0.0).log_survival_function(wg.tensor(2.0))
+            tensor(-2.)
+        """
+        is_exponential, k = self._split()
+        z = (value - self.loc) / self.scale
+        return (-z).where(is_exponential, -self._log_ratio(value) / k)
+
+    def log_cdf(self, value: Tensor) -> Tensor:
+        """Return the logarithm of `cdf`.
+
+        Args:
+            value: Tensor whose shape broadcasts with `batch_shape`.
+
+        Returns:
+            Tensor of the broadcast shape.
+
+        Example:
+            >>> wg.distributions.GeneralizedPareto(0.0, 1.0, 0.5).log_cdf(wg.tensor(2.0))
+            tensor(-0.2877)
+        """
+        return (-self.log_survival_function(value).exp()).log1p()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        return -self.log_survival_function(value).expm1()
+
+    def icdf(self, value: Tensor) -> Tensor:
+        is_exponential, k = self._split()
+        log_rest = (-value).log1p()
+        return self.loc + self.scale * (-log_rest).where(is_exponential, (-k * log_rest).expm1() / k)
+
+    def entropy(self) -> Tensor:
+        return self.scale.log() + self.concentration + 1
 
 
 class Weibull(TransformedDistribution):
