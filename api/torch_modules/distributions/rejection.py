@@ -1,8 +1,8 @@
 """Draw samples by rejection and by inversion, in vectorised steps: Poisson, binomial and gamma numbers.
 
-Every step draws candidates for all elements, and keeps those that are accepted first. The samplers accept more than
-half of the candidates, so that a few steps suffice; the number of steps is bounded, and the probability that an element
-is left over is below 1e-19. It would be NaN. Whether all are accepted is read on the host after each step.
+Every step draws candidates for the elements that have none yet, and keeps those that are accepted. The samplers accept
+more than half of the candidates, so that a few steps suffice; the number of steps is bounded, and the probability that
+an element is left over is below 1e-19. It would be NaN. The host reads after each step which elements are left.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from ..autograd.grad_mode import no_grad
-from ..creation.factories import zeros
 from ..random import rand, randn
-from ..runtime import dtypes
 from ..runtime.tensor import Tensor
 from .utils import sampling_dtype
 
@@ -25,28 +23,30 @@ _MAX_COUNT_OF_INVERSION = 80  # P(X > 80) < 1e-40 for a Poisson or binomial X wi
 
 
 def accept_first(
-    propose: Callable[[], tuple[Tensor, Tensor]], shape: Sequence[int], like: Tensor, is_done: Tensor | None = None
+    propose: Callable[..., tuple[Tensor, Tensor]], parameters: Sequence[Tensor], is_done: Tensor
 ) -> Tensor:
     """Return the first accepted candidate of each element.
 
     Args:
-        propose: Returns candidates, and a bool tensor that says which are accepted; both of shape `shape`.
-        shape: Shape of the result.
-        like: Tensor with the dtype and device of the result.
-        is_done: Elements that need no candidate; their results are NaN.
+        propose: Takes vectors of parameters; returns candidates, and a bool tensor that says which are accepted.
+        parameters: Tensors of one shape, with the parameters of each element.
+        is_done: Bool tensor of that shape: elements that need no candidate. Their results are NaN.
 
     Returns:
-        Tensor of shape `shape`.
+        Tensor of the shape and dtype of the parameters.
     """
-    result = like.new_full(tuple(shape), math.nan)
-    accepted = zeros(tuple(shape), dtype=dtypes.bool_, device=like.device) if is_done is None else is_done
+    vectors = [parameter.reshape(-1) for parameter in parameters]
+    result = vectors[0].new_full(tuple(vectors[0].shape), math.nan)
+    remaining = is_done.reshape(-1).logical_not().nonzero().squeeze(1)
     for _ in range(_MAX_STEPS):
-        if bool(accepted.all()):
+        if not len(remaining):
             break
-        candidate, is_accepted = propose()
-        result = candidate.where(is_accepted & accepted.logical_not(), result)
-        accepted = accepted | is_accepted
-    return result
+        is_whole = len(remaining) == len(result)
+        candidates, is_accepted = propose(*(vectors if is_whole else [v.index_select(0, remaining) for v in vectors]))
+        candidates = candidates.masked_fill(is_accepted.logical_not(), math.nan)
+        result = candidates if is_whole else result.index_copy(0, remaining, candidates)
+        remaining = remaining.masked_select(is_accepted.logical_not())
+    return result.reshape(tuple(parameters[0].shape))
 
 
 def sample_log_gamma(concentration: Tensor) -> Tensor:
@@ -64,20 +64,19 @@ def sample_log_gamma(concentration: Tensor) -> Tensor:
     with no_grad():
         is_small = concentration < 1
         d = concentration + is_small.to(concentration) - 1 / 3
-        c = (9 * d).rsqrt()
-        shape = tuple(concentration.shape)
 
-        def propose() -> tuple[Tensor, Tensor]:
+        def propose(d: Tensor) -> tuple[Tensor, Tensor]:
+            shape = tuple(d.shape)
             x = randn(shape, dtype=d.dtype, device=d.device)
-            t = c * x
+            t = (9 * d).rsqrt() * x
             log_v = 3 * t.clamp(min=-0.9999).log1p()
             # x**2 / 2 + d - d * v + d * log(v) with v = (1 + t)**3; equal terms cancel on paper, not in floats
             bound = x.square() / 6 - d * t * t * t + d * (log_v - 3 * t)
             log_u = -_exponential(shape, d)
             return d.log() + log_v, (t > -0.9999) & (log_u < bound)
 
-        log_sample = accept_first(propose, shape, d, concentration.isnan())
-        boost = _exponential(shape, d) / concentration
+        log_sample = accept_first(propose, [d], concentration.isnan())
+        boost = _exponential(concentration.shape, d) / concentration
         return log_sample - boost.where(is_small, boost * 0)
 
 
@@ -101,16 +100,7 @@ def sample_poisson(rate: Tensor) -> Tensor:
             return mean / (count + 1)
 
         small = _invert((-mean).exp(), next_ratio, is_small)
-        m = mean.clamp(min=_MIN_MEAN_OF_REJECTION)
-        b = 0.931 + 2.53 * m.sqrt()
-        a = 0.02483 * b - 0.059
-        log_scale = (1.1239 + 1.1328 / (b - 3.4)).log()
-        squeeze = 0.9277 - 3.6224 / (b - 2)
-
-        def log_mass(count: Tensor) -> Tensor:
-            return (-_deviance(count, m) - _stirling_error(count) - _log_root(count)).where(count > 0, -m)
-
-        large = _transformed_rejection(m, a, b, m + 0.43, squeeze, log_scale, log_mass, math.inf, is_small)
+        large = accept_first(_propose_poisson, [mean], is_small)
         return small.where(is_small, large).to(rate.dtype)
 
 
@@ -141,31 +131,7 @@ def sample_binomial(total_count: Tensor, probs: Tensor) -> Tensor:
             return odds * (n - count).clamp(min=0) / (count + 1)
 
         small = _invert((n * (-p).log1p()).exp(), next_ratio, is_small)
-        safe_n = n.where(is_small.logical_not(), n * 0 + 40)
-        safe_p = p.where(is_small.logical_not(), p * 0 + 0.5)
-        safe_q = 1 - safe_p
-        deviation = (safe_n * safe_p * safe_q).sqrt()
-        b = 1.15 + 2.53 * deviation
-        a = 0.0248 * b + 0.01 * safe_p - 0.0873
-        squeeze = 0.92 - 4.2 / b
-        log_scale = (deviation * (2.83 + 5.1 / b)).log()
-        mode = ((safe_n + 1) * safe_p).floor()
-
-        def log_mass(count: Tensor) -> Tensor:
-            rest = safe_n - count
-            inner = (
-                _stirling_error(safe_n) - _stirling_error(count) - _stirling_error(rest)
-                - _deviance(count, safe_n * safe_p) - _deviance(rest, safe_n * safe_q)
-                + _log_root(safe_n) - _log_root(count) - _log_root(rest)
-            )  # fmt: skip
-            inner = inner.where(count > 0, safe_n * safe_q.log())
-            return inner.where(rest > 0, safe_n * safe_p.log())
-
-        log_mass_of_mode = log_mass(mode)
-        large = _transformed_rejection(
-            safe_n, a, b, safe_n * safe_p + 0.5, squeeze, log_scale,
-            lambda count: log_mass(count) - log_mass_of_mode, safe_n, is_small,
-        )  # fmt: skip
+        large = accept_first(_propose_binomial, [n, p], is_small)
         count = small.where(is_small, large)
         return (n - count).where(is_flipped, count).to(probs.dtype)
 
@@ -198,40 +164,56 @@ def _invert(mass_of_zero: Tensor, next_ratio: Callable[[int], Tensor], is_needed
     return result
 
 
-def _transformed_rejection(
-    like: Tensor, a: Tensor, b: Tensor, centre: Tensor, squeeze: Tensor, log_scale: Tensor,
-    log_mass: Callable[[Tensor], Tensor], upper_bound: Tensor | float, is_done: Tensor,
-) -> Tensor:  # fmt: skip
-    """Return counts by Hörmann's transformed rejection.
+def _propose_poisson(mean: Tensor) -> tuple[Tensor, Tensor]:
+    """Return candidates of PTRS and which are accepted, for means from 10 on."""
+    b = 0.931 + 2.53 * mean.sqrt()
+    a = 0.02483 * b - 0.059
+    log_scale = (1.1239 + 1.1328 / (b - 3.4)).log()
+    count, log_hat, is_squeezed = _propose_by_quotient(a, b, mean + 0.43, 0.9277 - 3.6224 / (b - 2))
+    log_mass = -_deviance(count, mean) - _stirling_error(count) - _log_root(count)
+    log_mass = log_mass.where(count > 0, -mean)
+    return count, (count >= 0) & (is_squeezed | (log_hat + log_scale <= log_mass))
+
+
+def _propose_binomial(n: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    """Return candidates of BTRS and which are accepted, for `p` up to a half and `n * p` from 10 on."""
+    q = 1 - p
+    deviation = (n * p * q).sqrt()
+    b = 1.15 + 2.53 * deviation
+    a = 0.0248 * b + 0.01 * p - 0.0873
+    log_scale = (deviation * (2.83 + 5.1 / b)).log()
+    count, log_hat, is_squeezed = _propose_by_quotient(a, b, n * p + 0.5, 0.92 - 4.2 / b)
+
+    def log_mass(count: Tensor) -> Tensor:
+        rest = n - count
+        inside = (
+            _stirling_error(n) - _stirling_error(count) - _stirling_error(rest) - _deviance(count, n * p)
+            - _deviance(rest, n * q) + _log_root(n) - _log_root(count) - _log_root(rest)
+        )  # fmt: skip
+        return inside.where(count > 0, n * q.log()).where(rest > 0, n * p.log())
+
+    is_inside = (count >= 0) & (count <= n)
+    ratio = log_mass(count.clamp(min=0).minimum(n)) - log_mass(((n + 1) * p).floor())
+    return count, is_inside & (is_squeezed | (log_hat + log_scale <= ratio))
+
+
+def _propose_by_quotient(a: Tensor, b: Tensor, centre: Tensor, squeeze: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return candidates of Hörmann's transformed rejection.
 
     Args:
-        like: Tensor with the shape, dtype and device of the result.
         a: Curvature of the transform.
         b: Its slope.
         centre: Its centre.
         squeeze: Uniform numbers below are accepted in the middle without computing the mass.
-        log_scale: Logarithm of the hat's scale.
-        log_mass: Returns the logarithm of the probability of a count, up to what `log_scale` contains.
-        upper_bound: The largest count.
-        is_done: Elements that need no sample.
 
     Returns:
-        Tensor of counts.
+        Counts, the logarithm of the height under the hat up to its scale, and which counts the squeeze accepts.
     """
-    largest = like.new_tensor(upper_bound) if isinstance(upper_bound, float) else upper_bound
-
-    def propose() -> tuple[Tensor, Tensor]:
-        u = rand(tuple(like.shape), dtype=like.dtype, device=like.device) - 0.5
-        v = rand(tuple(like.shape), dtype=like.dtype, device=like.device)
-        us = (0.5 - u.abs()).clamp(min=1e-7)
-        count = ((2 * a / us + b) * u + centre).floor()
-        is_inside = (count >= 0) & (count <= largest)
-        in_middle = (us >= 0.07) & (v <= squeeze)
-        log_hat = v.log() + log_scale - (a / us.square() + b).log()
-        is_below = log_hat <= log_mass(count.clamp(min=0).minimum(largest))
-        return count, is_inside & (in_middle | is_below)
-
-    return accept_first(propose, like.shape, like, is_done)
+    u = rand(tuple(a.shape), dtype=a.dtype, device=a.device) - 0.5
+    v = rand(tuple(a.shape), dtype=a.dtype, device=a.device)
+    us = (0.5 - u.abs()).clamp(min=1e-7)
+    count = ((2 * a / us + b) * u + centre).floor()
+    return count, v.log() - (a / us.square() + b).log(), (us >= 0.07) & (v <= squeeze)
 
 
 def _log_root(count: Tensor) -> Tensor:

@@ -109,8 +109,8 @@ def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
 
 
 def sampling_dtype(dtype: DType) -> DType:
-    """Return the dtype to compute samples in: float32 for 16-bit dtypes, else the dtype itself."""
-    return dtypes.float32 if dtype.itemsize < 4 else dtype
+    """Return the dtype to compute samples in: float32 for 16-bit dtypes and integers, else the dtype itself."""
+    return dtypes.float32 if dtype.itemsize < 4 or dtype.kind != "f" else dtype
 
 
 def uniform_inside(shape: Sequence[int], like: Tensor) -> Tensor:

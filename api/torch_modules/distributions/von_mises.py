@@ -77,16 +77,16 @@ class VonMises(Distribution):
             # For small k the quotient loses its digits, and r is 1 / k + k + O(k**3).
             r = ((1 + rho.square()) / (2 * rho)).where(k > 1e-2, 1 / k + k)
 
-            def propose() -> tuple[Tensor, Tensor]:
-                z = (math.pi * rand(tuple(shape), dtype=k.dtype, device=k.device)).cos()
+            def propose(k: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+                z = (math.pi * rand(tuple(k.shape), dtype=k.dtype, device=k.device)).cos()
                 f = (1 + r * z) / (r + z)
                 c = k * (r - f)
-                u = uniform_inside(shape, k)
+                u = uniform_inside(k.shape, k)
                 is_accepted = (c * (2 - c) - u > 0) | ((c / u).log() + 1 - c >= 0)
-                sign = (rand(tuple(shape), dtype=k.dtype, device=k.device) - 0.5).sign()
+                sign = (rand(tuple(k.shape), dtype=k.dtype, device=k.device) - 0.5).sign()
                 return sign * f.clamp(min=-1, max=1).acos(), is_accepted
 
-            angle = accept_first(propose, shape, k, k.isnan()) + self.loc
+            angle = accept_first(propose, [k, r], k.isnan()) + self.loc
             return ((angle + math.pi) % (2 * math.pi) - math.pi).to(self.loc.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
