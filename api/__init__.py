@@ -179,9 +179,9 @@ newaxis = None
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 
 _LAZY = (
-    "accelerator", "amp", "array_api", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "func", "jit",
-    "linalg", "mps", "multiprocessing", "nn", "onnx", "ops", "optim", "overrides", "profiler", "signal", "special",
-    "testing", "utils", "version", "xpu",
+    "accelerator", "amp", "array_api", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
+    "distributions", "func", "jit", "linalg", "mps", "multiprocessing", "nn", "onnx", "ops", "optim", "overrides",
+    "profiler", "signal", "special", "testing", "utils", "version", "xpu",
 )  # fmt: skip
 
 
@@ -214,10 +214,10 @@ def get_default_device() -> Device:
 if _typing.TYPE_CHECKING:  # names that exist at run time through `globals().update` and `__getattr__`
     from . import accelerator as accelerator, amp as amp, array_api as array_api, autograd as autograd
     from . import backends as backends, compiler as compiler, cpu as cpu, cuda as cuda, distributed as distributed
-    from . import func as func, jit as jit, linalg as linalg, mps as mps, multiprocessing as multiprocessing, nn as nn
-    from . import onnx as onnx, ops as ops, optim as optim, overrides as overrides, profiler as profiler
-    from . import signal as signal, special as special, testing as testing, utils as utils, version as version
-    from . import xpu as xpu
+    from . import distributions as distributions, func as func, jit as jit, linalg as linalg, mps as mps
+    from . import multiprocessing as multiprocessing, nn as nn, onnx as onnx, ops as ops, optim as optim
+    from . import overrides as overrides, profiler as profiler, signal as signal, special as special
+    from . import testing as testing, utils as utils, version as version, xpu as xpu
     from ._generated.functions import *
     from .nn._torch_losses import *
     from .nn._torch_names import *

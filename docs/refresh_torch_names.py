@@ -15,7 +15,7 @@ import torch
 MODULES = (
     "torch", "torch.Tensor", "torch.nn", "torch.nn.functional", "torch.nn.init", "torch.nn.utils", "torch.optim",
     "torch.optim.lr_scheduler", "torch.autograd", "torch.amp", "torch.utils.data", "torch.linalg", "torch.special",
-    "torch.cuda", "torch.random", "torch.testing", "torch.func",
+    "torch.cuda", "torch.random", "torch.testing", "torch.func", "torch.distributions",
 )  # fmt: skip
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 _BELOW = (
-    "nn.functional", "nn", "optim", "autograd", "special", "amp", "distributed", "serialization", "utils.data",
-    "profiler",
+    "nn.functional", "nn", "optim", "autograd", "special", "amp", "distributed", "distributions", "func",
+    "serialization", "utils.data", "profiler",
 )  # fmt: skip
 MODULES = ("weftgrad", *(f"weftgrad.{name}" for name in _BELOW))
 PINNED = Path(__file__).parent / "names"

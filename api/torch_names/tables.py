@@ -9,9 +9,9 @@ from __future__ import annotations
 __all__ = ["ADDITIONS", "ALIASES", "MOVED", "NAMES_ONLY", "STAND_INS", "remedy_of"]
 
 ALIASES = (
-    "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "func", "jit", "linalg",
-    "mps", "multiprocessing", "nn", "onnx", "optim", "profiler", "random", "serialization", "signal", "special",
-    "testing", "utils", "version", "xpu",
+    "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "distributions", "func",
+    "jit", "linalg", "mps", "multiprocessing", "nn", "onnx", "optim", "profiler", "random", "serialization", "signal",
+    "special", "testing", "utils", "version", "xpu",
 )  # fmt: skip
 """Modules of weftgrad that are torch's modules of the same name, with everything below them."""
 
@@ -23,6 +23,37 @@ MOVED = {
     "torch.cpu.amp.grad_scaler": "weftgrad.cpu.amp",
     "torch.cuda.amp.autocast_mode": "weftgrad.cuda.amp",
     "torch.cuda.amp.grad_scaler": "weftgrad.cuda.amp",
+    "torch.distributions.bernoulli": "weftgrad.distributions",
+    "torch.distributions.beta": "weftgrad.distributions",
+    "torch.distributions.binomial": "weftgrad.distributions",
+    "torch.distributions.cauchy": "weftgrad.distributions",
+    "torch.distributions.chi2": "weftgrad.distributions",
+    "torch.distributions.dirichlet": "weftgrad.distributions",
+    "torch.distributions.exp_family": "weftgrad.distributions",
+    "torch.distributions.exponential": "weftgrad.distributions",
+    "torch.distributions.fishersnedecor": "weftgrad.distributions",
+    "torch.distributions.generalized_pareto": "weftgrad.distributions",
+    "torch.distributions.geometric": "weftgrad.distributions",
+    "torch.distributions.gumbel": "weftgrad.distributions",
+    "torch.distributions.half_cauchy": "weftgrad.distributions",
+    "torch.distributions.half_normal": "weftgrad.distributions",
+    "torch.distributions.independent": "weftgrad.distributions",
+    "torch.distributions.inverse_gamma": "weftgrad.distributions",
+    "torch.distributions.kumaraswamy": "weftgrad.distributions",
+    "torch.distributions.laplace": "weftgrad.distributions",
+    "torch.distributions.log_normal": "weftgrad.distributions",
+    "torch.distributions.logistic_normal": "weftgrad.distributions",
+    "torch.distributions.mixture_same_family": "weftgrad.distributions",
+    "torch.distributions.multinomial": "weftgrad.distributions",
+    "torch.distributions.negative_binomial": "weftgrad.distributions",
+    "torch.distributions.one_hot_categorical": "weftgrad.distributions",
+    "torch.distributions.pareto": "weftgrad.distributions",
+    "torch.distributions.poisson": "weftgrad.distributions",
+    "torch.distributions.relaxed_bernoulli": "weftgrad.distributions",
+    "torch.distributions.relaxed_categorical": "weftgrad.distributions",
+    "torch.distributions.studentT": "weftgrad.distributions",
+    "torch.distributions.uniform": "weftgrad.distributions",
+    "torch.distributions.weibull": "weftgrad.distributions",
     "torch.multiprocessing.pool": "weftgrad.multiprocessing",
     "torch.multiprocessing.queue": "weftgrad.multiprocessing",
     "torch.multiprocessing.spawn": "weftgrad.multiprocessing",
@@ -88,6 +119,7 @@ ADDITIONS: dict[str, str] = {
     "torch.fx._compatibility": "fx",
     "torch.jit": "jit",
     "torch.cuda": "cuda",
+    "torch.distributions": "distributions",
     "torch.distributed.checkpoint": "distributed_checkpoint",
     "torch.distributed.fsdp": "distributed_fsdp",
     "torch.distributed.pipelining": "distributed_pipelining",
@@ -105,6 +137,7 @@ ADDITIONS: dict[str, str] = {
 _TRACING = "Calls run compiled kernels as they come, so nothing is traced: call the module or function itself."
 _QUANTIZED = "Use weftgrad.float16 or weftgrad.bfloat16 for smaller weights."
 _DISTRIBUTED = "Use torch.distributed with the backend mpi or nccl, and torch.nn.parallel.DistributedDataParallel."
+_COVARIANCE = "Transform a normal vector by a triangular matrix: there are no distributions with full covariance."
 _EXPORT = "Save the state_dict with torch.save, and load it where PyTorch exports the model."
 
 NAMES_ONLY = {
@@ -133,7 +166,10 @@ NAMES_ONLY = {
     "torch.cuda.sparse": "Use dense tensors.",
     "torch.cuda.tunable": "Tune kernels with weftgrad tune.",
     "torch.distributed": _DISTRIBUTED,
-    "torch.distributions": "Sample with torch.rand, torch.randn, torch.normal, torch.multinomial or torch.bernoulli.",
+    "torch.distributions.lkj_cholesky": _COVARIANCE,
+    "torch.distributions.lowrank_multivariate_normal": _COVARIANCE,
+    "torch.distributions.multivariate_normal": _COVARIANCE,
+    "torch.distributions.wishart": _COVARIANCE,
     "torch.export": _EXPORT,
     "torch.fft": "There are no complex dtypes: use numpy.fft on Tensor.numpy(), which records no gradients.",
     "torch.futures": _DISTRIBUTED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from importlib import import_module
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ...runtime.device import DeviceLike
 from ...runtime.device import device as _to_device
@@ -35,10 +35,19 @@ ScriptModule = placeholder("torch.jit.ScriptModule", "Call the module itself; sa
 PyTorchFileReader = placeholder("torch.PyTorchFileReader", "Load the file with torch.load.")
 Tag = placeholder("torch.Tag", "Ops have no tags.")
 TypedStorage = placeholder("torch.TypedStorage", "Use Tensor.untyped_storage().")
-vmap = placeholder("torch.vmap", "Add a dimension for the batch to the function's operands.")
 sparse_coo, sparse_csr = "torch.sparse_coo", "torch.sparse_csr"  # layouts that no tensor has
 sym_int, sym_float, sym_max, sym_min = int, float, max, min
 _warn_always = False
+
+
+def vmap(
+    func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:  # fmt: skip
+    """Return `torch.func.vmap` of a function."""
+    from ...func.mapping import vmap as map_over_slices  # lazy: start-up
+
+    return map_over_slices(func, in_dims, out_dims, randomness, chunk_size=chunk_size)
 
 
 def sym_not(a: bool) -> bool:
