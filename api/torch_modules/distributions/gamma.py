@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from ..pointwise.incomplete_gamma import igamma
 from ..pointwise.type_info import finfo
 from ..random import randn
 from ..runtime.errors import ShapeError
@@ -27,7 +28,9 @@ __all__ = ["Beta", "Chi2", "Dirichlet", "FisherSnedecor", "Gamma", "InverseGamma
 
 
 class Gamma(ExponentialFamily):
-    """The gamma distribution. Its distribution function is missing (`cdf` raises `NotSupported`).
+    """The gamma distribution.
+
+    `cdf` has a gradient with respect to `rate` and the value, and none with respect to `concentration`, as in PyTorch.
 
     Args:
         concentration: Shape parameter, above 0.
@@ -74,6 +77,11 @@ class Gamma(ExponentialFamily):
             self._validate_sample(value)
         a = self.concentration
         return a * self.rate.log() + (a - 1).xlogy(value) - self.rate * value - a.lgamma()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        return igamma(self.concentration, self.rate * value)
 
     def entropy(self) -> Tensor:
         a = self.concentration
