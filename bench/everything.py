@@ -29,7 +29,7 @@ from .time_budget import parse_seconds
 __all__ = ["main"]
 
 # Steps in their order, and their shares of the time.
-_WEIGHTS = {"correctness": 6, "audit": 3, "core": 5, "ops": 3, "train": 2, "models": 2}
+_WEIGHTS = {"correctness": 6, "audit": 4, "core": 5, "ops": 3, "train": 2, "models": 2}
 _OPTIONAL_WEIGHTS = {"babelstream": 1, "tritonbench": 1}  # measured if --suites names them
 _ALL_WEIGHTS = _WEIGHTS | _OPTIONAL_WEIGHTS
 _PAGE_SECONDS = 20.0  # reserved for starting processes and writing the page

@@ -420,7 +420,7 @@ def test_all_suites_in_one_command(tmp_path: Path, capsys: Any, monkeypatch: pyt
     arguments = ["--output", str(tmp_path / "out"), "--time", "200s", "--", "--peers", "none"]
     assert everything.main(arguments, run, check, audit) == 2
     core, ops, train, models, page = command_lines
-    assert checks == [pytest.approx(51.4, abs=1), pytest.approx(36, abs=1)]  # 6 of 21 parts of 180 s, 3 of 15 of 180 s
+    assert checks == [pytest.approx(49.1, abs=1), pytest.approx(45, abs=1)]  # 6 of 22 parts of 180 s, 4 of 16 of 180 s
     assert core[:6] == ["--suite", "core", "--device", "gpus", "--time", "75"]
     assert core[-2:] == ["--peers", "none"]
     assert [words[words.index("--time") + 1] for words in (ops, train, models)] == ["77", "90", "180"]  # none was used

@@ -15,7 +15,8 @@ from ...runtime.errors import WeftgradError
 from ...runtime.tensor import Tensor
 from . import bars, measured
 from .capture import Launch, capture, footprint
-from .cases import Case, cases
+from .case import Case
+from .cases import cases
 from .estimate import CallFigures, call_figures
 from .machines import MACHINES, Machine
 from .operands import Operands
@@ -75,10 +76,10 @@ def _with_measured_time(row: Row) -> Row:
     if row.figures is None:
         return row
     try:
-        seconds = measured.seconds(_cases_by_name()[row.case])
+        ours, peer = measured.seconds(_cases_by_name()[row.case])
     except WeftgradError as error:
         return replace(row, error=f"not measured: {error}")
-    return replace(row, figures=replace(row.figures, measured=seconds))
+    return replace(row, figures=replace(row.figures, measured=ours, peer=peer))
 
 
 def _audit_case(work: tuple[str, str]) -> Row:
@@ -97,7 +98,7 @@ def capture_case(case: Case, machine: Machine) -> tuple[list[Launch], list[tuple
     precision = wg.get_float32_matmul_precision()
     wg.set_float32_matmul_precision("high" if case.precision == "tf32" else "highest")
     try:
-        launches, result = capture(device, lambda: case.prepare(Operands(device, case.dtype)))
+        launches, result = capture(device, lambda: case.prepare(Operands(device, getattr(wg, case.dtype))))
     finally:
         wg.set_float32_matmul_precision(precision)
     return launches, [(id(t.storage), footprint(t)) for t in _tensors(result)]

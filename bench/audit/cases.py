@@ -1,60 +1,32 @@
 """The audited calls: ops of training steps at real sizes, forward and backward.
 
 A case's function takes `Operands` and returns the call, so that what makes the operands, and the forward of a backward,
-is not counted. A call returns its results.
+is not counted. A call returns its results. `measured` runs the program on
+PyTorch as well, so it uses shared names alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import weftgrad as wg
 from weftgrad.nn import functional as F
 
-from ...runtime.dtypes import DType
-from ...runtime.tensor import Tensor
-from .operands import Operands
+from .case import Call, Case
 
-__all__ = ["Case", "cases"]
+if TYPE_CHECKING:
+    from ...runtime.tensor import Tensor
+    from .operands import Operands
 
-Call = Callable[[], object]
+__all__ = ["cases"]
+
 _M16 = 1 << 24
-_LABELS = {"float32": "f32", "tf32": "tf32", "bfloat16": "bf16", "float16": "f16"}
 _ALL = ("float32", "bfloat16", "float16")
 _TWO = ("float32", "bfloat16")
 _PRODUCTS = ("float32", "tf32", "bfloat16", "float16")
 _HALF = ("bfloat16",)
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One call.
-
-    Attributes:
-        group: The part of the table.
-        label: What is called, at which size.
-        precision: `float32`, `tf32` (float32 operands whose products may round to tf32), `bfloat16` or `float16`.
-        prepare: Returns the call.
-        flops: Operations of its matrix products.
-    """
-
-    group: str
-    label: str
-    precision: str
-    prepare: Callable[[Operands], Call]
-    flops: float = 0.0
-
-    @property
-    def name(self) -> str:
-        """The name by which bars and users find the case: label and precision."""
-        return f"{self.label} {_LABELS[self.precision]}"
-
-    @property
-    def dtype(self) -> DType:
-        """The dtype of its operands."""
-        return {"bfloat16": wg.bfloat16, "float16": wg.float16}.get(self.precision, wg.float32)
 
 
 def cases() -> list[Case]:

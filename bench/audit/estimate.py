@@ -129,6 +129,7 @@ class CallFigures:
         limit: Seconds that no implementation can go below.
         limit_name: `memory` or `tensor`.
         measured: Seconds on a GPU of this machine; None if there is none.
+        peer: Seconds of the same call of PyTorch there; None if it was not measured.
     """
 
     machine: str
@@ -137,6 +138,7 @@ class CallFigures:
     limit: float
     limit_name: str
     measured: float | None = None
+    peer: float | None = None
 
     @property
     def seconds(self) -> float:

@@ -1,18 +1,28 @@
-"""The time of a call on a GPU, if this machine has one that is described."""
+"""The time of a call on a GPU, if this machine has one that is described, and of the same call of PyTorch beside it."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack, suppress
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
 
 import weftgrad as wg
 
-from ...runtime.device import Device
 from ...runtime.errors import DeviceError
+from ..library_source import execute_source
 from ..measure import compare
-from ..sites import OurSite
-from .cases import Case
+from ..sites import OurSite, Site
+from . import cases
+from .case import Case
 from .machines import MACHINES, Machine
 from .operands import Operands
+
+if TYPE_CHECKING:
+    from ...runtime.device import Device
 
 __all__ = ["present_machine", "seconds"]
 
@@ -35,25 +45,56 @@ def present_machine() -> Machine | None:
     return next((machine for machine in MACHINES.values() if machine.name in name), None)
 
 
-def seconds(case: Case) -> float:
-    """Return the least time of a case's call on the first GPU, by events before and after it.
+@cache
+def _torch_site() -> Site | None:
+    """Return PyTorch on the first GPU; None if it is not installed, or does not have the GPU."""
+    site = _site()
+    if site is None or find_spec("torch") is None:
+        return None
+    from ..peers.torch import site as torch_site  # lazy: optional dependency (torch)
 
-    The call's results and operands stay in memory, so a GPU with little memory may refuse large cases.
+    peer = torch_site([site], 1)
+    return peer if peer.gpu == site.gpu else None
+
+
+@cache
+def _cases_of(library: ModuleType) -> dict[str, Case]:
+    """Return by name the same calls of a library with PyTorch's names."""
+    program = execute_source(Path(cases.__file__), library, lambda name: import_module(f".{name}", __package__))
+    return {case.name: case for case in program.cases()}
+
+
+def seconds(case: Case) -> tuple[float, float | None]:
+    """Return the least times of a case's call on the first GPU, by events before and after it: ours, and PyTorch's.
+
+    The calls alternate. Their results and operands stay in memory, so a GPU with little memory may refuse large cases.
+
+    Returns:
+        Ours, and PyTorch's, or None if it is not installed or its call fails.
 
     Raises:
         DeviceError: There is no GPU.
-        WeftgradError: The call fails.
+        WeftgradError: Our call fails.
     """
-    site = _site()
+    site, peer = _site(), _torch_site()
     if site is None:
         raise DeviceError(f"audit: {case.name} cannot be measured: this machine has no GPU with CUDA")
-    device: Device = site.device
-    precision = wg.get_float32_matmul_precision()
-    wg.set_float32_matmul_precision("high" if case.precision == "tf32" else "highest")
-    try:
-        call = case.prepare(Operands(device, case.dtype, has_values=True))
-        timing = compare({"call": (call, site.clock("device"))}, rounds=3)["call"]
-    finally:
-        wg.set_float32_matmul_precision(precision)
-        site.release()
-    return timing.least
+    precision = "high" if case.precision == "tf32" else "highest"
+    with ExitStack() as stack:
+        sites: list[Site] = [site] if peer is None else [site, peer]
+        for each in sites:
+            stack.callback(each.release)
+            stack.enter_context(each.precision(precision))
+        contenders = {site.name: (case.prepare(_operands(site, case)), site.clock("device"))}
+        if peer is not None:
+            with suppress(RuntimeError):  # torch's, which may need more memory
+                call = _cases_of(peer.library)[case.name].prepare(_operands(peer, case))
+                call()
+                contenders[peer.name] = call, peer.clock("device")
+        timings = compare(contenders, rounds=3)
+    return timings[site.name].least, timings[peer.name].least if peer is not None and peer.name in timings else None
+
+
+def _operands(site: Site, case: Case) -> Operands:
+    library: Any = site.library
+    return Operands(cast("Device", site.device), getattr(library, case.dtype), has_values=True, library=library)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 
 import weftgrad as wg
 
@@ -21,25 +22,32 @@ class Operands:
         device: Where they are.
         dtype: Of tensors of values.
         has_values: Fill them. Without, memory stays untouched.
+        library: weftgrad, or a library with PyTorch's names, whose device and dtypes the others then are.
     """
 
     device: Device
     dtype: DType
     has_values: bool = False
+    library: ModuleType = wg
 
     def tensor(self, *shape: int, grad: bool = False, dtype: DType | None = None) -> Tensor:
         """Return a tensor of standard normal numbers."""
-        make = wg.randn if self.has_values else wg.empty
-        return make(shape, dtype=dtype or self.dtype, device=self.device, requires_grad=grad)
+        make = self.library.randn if self.has_values else self.library.empty
+        tensor: Tensor = make(shape, dtype=dtype or self.dtype, device=self.device, requires_grad=grad)
+        return tensor
 
     def index(self, limit: int, *shape: int) -> Tensor:
         """Return int64 numbers from 0 to `limit` - 1."""
-        if self.has_values:
-            return wg.randint(0, limit, shape, device=self.device)
-        return wg.empty(shape, dtype=wg.int64, device=self.device)
+        index: Tensor = (
+            self.library.randint(0, limit, shape, device=self.device) if self.has_values
+            else self.library.empty(shape, dtype=self.library.int64, device=self.device)
+        )  # fmt: skip
+        return index
 
     def mask(self, *shape: int) -> Tensor:
         """Return booleans."""
-        if self.has_values:
-            return wg.randn(shape, device=self.device) > 0
-        return wg.empty(shape, dtype=wg.bool, device=self.device)
+        mask: Tensor = (
+            self.library.randn(shape, device=self.device) > 0 if self.has_values
+            else self.library.empty(shape, dtype=self.library.bool, device=self.device)
+        )  # fmt: skip
+        return mask

@@ -26,6 +26,7 @@ def line(row: Row) -> str:
         return f"{name}  fails: {_one_line(row.error, 160)}"
     figures, slowest = row.figures, row.figures.slowest
     measured = "" if figures.measured is None else f", measured {_micro(figures.measured)}"
+    measured += "" if figures.peer is None else f" and {_micro(figures.peer)} in torch"
     return (
         f"{name}  {figures.share:4.0%} of its limit at most, by {figures.bound}: {_micro(figures.seconds)} µs estimated"
         f"{measured}, {_micro(figures.limit)} at least; {_count(len(figures.launches), 'launch')}, {slowest.kernel}"
@@ -105,9 +106,11 @@ def _describe(name: str) -> str:
 
 def _group_table(rows: Sequence[Row]) -> str:
     has_measured = any(row.figures and row.figures.measured for row in rows)
+    has_peer = any(row.figures and row.figures.peer for row in rows)
     titles = ["call", "launches", "MB moved / least", "slowest kernel, tile, warps", "registers, spills, shared KiB",
               "occupancy", "matrix instruction", "loads, B", "hot loop", "issue, µs", "memory", "tensor", "cache",
-              "latency", "estimate, µs", *["measured, µs"] * has_measured, "limit, µs", "bound", "share"]  # fmt: skip
+              "latency", "estimate, µs", *["measured, µs"] * has_measured, *["torch, µs"] * has_peer, "limit, µs",
+              "bound", "share"]  # fmt: skip
     lines = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
     for row in rows:
         if row.figures is None:
@@ -122,7 +125,8 @@ def _group_table(rows: Sequence[Row]) -> str:
             *(_micro(t) if t else "-" for t in (slowest.issue, slowest.memory, slowest.tensor_time, slowest.cache,
                                                 slowest.latency)),
             _micro(figures.seconds),
-            *[_micro(figures.measured) if figures.measured else ""] * has_measured, _micro(figures.limit),
+            *[_micro(figures.measured) if figures.measured else ""] * has_measured,
+            *[_micro(figures.peer) if figures.peer else ""] * has_peer, _micro(figures.limit),
             figures.bound, f"{figures.share:.2f}{'*' * any(x.depends_on_data for x in figures.launches)}",
         ]  # fmt: skip
         lines.append("| " + " | ".join(cells) + " |")

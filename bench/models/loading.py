@@ -1,20 +1,17 @@
 """Load a model's module for any library that has PyTorch's names, such as torch itself.
 
-The models of this folder are plain programs that import weftgrad. To run one on torch, its source is executed with the
-imports of weftgrad resolved to torch's modules, so that both libraries run the same program.
+The models of this folder are plain programs that import weftgrad. `library_source` executes them on other libraries.
 """
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib import import_module
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 
 import weftgrad as wg
 
+from ..library_source import execute_source
 from . import alexnet, gnmt, mobilenet, ncf, resnet, translation, vgg
 
 __all__ = ["NAMES", "load"]
@@ -48,24 +45,4 @@ def load(name: str, library: ModuleType = wg) -> ModuleType:
 
 @cache
 def _execute(name: str, library: ModuleType) -> ModuleType:
-    """Execute a module's source with imports of weftgrad replaced by imports of `library`."""
-    path = Path(__file__).with_name(f"{name}.py")
-    module = ModuleType(f"{library.__name__}.models.{name}")
-    module.__file__ = str(path)
-
-    def import_replaced(
-        name: str, globals: Mapping[str, object] | None = None, locals: Mapping[str, object] | None = None,
-        fromlist: Sequence[str] | None = (), level: int = 0,
-    ) -> ModuleType:  # fmt: skip
-        """Import as `__import__` does, with `library` in the place of weftgrad."""
-        if level:  # `from .gnmt import GNMT`
-            return load(name, library)
-        package, dot, submodule = name.partition(".")
-        if package != wg.__name__:
-            return builtins.__import__(name, globals, locals, fromlist or (), level)
-        imported = import_module(library.__name__ + dot + submodule)
-        return imported if fromlist else library
-
-    module.__dict__["__builtins__"] = vars(builtins) | {"__import__": import_replaced}
-    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), module.__dict__)
-    return module
+    return execute_source(Path(__file__).with_name(f"{name}.py"), library, partial(load, library=library))
