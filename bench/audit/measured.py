@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack, suppress
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +15,7 @@ from ...runtime.errors import DeviceError
 from ..library_source import execute_source
 from ..measure import compare
 from ..sites import OurSite, Site
+from . import case as case_module
 from . import cases
 from .case import Case
 from .machines import MACHINES, Machine
@@ -60,7 +60,7 @@ def _torch_site() -> Site | None:
 @cache
 def _cases_of(library: ModuleType) -> dict[str, Case]:
     """Return by name the same calls of a library with PyTorch's names."""
-    program = execute_source(Path(cases.__file__), library, lambda name: import_module(f".{name}", __package__))
+    program = execute_source(Path(cases.__file__), library, {"case": case_module}.__getitem__)
     return {case.name: case for case in program.cases()}
 
 
