@@ -1,4 +1,4 @@
-"""Linear algebra under the names of `torch.linalg`: products and norms."""
+"""Linear algebra under the names of `torch.linalg`: products, norms, factorizations and linear systems."""
 
 from __future__ import annotations
 
@@ -8,7 +8,19 @@ from collections.abc import Callable, Sequence
 from .._generated import ops
 from ..arguments.out import copy_to_out
 from ..arguments.types import Dims
+from ..linear_algebra.determinants import det, slogdet
+from ..linear_algebra.factorizations import cholesky, cholesky_ex, lu, lu_factor, lu_factor_ex
 from ..linear_algebra.products import matmul
+from ..linear_algebra.solving import (
+    inv,
+    inv_ex,
+    lu_solve,
+    solve,
+    solve_ex,
+    solve_triangular,
+    tensorinv,
+    tensorsolve,
+)
 from ..linear_algebra.special_products import cross as _cross
 from ..linear_algebra.special_products import multi_dot
 from ..linear_algebra.vandermonde import powers_of
@@ -16,19 +28,35 @@ from ..pointwise.composites import matrix_power
 from ..reductions.statistics import norm as _norm
 from ..runtime import dtypes, layout, views
 from ..runtime.dtypes import DTypeLike
-from ..runtime.errors import DomainError, DTypeError, NotSupported, ShapeError
+from ..runtime.errors import DomainError, DTypeError, LinAlgError, NotSupported, ShapeError
 from ..runtime.overriding import add_functions
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 
 __all__ = [
+    "LinAlgError",
+    "cholesky",
+    "cholesky_ex",
     "cross",
+    "det",
     "diagonal",
+    "inv",
+    "inv_ex",
+    "lu",
+    "lu_factor",
+    "lu_factor_ex",
+    "lu_solve",
     "matmul",
     "matrix_norm",
     "matrix_power",
     "multi_dot",
     "norm",
+    "slogdet",
+    "solve",
+    "solve_ex",
+    "solve_triangular",
+    "tensorinv",
+    "tensorsolve",
     "vander",
     "vecdot",
     "vector_norm",
@@ -243,4 +271,4 @@ def _apply_to_floating(
     return output if out is None else copy_to_out(output, out, where)
 
 
-add_functions({name: globals()[name] for name in __all__})
+add_functions({name: globals()[name] for name in __all__ if name != "LinAlgError"})
