@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from .. import linalg
 from .._generated import ops
-from ..linear_algebra import special_products
+from ..linear_algebra import matrix_batches, special_products
+from ..linear_algebra.determinants import SlogdetResult
 from ..pointwise import composites
 from ..runtime.dtypes import DType
 from ..runtime.errors import ShapeError
@@ -13,9 +14,32 @@ from ._linear_algebra import matmul, matrix_transpose, promote_tensors, tensordo
 from ._operands import Axes, check_tensors
 
 __all__ = [
-    "cross", "diagonal", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "outer", "tensordot", "trace",
-    "vecdot", "vector_norm",
+    "cholesky", "cross", "det", "diagonal", "inv", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "outer",
+    "slogdet", "solve", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
+
+
+def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
+    """Return the Cholesky factors L of symmetric positive-definite matrices, x = L L^T.
+
+    Args:
+        x: Tensor of shape `(..., M, M)`, float32 or float64.
+        upper: Whether to return L^T.
+
+    Returns:
+        Tensor of the shape of `x`.
+
+    Raises:
+        LinAlgError: A matrix is not positive-definite.
+        ShapeError: The matrices are not square.
+
+    Example:
+        >>> wg.array_api.linalg.cholesky(wg.tensor([[4.0, 2.0], [2.0, 5.0]]))
+        tensor([[2., 0.],
+                [1., 2.]])
+    """
+    check_tensors("cholesky", x)
+    return linalg.cholesky(x, upper=upper)
 
 
 def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
@@ -37,6 +61,26 @@ def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     return special_products.cross(first, second, axis)
 
 
+def det(x: Tensor, /) -> Tensor:
+    """Return the determinants of square matrices.
+
+    Args:
+        x: Tensor of shape `(..., M, M)`, float32 or float64.
+
+    Returns:
+        Tensor of shape `(...)`.
+
+    Raises:
+        ShapeError: The matrices are not square.
+
+    Example:
+        >>> wg.array_api.linalg.det(wg.tensor([[2.0, 1.0], [1.0, 3.0]]))
+        tensor(5.)
+    """
+    check_tensors("det", x)
+    return linalg.det(x)
+
+
 def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
     """Return the diagonals of matrices.
 
@@ -53,6 +97,28 @@ def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
     """
     check_tensors("diagonal", x)
     return linalg.diagonal(x, offset=offset)
+
+
+def inv(x: Tensor, /) -> Tensor:
+    """Return the inverses of square matrices.
+
+    Args:
+        x: Tensor of shape `(..., M, M)`, float32 or float64.
+
+    Returns:
+        Tensor of the shape of `x`.
+
+    Raises:
+        LinAlgError: A matrix is singular.
+        ShapeError: The matrices are not square.
+
+    Example:
+        >>> wg.array_api.linalg.inv(wg.tensor([[2.0, 0.0], [0.0, 4.0]]))
+        tensor([[0.5000, 0.0000],
+                [0.0000, 0.2500]])
+    """
+    check_tensors("inv", x)
+    return linalg.inv(x)
 
 
 def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Tensor:
@@ -119,6 +185,51 @@ def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
     if first.meta.ndim != 1 or second.meta.ndim != 1:
         raise ShapeError(f"outer: takes vectors, not shapes {list(x1.meta.shape)} and {list(x2.meta.shape)}")
     return ops.mul(first.unsqueeze(1), second)
+
+
+def slogdet(x: Tensor, /) -> SlogdetResult:
+    """Return the signs of determinants, and the logarithms of their magnitudes.
+
+    Args:
+        x: Tensor of shape `(..., M, M)`, float32 or float64.
+
+    Returns:
+        `sign` and `logabsdet`, of shape `(...)`.
+
+    Raises:
+        ShapeError: The matrices are not square.
+
+    Example:
+        >>> wg.array_api.linalg.slogdet(wg.tensor([[0.0, 1.0], [1.0, 0.0]]))
+        SlogdetResult(sign=tensor(-1.), logabsdet=tensor(0.))
+    """
+    check_tensors("slogdet", x)
+    return linalg.slogdet(x)
+
+
+def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
+    """Return the solutions of linear systems, x1 X = x2.
+
+    Args:
+        x1: Tensor of shape `(..., M, M)`, float32 or float64.
+        x2: A vector `(M,)`, or a tensor of shape `(..., M, K)` whose other axes broadcast with those of `x1`.
+
+    Returns:
+        Tensor of shape `(..., M)` for a vector, else `(..., M, K)`.
+
+    Raises:
+        LinAlgError: A matrix is singular.
+        ShapeError: The shapes do not fit.
+
+    Example:
+        >>> wg.array_api.linalg.solve(wg.tensor([[2.0, 0.0], [1.0, 4.0]]), wg.tensor([2.0, 9.0]))
+        tensor([1., 2.])
+    """
+    first, second = promote_tensors("solve", x1, x2)
+    if second.meta.ndim == 1:
+        return linalg.solve(first, second.unsqueeze(-1)).squeeze(-1)
+    lead = matrix_batches.leading_shape("solve", first, second)  # PyTorch takes (..., M) for vectors
+    return linalg.solve(first.expand(*lead, *first.meta.shape[-2:]), second.expand(*lead, *second.meta.shape[-2:]))
 
 
 def trace(x: Tensor, /, *, offset: int = 0, dtype: DType | None = None) -> Tensor:
