@@ -64,9 +64,27 @@ def _cholesky(matrices: Array) -> tuple[Array, Array]:
     return np.linalg.cholesky(matrices).swapaxes(-1, -2), np.zeros(len(matrices), np.int32)
 
 
+def _orthogonalize(matrices: Array) -> tuple[Array, Array]:
+    """Rotate pairs of rows by the smaller of the two angles that make them orthogonal, in cyclic order."""
+    rows = matrices.copy()
+    batch, n, _ = rows.shape
+    rotation = np.tile(np.eye(n), (batch, 1, 1))
+    for b, _, p, q in np.ndindex(batch, 12, n, n):
+        if p < q:
+            x, y = rows[b, p], rows[b, q]
+            angle = 0.5 * np.arctan2(2 * (x @ y), y @ y - x @ x)
+            if abs(angle) > np.pi / 4:
+                angle -= np.copysign(np.pi / 2, angle)
+            plane = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+            rows[b, [p, q]] = plane @ rows[b, [p, q]]
+            rotation[b, [p, q]] = plane @ rotation[b, [p, q]]
+    return rows, rotation
+
+
 _REFERENCES = {
     "lu_factorize": _factor, "cholesky_factorize": _cholesky, "determinants": _determinants,
     "pivot_permutation": _permutations, "triangle_solve": _solve_triangular, "factored_solve": _solve_factored,
+    "orthogonalize_rows": _orthogonalize,
 }  # fmt: skip
 FACTORIZATIONS = tuple(_REFERENCES)
 REFERENCES |= _REFERENCES
@@ -97,7 +115,9 @@ def factorization_cases(op: Op, device: Device, selection: str) -> list[Case]:
         tolerance = (1e-11, 1e-11) if dtype == "float64" else (1e-3, 1e-3)
         for m, n in sizes:
             is_square = m == n
-            if not is_square and op.name not in ("lu_factorize", "pivot_permutation"):
+            if not is_square and op.name not in ("lu_factorize", "pivot_permutation", "orthogonalize_rows"):
+                continue
+            if op.name == "orthogonalize_rows" and m > 20:
                 continue
             rng = np.random.default_rng(m * 100 + n)
             array = rounded(_matrices(rng, 3, m, n), dtype).astype(np.float64)
@@ -115,6 +135,9 @@ def factorization_cases(op: Op, device: Device, selection: str) -> list[Case]:
 
             if op.name == "lu_factorize":
                 add([matrices], [array], (packed, pivots, permutation, codes), (dtype, "int32", "int64", "int32"))
+            elif op.name == "orthogonalize_rows":
+                if m <= n:
+                    add([matrices], [array], _orthogonalize(array), (dtype,) * 2)
             elif op.name == "pivot_permutation":
                 add([tensor(pivots, "int32", device)], [pivots], (permutation,), ("int64",), (m,))
             elif op.name == "cholesky_factorize":
@@ -190,7 +213,7 @@ def factorization_gradient_cases(op: Op, device: Device) -> list[GradientCase]:
             GradientCase(label, lambda x, result=result: determinant(x, result), [leaf(matrices)], ("input",))
             for result, label in ((0, "det"), (2, "logabs"))
         ]
-    if op.name == "pivot_permutation":
+    if op.name in ("pivot_permutation", "orthogonalize_rows"):
         return []
 
     def solution(x: Any, right: Any, statics: tuple[bool, ...]) -> Any:

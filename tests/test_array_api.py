@@ -628,7 +628,7 @@ def test_linalg():
             xp.linalg.vector_norm(t, axis=axis, keepdims=keepdims, ord=order),
             np.asarray(np.linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=order)), 1e-12,
         )  # fmt: skip
-    for order, keepdims in itertools.product(("fro", 1, -1, INF, -INF), (False, True)):
+    for order, keepdims in itertools.product(("fro", "nuc", 1, -1, 2, -2, INF, -INF), (False, True)):
         check(
             xp.linalg.matrix_norm(t, ord=order, keepdims=keepdims),
             np.linalg.matrix_norm(x, ord=order, keepdims=keepdims), 1e-12,
@@ -641,6 +641,15 @@ def test_linalg():
     for actual, expected in zip(xp.linalg.slogdet(wg.tensor(square)), np.linalg.slogdet(square), strict=True):
         check(actual, expected, 1e-12)
     definite = square @ square.swapaxes(1, 2) + np.eye(3)
+    check(xp.linalg.eigvalsh(wg.tensor(definite)), np.linalg.eigvalsh(definite), 1e-12)
+    values, vectors = xp.linalg.eigh(wg.tensor(definite))
+    check(vectors @ (values[..., None] * vectors.mT), definite, 1e-12)
+    check(xp.linalg.svdvals(t), np.linalg.svd(x, compute_uv=False), 1e-12)
+    U, S, Vh = xp.linalg.svd(t, full_matrices=False)
+    check(U @ (S[..., None] * Vh), x, 1e-12)
+    assert xp.linalg.svd(t).Vh.shape == (2, 4, 4)
+    check(xp.linalg.pinv(t), np.linalg.pinv(x), 1e-11)
+    check(xp.linalg.matrix_rank(t, rtol=0.5), np.linalg.matrix_rank(x, rtol=0.5))
     for upper in (False, True):
         factor = np.linalg.cholesky(definite, upper=upper)
         check(xp.linalg.cholesky(wg.tensor(definite), upper=upper), factor, 1e-12)

@@ -54,6 +54,16 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "tensorinv": (lambda t, a: t.linalg.tensorinv(a.reshape(2, 3, 6)), ((6, 6),)),
     "tensorsolve": (lambda t, a, b: t.linalg.tensorsolve(a.reshape(2, 3, 6), b.reshape(2, 3)), ((6, 6), (6,))),
     "matrix_power": (lambda t, a: t.linalg.matrix_power(a, -2), ((2, 3, 3),)),
+    "svdvals": (lambda t, a: t.linalg.svdvals(a), ((2, 3, 4),)),
+    "left singular vectors": (lambda t, a: t.linalg.svd(a, full_matrices=False).U.abs(), ((2, 4, 3),)),
+    "right singular vectors": (lambda t, a: t.linalg.svd(a).Vh[..., :3, :].abs(), ((2, 3, 4),)),
+    "product of a decomposition": (lambda t, a: (lambda u, s, v: (u * s.exp()) @ v)(*t.linalg.svd(a)), ((3, 3),)),
+    "eigenvalues": (lambda t, a: t.linalg.eigvalsh(a), ((2, 4, 4),)),
+    "eigenvectors": (lambda t, a: t.linalg.eigh(a + a.mT, UPLO="U").eigenvectors.abs(), ((2, 4, 4),)),
+    "pinv": (lambda t, a: t.linalg.pinv(a), ((2, 5, 3),)),
+    "pinv of less than full rank": (lambda t, a: t.linalg.pinv(a @ a.mT, rtol=1e-9), ((5, 3),)),
+    "cond": (lambda t, a: t.linalg.cond(a), ((2, 3, 3),)),
+    "nuclear norm": (lambda t, a: t.linalg.matrix_norm(a, "nuc"), ((2, 3, 5),)),
     "lu_unpack": (lambda t, a: t.lu_unpack(*t.linalg.lu_factor(a))[1], ((2, 4, 4),)),
 }  # fmt: skip
 
@@ -106,6 +116,8 @@ ERRORS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda t: t.linalg.solve(t.eye(2), t.ones(3, 1)),
         r"linalg.solve: Incompatible shapes of A and B for the equation AX = B \(2x2 and 3x1\)",
     ),
+    "NaN": (lambda t: t.linalg.svd(t.full((2, 2), np.nan)), "linalg.svd: The algorithm failed to converge because"),
+    "UPLO": (lambda t: t.linalg.eigh(t.eye(2), UPLO="X"), "Expected UPLO argument to be 'L' or 'U', but got '?X"),
     "dtypes": (lambda t: t.linalg.solve(t.eye(2), t.ones(2, 1).double()), "Expected A and B to have the same dtype"),
 }  # fmt: skip
 
@@ -121,7 +133,19 @@ def test_errors(name: str) -> None:
 
 def test_shapes_without_elements() -> None:
     for shape in ((0, 0), (2, 0, 0), (0, 3, 3)):
-        for name in ("inv", "det", "cholesky", "lu_factor", "slogdet", "lu"):
+        for name in (
+            "inv",
+            "det",
+            "cholesky",
+            "lu_factor",
+            "slogdet",
+            "lu",
+            "svd",
+            "svdvals",
+            "eigh",
+            "pinv",
+            "matrix_rank",
+        ):
             results = []
             for library in (wg, torch):
                 result = getattr(library.linalg, name)(library.ones(shape))

@@ -21,8 +21,8 @@ __all__ = ["PLANS", "shape_calls"]
 
 # The planners whose ops are called here:
 PLANS = (
-    "ctc", "factorization", "group_norm", "join", "linear_solve", "pad", "pairs", "resample", "sampling", "shuffle",
-    "triangle",
+    "ctc", "factorization", "group_norm", "jacobi", "join", "linear_solve", "pad", "pairs", "resample", "sampling",
+    "shuffle", "triangle",
 )  # fmt: skip
 
 Arguments: TypeAlias = tuple[Sequence[object], tuple[object, ...]]  # operands and static arguments of one call
@@ -49,9 +49,10 @@ def shape_calls(
         dtype: The dtype of value tensors.
     """
     calls_by_plan = {
-        "ctc": _ctc_calls, "factorization": _factorization_calls, "group_norm": _group_norm_calls, "join": _join_calls,
-        "linear_solve": _linear_solve_calls, "pad": _pad_calls, "pairs": _pair_calls, "resample": _resample_calls,
-        "sampling": _sampling_calls, "shuffle": _shuffle_calls, "triangle": _triangle_calls,
+        "ctc": _ctc_calls, "factorization": _factorization_calls, "group_norm": _group_norm_calls,
+        "jacobi": _factorization_calls, "join": _join_calls, "linear_solve": _linear_solve_calls, "pad": _pad_calls,
+        "pairs": _pair_calls, "resample": _resample_calls, "sampling": _sampling_calls, "shuffle": _shuffle_calls,
+        "triangle": _triangle_calls,
     }[str(record.detail["plan"])]  # fmt: skip
     for grad in (False, True) if dtype.kind == "f" else (False,):
         for operands, statics in calls_by_plan(record.name, partial(make_tensor, device, dtype=dtype, grad=grad)):
@@ -89,7 +90,7 @@ def _ctc_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:
 
 
 def _factorization_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:
-    """Yield factorizations of many small matrices and of a large one, and determinants."""
+    """Yield factorizations of many small matrices and of a large one, determinants, and Jacobi rotations."""
     if name != "pivot_permutation" and make_tensor.keywords["dtype"] not in (dtypes.float32, dtypes.float64):
         return
     for batch, n in ((64, 32), (1, 512)):
