@@ -19,6 +19,7 @@ from .indexing import index_writes as _index_writes
 from .indexing import scattering as _scattering
 from .indexing import subscripts as _subscripts
 from .layer_functions import embeddings as _embeddings
+from .linear_algebra import older_names as _older_names
 from .linear_algebra import products as _products
 from .linear_algebra import special_products as _special_products
 from .linear_algebra import triangles as _triangles
@@ -68,6 +69,7 @@ for _source in (
     _scattering, _sorting, _order_statistics, _quantiles, _unique_elements, _histograms, _nan_reductions, _softmax,
     _floating_point, _matrix_updates, _assembling, _splitting, _special_products, _repeating, _triangles,
     _incomplete_gamma,
+    _older_names,
 ):  # fmt: skip
     for _name, _function in _source.METHODS.items():
         setattr(Tensor, _name, _function)
@@ -112,6 +114,7 @@ from .layer_functions.recurrent import *
 from .layer_functions.recurrent_cells import *
 from .linear_algebra.contractions import *
 from .linear_algebra.distances import *
+from .linear_algebra.older_names import *
 from .linear_algebra.products import *
 from .linear_algebra.special_products import *
 from .linear_algebra.triangles import *

@@ -21,6 +21,7 @@
     │   ├── DomainError                                  a value for which an op is not defined
     │   ├── NotPicklable              pickle.PicklingError
     │   └── UnhandledFunction                            every `__torch_function__` returned NotImplemented
+    ├── LinAlgError                   RuntimeError       a matrix that is singular, or not positive-definite
     ├── IndexOutOfRange               IndexError, RuntimeError
     ├── GradientError                 RuntimeError
     │   ├── VersionError                                 a saved tensor was written in place
@@ -60,6 +61,7 @@ __all__ = [
     "IndexOutOfRange",
     "IndexShapeError",
     "LaunchError",
+    "LinAlgError",
     "NotPicklable",
     "NotSupported",
     "OutOfMemoryError",
@@ -212,6 +214,10 @@ class DomainError(ArgumentError):
 
 class UnhandledFunction(ArgumentError):
     """A call that `__torch_function__` of no argument handles: all returned NotImplemented."""
+
+
+class LinAlgError(WeftgradError, RuntimeError):
+    """A matrix that cannot be factored or inverted: it is singular, or not positive-definite."""
 
 
 class IndexOutOfRange(WeftgradError, IndexError, RuntimeError):

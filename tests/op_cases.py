@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from op_attention import attention_cases, attention_gradient_cases
 from op_ctc import ctc_cases, ctc_gradient_cases
+from op_factorizations import FACTORIZATIONS, factorization_cases, factorization_gradient_cases
 from op_norms import NORMS, norm_cases, norm_gradient_cases
 from op_pointwise import *  # noqa: F403
 from op_pointwise import pointwise_cases, pointwise_gradient_cases
@@ -201,9 +202,11 @@ def reduction_gradient_cases(op: Op, device: Device, selection: str) -> list[Gra
 
 
 def custom_cases(op: Op, device: Device, selection: str) -> list[Case]:
-    """Return cases of custom ops: convolution, attention, CTC."""
+    """Return cases of custom ops: convolution, attention, CTC, factorizations."""
     if op.name.startswith("ctc"):
         return ctc_cases(op, device, selection)
+    if op.name in FACTORIZATIONS:
+        return factorization_cases(op, device, selection)
     return (attention_cases if op.name.startswith("attention") else table_cases)(op, device, selection)
 
 
@@ -211,6 +214,8 @@ def custom_gradient_cases(op: Op, device: Device, selection: str) -> list[Gradie
     """Return gradient cases of custom ops."""
     if op.name.startswith("ctc"):
         return ctc_gradient_cases(op, device)
+    if op.name in FACTORIZATIONS:
+        return factorization_gradient_cases(op, device)
     return (attention_gradient_cases if op.name.startswith("attention") else table_gradient_cases)(
         op, device, selection
     )

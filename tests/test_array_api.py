@@ -628,14 +628,35 @@ def test_linalg():
             xp.linalg.vector_norm(t, axis=axis, keepdims=keepdims, ord=order),
             np.asarray(np.linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=order)), 1e-12,
         )  # fmt: skip
-    for order, keepdims in itertools.product(("fro", 1, -1, INF, -INF), (False, True)):
+    for order, keepdims in itertools.product(("fro", "nuc", 1, -1, 2, -2, INF, -INF), (False, True)):
         check(
             xp.linalg.matrix_norm(t, ord=order, keepdims=keepdims),
             np.linalg.matrix_norm(x, ord=order, keepdims=keepdims), 1e-12,
         )  # fmt: skip
     square = sample((2, 3, 3))
-    for n in (0, 1, 2, 3, 5):
+    for n in (0, 1, 2, 3, 5, -2):
         check(xp.linalg.matrix_power(wg.tensor(square), n), np.linalg.matrix_power(square, n), 1e-12)
+    for function in ("det", "inv"):
+        check(getattr(xp.linalg, function)(wg.tensor(square)), getattr(np.linalg, function)(square), 1e-11)
+    for actual, expected in zip(xp.linalg.slogdet(wg.tensor(square)), np.linalg.slogdet(square), strict=True):
+        check(actual, expected, 1e-12)
+    definite = square @ square.swapaxes(1, 2) + np.eye(3)
+    check(xp.linalg.eigvalsh(wg.tensor(definite)), np.linalg.eigvalsh(definite), 1e-12)
+    values, vectors = xp.linalg.eigh(wg.tensor(definite))
+    check(vectors @ (values[..., None] * vectors.mT), definite, 1e-12)
+    check(xp.linalg.svdvals(t), np.linalg.svd(x, compute_uv=False), 1e-12)
+    U, S, Vh = xp.linalg.svd(t, full_matrices=False)
+    check(U @ (S[..., None] * Vh), x, 1e-12)
+    assert xp.linalg.svd(t).Vh.shape == (2, 4, 4)
+    check(xp.linalg.pinv(t), np.linalg.pinv(x), 1e-11)
+    check(xp.linalg.matrix_rank(t, rtol=0.5), np.linalg.matrix_rank(x, rtol=0.5))
+    for upper in (False, True):
+        factor = np.linalg.cholesky(definite, upper=upper)
+        check(xp.linalg.cholesky(wg.tensor(definite), upper=upper), factor, 1e-12)
+    for right in (sample((3,)), sample((2, 3, 2)), sample((3, 4)), sample((2, 3, 3))[:, :, :1]):
+        check(xp.linalg.solve(wg.tensor(square), wg.tensor(right)), np.linalg.solve(square, right), 1e-11)
+    matrices, right = sample((3, 2, 2)), sample((3, 2, 2), seed=2)[0]  # no vectors, although PyTorch takes (..., M)
+    check(xp.linalg.solve(wg.tensor(matrices), wg.tensor(right)), np.linalg.solve(matrices, right), 1e-11)
     a, b = sample((4, 3)), sample((4, 3), seed=1)
     check(xp.linalg.cross(wg.tensor(a), wg.tensor(b)), np.linalg.cross(a, b), 1e-13)
     check(xp.linalg.cross(wg.tensor(a.T), wg.tensor(b.T), axis=0), np.linalg.cross(a.T, b.T, axis=0), 1e-13)

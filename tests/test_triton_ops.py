@@ -340,7 +340,8 @@ ELSEWHERE = {
     **dict.fromkeys(("convolution.pack", "convolution.channels", "convolution.channels_weight"), "test_channels"),
     **dict.fromkeys(("convolution.pack_pixels", "convolution.runs", "convolution.runs_weight"), "test_first_layers"),
     "convolution.pixels_weight": "test_weight_gradients",
-    # The generated suite runs the cases of op_shapes.py, op_index.py, op_sort.py and op_ctc.py on the interpreter.
+    # The generated suite runs the cases of op_shapes.py, op_index.py, op_sort.py, op_ctc.py and
+    # op_factorizations.py on the interpreter.
     "pad.copy": "test_values", "pad.fold": "test_values", "triangle.copy": "test_values", "join.4": "test_values",
     "join.16": "test_values", "pairs.dots": "test_values", "pairs.sums": "test_values", "index.bags": "test_values",
     "index.sums": "test_values", "sort.search": "test_values",
@@ -350,6 +351,8 @@ ELSEWHERE = {
     "ctc.gradient": "test_values", "sampling.read": "test_values", "sampling.input": "test_values",
     "sampling.places": "test_values", "shuffle.clear": "test_values", "shuffle.link": "test_values",
     "shuffle.follow": "test_values",
+    **dict.fromkeys([f"factorization.{k}" for k in ("lu", "cholesky", "determinant", "permutation")], "test_values"),
+    "jacobi.rotate": "test_values", "linear_solve.triangle": "test_values", "linear_solve.factored": "test_values",
 }  # fmt: skip
 
 

@@ -42,7 +42,16 @@ _APPROXIMATE = re.compile(
 )
 _LOADS = re.compile(r"ld\.global\S*?(?:\.v(\d))?\.b(\d+)")
 _TARGET_DEPENDENT_KINDS = ("contraction", "custom")  # kinds whose schedules depend on the architecture
-_SHARED_KERNELS = ("sort", "search", "pad", "pairs", "ctc", "sampling")  # names of kernels that several ops share
+_SHARED_KERNELS = (
+    "sort",
+    "search",
+    "pad",
+    "pairs",
+    "ctc",
+    "sampling",
+    "factorization",
+    "linear_solve",
+)  # names of kernels that several ops share
 
 
 @dataclass(frozen=True, slots=True)

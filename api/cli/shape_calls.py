@@ -1,7 +1,7 @@
 """Sample calls of ops with planners of their own, for `weftgrad prebuild` and `weftgrad compile`.
 
-The ops are padding, triangles, concatenation, pairwise distances, CTC, resampling, grid sampling, group norm and
-permutations. As in `calls`, nothing is computed, so tensors stay uninitialised.
+The ops are padding, triangles, concatenation, pairwise distances, CTC, resampling, grid sampling, group norm,
+permutations, factorizations and linear systems. As in `calls`, nothing is computed, so tensors stay uninitialised.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ __all__ = ["PLANS", "shape_calls"]
 
 # The planners whose ops are called here:
 PLANS = (
-    "batch_statistics", "ctc", "group_norm", "join", "pad", "pairs", "resample", "sampling", "shuffle", "triangle",
+    "batch_statistics", "ctc", "factorization", "group_norm", "jacobi", "join", "linear_solve", "pad", "pairs",
+    "resample", "sampling", "shuffle", "triangle",
 )  # fmt: skip
 
 Arguments: TypeAlias = tuple[Sequence[object], tuple[object, ...]]  # operands and static arguments of one call
@@ -48,8 +49,9 @@ def shape_calls(
         dtype: The dtype of value tensors.
     """
     calls_by_plan = {
-        "batch_statistics": _batch_statistics_calls, "ctc": _ctc_calls, "group_norm": _group_norm_calls,
-        "join": _join_calls, "pad": _pad_calls, "pairs": _pair_calls, "resample": _resample_calls,
+        "batch_statistics": _batch_statistics_calls, "ctc": _ctc_calls, "factorization": _factorization_calls,
+        "group_norm": _group_norm_calls, "jacobi": _factorization_calls, "join": _join_calls,
+        "linear_solve": _linear_solve_calls, "pad": _pad_calls, "pairs": _pair_calls, "resample": _resample_calls,
         "sampling": _sampling_calls, "shuffle": _shuffle_calls, "triangle": _triangle_calls,
     }[str(record.detail["plan"])]  # fmt: skip
     for grad in (False, True) if dtype.kind == "f" else (False,):
@@ -85,6 +87,35 @@ def _ctc_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:
         else:
             losses, alpha = make_tensor(samples).detach(), make_tensor(samples, times, states).detach()
             yield [losses, operands[0].detach(), *operands[1:], losses, alpha], (0,)
+
+
+def _factorization_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:
+    """Yield factorizations of many small matrices and of a large one, determinants, and Jacobi rotations."""
+    if name != "pivot_permutation" and make_tensor.keywords["dtype"] not in (dtypes.float32, dtypes.float64):
+        return
+    for batch, n in ((64, 32), (1, 512)):
+        pivots = make_tensor(batch, n, dtype=dtypes.int32, grad=False)
+        if name == "pivot_permutation":
+            yield [pivots], (n,)
+        elif name == "determinants":
+            yield [make_tensor(batch, n, n), make_tensor(batch, n, n).detach(), pivots], ()
+        else:
+            yield [make_tensor(batch, n, n)], ()
+
+
+def _linear_solve_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:
+    """Yield systems with one right-hand side and with many, for many small matrices and for a large one."""
+    if make_tensor.keywords["dtype"] not in (dtypes.float32, dtypes.float64):
+        return
+    for batch, n, k in ((64, 32, 1), (64, 32, 32), (1, 512, 512)):
+        matrices, right = make_tensor(batch, n, n), make_tensor(batch, n, k)
+        permutation = make_tensor(batch, n, dtype=dtypes.int64, grad=False)
+        for flag in (False, True):
+            if name == "factored_solve":
+                yield [matrices, make_tensor(batch, n, n).detach(), permutation, right], (flag,)
+            else:
+                for unit in (False, True):
+                    yield [matrices, right], (flag, unit)
 
 
 def _resample_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:

@@ -14,7 +14,7 @@ from ..arguments.out import copy_to_out
 from ..arguments.types import Operand
 from ..creation import factories
 from ..creation.options import shape_of
-from ..linear_algebra import products
+from ..linear_algebra import products, solving
 from ..reductions import statistics
 from ..runtime import dtypes
 from ..runtime.errors import ArgumentError, ShapeError
@@ -117,11 +117,11 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 
 
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
-    """Return the n-th power of square matrices `(..., m, m)`, n >= 0, by repeated squaring: about log2(n) products.
+    """Return the n-th power of square matrices `(..., m, m)` by repeated squaring: about log2(n) products.
 
     Args:
         input: Tensor of shape `(..., m, m)`.
-        n: Exponent, at least 0.
+        n: Exponent. If it is negative, the inverse is raised to the power of `-n`.
         out: Tensor to write the result to.
 
     Returns:
@@ -129,7 +129,7 @@ def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
 
     Raises:
         ShapeError: The matrices are not square.
-        ArgumentError: `n` is negative.
+        LinAlgError: `n` is negative and a matrix is singular (a `RuntimeError`).
 
     Example:
         >>> wg.matrix_power(wg.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
@@ -140,7 +140,7 @@ def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
         raise ShapeError(f"matrix_power: takes square matrices, not the shape {list(input.shape)}")
     if n < 0:
-        raise ArgumentError("matrix_power: negative powers need a matrix inverse, and there is no op for it")
+        input, n = solving.inv(input), -n
     product = None
     square = input
     for bit in reversed(f"{n:b}"):

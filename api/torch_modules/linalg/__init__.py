@@ -1,4 +1,4 @@
-"""Linear algebra under the names of `torch.linalg`: products and norms."""
+"""Linear algebra under the names of `torch.linalg`: products, norms, factorizations and linear systems."""
 
 from __future__ import annotations
 
@@ -8,27 +8,67 @@ from collections.abc import Callable, Sequence
 from .._generated import ops
 from ..arguments.out import copy_to_out
 from ..arguments.types import Dims
+from ..linear_algebra.determinants import det, slogdet
+from ..linear_algebra.factorizations import cholesky, cholesky_ex, lu, lu_factor, lu_factor_ex
+from ..linear_algebra.matrix_batches import check_matrices
 from ..linear_algebra.products import matmul
+from ..linear_algebra.ranks import matrix_rank, pinv
+from ..linear_algebra.solving import (
+    inv,
+    inv_ex,
+    lu_solve,
+    solve,
+    solve_ex,
+    solve_triangular,
+    tensorinv,
+    tensorsolve,
+)
 from ..linear_algebra.special_products import cross as _cross
 from ..linear_algebra.special_products import multi_dot
+from ..linear_algebra.spectra import eigh, eigvalsh, svd, svdvals
 from ..linear_algebra.vandermonde import powers_of
+from ..pointwise.comparison import where
 from ..pointwise.composites import matrix_power
 from ..reductions.statistics import norm as _norm
 from ..runtime import dtypes, layout, views
 from ..runtime.dtypes import DTypeLike
-from ..runtime.errors import DomainError, DTypeError, NotSupported, ShapeError
+from ..runtime.errors import DomainError, DTypeError, LinAlgError, ShapeError
 from ..runtime.overriding import add_functions
 from ..runtime.tensor import Tensor
+from ..shape import reshaping
 from ..tensor_methods.argument_checks import only_tensors
 
 __all__ = [
+    "LinAlgError",
+    "cholesky",
+    "cholesky_ex",
+    "cond",
     "cross",
+    "det",
     "diagonal",
+    "eigh",
+    "eigvalsh",
+    "inv",
+    "inv_ex",
+    "lu",
+    "lu_factor",
+    "lu_factor_ex",
+    "lu_solve",
     "matmul",
     "matrix_norm",
     "matrix_power",
+    "matrix_rank",
     "multi_dot",
     "norm",
+    "pinv",
+    "slogdet",
+    "solve",
+    "solve_ex",
+    "solve_triangular",
+    "svd",
+    "svdvals",
+    "tensorinv",
+    "tensorsolve",
     "vander",
     "vecdot",
     "vector_norm",
@@ -153,7 +193,7 @@ def matrix_norm(
     Args:
         A: Floating tensor with at least two dimensions.
         ord: "fro" (root of the sum of squares), 1 or -1 (largest or smallest absolute column sum), inf or -inf (the
-            same for rows).
+            same for rows), 2 or -2 (greatest or least singular value), "nuc" (sum of the singular values).
         dim: The two dimensions.
         keepdim: Whether to keep them with size 1.
         dtype: Dtype to convert `A` to first.
@@ -165,7 +205,6 @@ def matrix_norm(
     Raises:
         ShapeError: Fewer than two dimensions (a `RuntimeError`).
         DomainError: `ord` is unknown.
-        NotSupported: `ord` needs singular values ("nuc", 2, -2).
         DTypeError: The dtype is not floating.
 
     Example:
@@ -175,10 +214,8 @@ def matrix_norm(
     only_tensors("matrix_norm", A)
     if A.meta.ndim < 2 or len(tuple(dim)) != 2:
         raise ShapeError(f"matrix_norm: takes at least 2 dimensions, and two for dim, not {list(A.meta.shape)}, {dim}")
-    if ord in ("nuc", 2, -2):
-        raise NotSupported(f"matrix_norm: ord={ord!r} takes singular values, which are not here yet")
-    if ord not in ("fro", 1, -1, math.inf, -math.inf):
-        raise DomainError(f"matrix_norm: ord is 'fro', 1, -1, inf or -inf, not {ord!r}")
+    if ord not in ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf):
+        raise DomainError(f"matrix_norm: ord is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, not {ord!r}")
     rows, columns = (layout.normalize_dim(d, A.meta.ndim, "matrix_norm") for d in dim)
     return _apply_to_floating("matrix_norm", A, dtype, out, lambda A: _matrix_norm(A, ord, rows, columns, keepdim))
 
@@ -186,12 +223,56 @@ def matrix_norm(
 def _matrix_norm(A: Tensor, ord: float | str, rows: int, columns: int, keepdim: bool) -> Tensor:
     if ord == "fro":
         return _norm(A, 2, (rows, columns), keepdim)
+    if ord in ("nuc", 2, -2):
+        values = svdvals(reshaping.movedim(A, (rows, columns), (-2, -1)))
+        norms = ops.sum(values, -1) if ord == "nuc" else (ops.amax if ord == 2 else ops.amin)(values, -1)
+        if keepdim:
+            norms = views.reshape(norms, tuple(1 if d in (rows, columns) else n for d, n in enumerate(A.meta.shape)))
+        return norms
     summed, remaining_dim = (rows, columns) if ord in (1, -1) else (columns, rows)
     sums = ops.sum(ops.abs(A), summed, True)
     norms = (ops.amax if float(ord) > 0 else ops.amin)(sums, remaining_dim, True)
     if keepdim:
         return norms
     return views.reshape(norms, tuple(n for d, n in enumerate(A.meta.shape) if d not in (rows, columns)))
+
+
+def cond(A: Tensor, p: float | str | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Return the condition number of matrices: the norm of A times the norm of its inverse.
+
+    Args:
+        A: Matrices `(..., n, n)`, float32 or float64; for `p` of None, 2 and -2 `(..., m, n)`.
+        p: Order of the norm, as for `matrix_norm`. None is 2: the greatest singular value over the least.
+        out: Tensor to write the result to.
+
+    Returns:
+        Tensor of shape `(...)`; inf for singular matrices.
+
+    Raises:
+        LinAlgError: `A` has elements that are not finite, and `p` is None, 2 or -2.
+        ShapeError: The matrices are not square.
+        DTypeError: The dtype is neither float32 nor float64.
+
+    Example:
+        >>> wg.linalg.cond(wg.tensor([[2.0, 0.0], [0.0, 4.0]]))
+        tensor(2.)
+    """
+    check_matrices("linalg.cond", p not in (None, 2, -2), A=A)
+    if p in (None, 2, -2):
+        values = svdvals(A)
+        greatest, least = ops.select(values, -1, 0), ops.select(values, -1, -1)
+        number = ops.true_divide(least, greatest) if p == -2 else ops.true_divide(greatest, least)
+    else:
+        inverse, info = inv_ex(A)
+        product = ops.mul(matrix_norm(A, p), matrix_norm(inverse, p)) if p != "nuc" else _nuclear_condition(A)
+        number = where(ops.eq(info, 0), product, math.inf)
+    return number if out is None else copy_to_out(number, out, "linalg.cond")
+
+
+def _nuclear_condition(A: Tensor) -> Tensor:
+    """Return the sum of the singular values times that of their reciprocals: the inverse may not be finite."""
+    values = svdvals(A)
+    return ops.mul(ops.sum(values, -1), ops.sum(ops.reciprocal(values), -1))
 
 
 def norm(
@@ -243,4 +324,4 @@ def _apply_to_floating(
     return output if out is None else copy_to_out(output, out, where)
 
 
-add_functions({name: globals()[name] for name in __all__})
+add_functions({name: globals()[name] for name in __all__ if name != "LinAlgError"})
