@@ -355,7 +355,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "copy": lambda x: x,
     "contiguous_copy": lambda x: x,
     "channels_last_copy": lambda x: x,
-    "index_copy_int32": lambda x: np.where((x >= 0) & (x < 2**31), x, -1),
+    "index_copy_int32": lambda x: np.where((x >= 0) & (x < 2**31), x.astype(np.int64), -1),
     "fill": lambda x, value: np.full(x.shape, value),
     "full_like_as": lambda x, value: np.full(x.shape, value),
     "absolute_sum": lambda x, axis=None, keepdims=False: np.sum(np.abs(x), axis, keepdims=keepdims),

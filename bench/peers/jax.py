@@ -5,6 +5,7 @@ JAX dispatches asynchronously, so `wait` blocks on all results that may still be
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -184,6 +185,8 @@ def _pytorch_names(jax: ModuleType) -> dict[str, PeerFunction]:
 
 def site(our_sites: Sequence[OurSite], scale: int) -> Site | None:
     """Return a site on the measured GPU if JAX supports it; on the CPU if our first device is a CPU; else None."""
+    # By default JAX takes three quarters of a GPU's memory at once, and the other contenders' rows fail.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
 
     for our_site in our_sites:

@@ -48,6 +48,7 @@ class Compiler:
             "-cl-single-precision-constant": not caps.fp64,
             # Otherwise a float division may err by 2.5 units in the last place, and a square root by 3.
             "-cl-fp32-correctly-rounded-divide-sqrt": _rounds_correctly(handle),
+            "-w": "NVIDIA" in platform.name,  # its driver prints how many warnings there are, and not which
         }
         self._options = [option for option, is_set in conditions.items() if is_set]
         calls_builtins = caps.builtins or not caps.fp64  # see `program.source`
