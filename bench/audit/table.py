@@ -73,9 +73,10 @@ def as_json(rows: Iterable[Row]) -> str:
 def as_markdown(rows: Sequence[Row]) -> str:
     """Return the table of the first machine, and a table of the shares on all machines if there are several."""
     machines = list(dict.fromkeys(row.machine for row in rows))
+    is_measured = any(row.figures and row.figures.measured for row in rows)
     blocks = [
-        f"Estimated for {_describe(machines[0])}, from kernels compiled by Triton {compiler_version()}. No figure was "
-        "measured." + " Measured times are beside." * any(row.figures and row.figures.measured for row in rows),
+        f"Estimated for {_describe(machines[0])}, from kernels compiled by Triton {compiler_version()}. "
+        + ("Only `measured` and `torch` are times on the GPU." if is_measured else "No figure was measured."),
     ]
     for group in dict.fromkeys(row.group for row in rows):
         blocks += [f"**{group.capitalize()}**", _group_table([r for r in rows if r.group == group and
