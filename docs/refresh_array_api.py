@@ -46,7 +46,6 @@ What differs from the standard:
 - Operators such as `x + y` promote like PyTorch's: a tensor without dimensions changes the dtype only if its kind is
   higher. Functions such as `xp.add(x, y)` promote like the standard. Operands of both may mix integers and floats.
 - `sort` and `argsort` put NaN after all numbers, or before them if `descending`.
-- Of the extension `linalg`, `qr` is missing.
 
 The other columns are the standard's signatures, and what exists here. `docs/refresh_array_api.py` writes the table, and
 tests compare each function with NumPy's.
@@ -126,7 +125,7 @@ def status(entry: Entry) -> str:
     """Return `yes`, or what is missing."""
     value = value_of(entry)
     if value is MISSING or entry.name in REASONS:
-        reason = REASONS.get(entry.name) or {"fft": "no complex dtypes", "linalg": "not written yet"}[entry.owner]
+        reason = REASONS.get(entry.name) or {"fft": "no complex dtypes"}[entry.owner]
         return f"no: {reason}"
     if entry.parameters is None or entry.owner == "array":  # Python passes operands of methods by position
         return "yes"

@@ -81,10 +81,17 @@ def _orthogonalize(matrices: Array) -> tuple[Array, Array]:
     return rows, rotation
 
 
+def _packed_factors(matrices: Array, columns: int) -> tuple[Array, Array, Array]:
+    """Return Q, and what LAPACK's geqrf returns: R above the vectors of the reflections, and their factors."""
+    raw = [sl.qr(matrix, mode="raw")[0] for matrix in matrices]
+    q = np.stack([sl.qr(matrix)[0] for matrix in matrices])[:, :, :columns]
+    return q, np.stack([packed for packed, _ in raw]), np.stack([tau for _, tau in raw])
+
+
 _REFERENCES = {
     "lu_factorize": _factor, "cholesky_factorize": _cholesky, "determinants": _determinants,
     "pivot_permutation": _permutations, "triangle_solve": _solve_triangular, "factored_solve": _solve_factored,
-    "orthogonalize_rows": _orthogonalize,
+    "orthogonalize_rows": _orthogonalize, "qr_factorize": _packed_factors,
 }  # fmt: skip
 FACTORIZATIONS = tuple(_REFERENCES)
 REFERENCES |= _REFERENCES
@@ -115,7 +122,12 @@ def factorization_cases(op: Op, device: Device, selection: str) -> list[Case]:
         tolerance = (1e-11, 1e-11) if dtype == "float64" else (1e-3, 1e-3)
         for m, n in sizes:
             is_square = m == n
-            if not is_square and op.name not in ("lu_factorize", "pivot_permutation", "orthogonalize_rows"):
+            if not is_square and op.name not in (
+                "lu_factorize",
+                "pivot_permutation",
+                "orthogonalize_rows",
+                "qr_factorize",
+            ):
                 continue
             if op.name == "orthogonalize_rows" and m > 20:
                 continue
@@ -135,6 +147,9 @@ def factorization_cases(op: Op, device: Device, selection: str) -> list[Case]:
 
             if op.name == "lu_factorize":
                 add([matrices], [array], (packed, pivots, permutation, codes), (dtype, "int32", "int64", "int32"))
+            elif op.name == "qr_factorize":
+                for columns in {min(m, n), m}:
+                    add([matrices], [array], _packed_factors(array, columns), (dtype,) * 3, (columns,))
             elif op.name == "orthogonalize_rows":
                 if m <= n:
                     add([matrices], [array], _orthogonalize(array), (dtype,) * 2)
@@ -213,7 +228,7 @@ def factorization_gradient_cases(op: Op, device: Device) -> list[GradientCase]:
             GradientCase(label, lambda x, result=result: determinant(x, result), [leaf(matrices)], ("input",))
             for result, label in ((0, "det"), (2, "logabs"))
         ]
-    if op.name in ("pivot_permutation", "orthogonalize_rows"):
+    if op.name in ("pivot_permutation", "orthogonalize_rows", "qr_factorize"):
         return []
 
     def solution(x: Any, right: Any, statics: tuple[bool, ...]) -> Any:

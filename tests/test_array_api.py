@@ -645,6 +645,9 @@ def test_linalg():
     values, vectors = xp.linalg.eigh(wg.tensor(definite))
     check(vectors @ (values[..., None] * vectors.mT), definite, 1e-12)
     check(xp.linalg.svdvals(t), np.linalg.svd(x, compute_uv=False), 1e-12)
+    for mode in ("reduced", "complete"):
+        for actual, expected in zip(xp.linalg.qr(t, mode=mode), np.linalg.qr(x, mode), strict=True):
+            check(actual, expected, 1e-12)
     U, S, Vh = xp.linalg.svd(t, full_matrices=False)
     check(U @ (S[..., None] * Vh), x, 1e-12)
     assert xp.linalg.svd(t).Vh.shape == (2, 4, 4)

@@ -175,3 +175,34 @@ def test_equal_singular_values_have_gradients() -> None:
     x = wg.eye(3, dtype=wg.float64).requires_grad_()
     wg.linalg.svdvals(x).sum().backward()
     assert_close(x.grad, np.eye(3))
+
+
+@pytest.mark.parametrize("device_name", DEVICES)
+@pytest.mark.parametrize("shape", [(1, 1), (2, 17, 17), (2, 3, 9, 4), (4, 9), (130, 130)])
+def test_qr(shape: tuple[int, ...], device_name: str) -> None:
+    if device_name != "cpu" and max(shape) > 17:
+        shape = (20, 20) if device_name == "opencl-gpu-schedules" else (10, 10)
+    x = random_array(*shape)
+    for array in (x, np.zeros(shape), np.ones(shape), np.triu(x)):
+        t = wg.tensor(array, device=device_named(device_name))
+        for mode in ("reduced", "complete"):
+            Q, R = (part.cpu().numpy() for part in wg.linalg.qr(t, mode))
+            expected = np.linalg.qr(array, mode)
+            assert Q.shape == expected.Q.shape
+            assert_close(Q @ R, array)
+            assert_orthogonal(Q, 1e-12)
+            assert (np.tril(R, -1) == 0).all()
+            if array is x:
+                assert_close(R, expected.R)
+        assert wg.linalg.qr(t, "r").Q.shape == (0,)
+    with pytest.raises(ValueError, match="'reduced', 'complete' or 'r', not 'full'"):
+        wg.linalg.qr(wg.eye(2), "full")
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 4, 2), (2, 2, 4)])
+def test_gradients_of_qr(shape: tuple[int, ...]) -> None:
+    x = wg.tensor(random_array(*shape), requires_grad=True)
+    assert gradcheck(wg.linalg.qr, (x,))
+    assert gradgradcheck(wg.linalg.qr, (x,))
+    with pytest.raises(RuntimeError, match="mode='reduced'"):
+        wg.linalg.qr(wg.ones(3, 2, requires_grad=True), "complete").Q.sum().backward()

@@ -43,7 +43,7 @@ OPS = {
     "sort_along": "int8", "search_sorted": "float64", "convolution": "float32", "attention": "float32",
     "ctc_alpha": "float32", "pair_norms": "float64", "join": "bool", "pad_copy": "float16", "resample": "float32",
     "sample_grid": "float64", "triangle": "int64", "lu_factorize": "float64", "cholesky_factorize": "float32",
-    "factored_solve": "float32", "orthogonalize_rows": "float32",
+    "factored_solve": "float32", "orthogonalize_rows": "float32", "qr_factorize": "float64",
 }  # fmt: skip
 # Symbols that a library may take from the C library of the process, or on macOS from the dynamic linker.
 C_LIBRARY = {"memset", "memcpy", "memmove", "bzero", "__bzero", "memset_pattern16", "dyld_stub_binder"}

@@ -21,7 +21,7 @@ __all__ = ["PLANS", "shape_calls"]
 
 # The planners whose ops are called here:
 PLANS = (
-    "batch_statistics", "ctc", "factorization", "group_norm", "jacobi", "join", "linear_solve", "pad", "pairs",
+    "batch_statistics", "ctc", "factorization", "group_norm", "jacobi", "join", "linear_solve", "pad", "pairs", "qr",
     "resample", "sampling", "shuffle", "triangle",
 )  # fmt: skip
 
@@ -51,8 +51,9 @@ def shape_calls(
     calls_by_plan = {
         "batch_statistics": _batch_statistics_calls, "ctc": _ctc_calls, "factorization": _factorization_calls,
         "group_norm": _group_norm_calls, "jacobi": _factorization_calls, "join": _join_calls,
-        "linear_solve": _linear_solve_calls, "pad": _pad_calls, "pairs": _pair_calls, "resample": _resample_calls,
-        "sampling": _sampling_calls, "shuffle": _shuffle_calls, "triangle": _triangle_calls,
+        "linear_solve": _linear_solve_calls, "pad": _pad_calls, "pairs": _pair_calls, "qr": _factorization_calls,
+        "resample": _resample_calls, "sampling": _sampling_calls, "shuffle": _shuffle_calls,
+        "triangle": _triangle_calls,
     }[str(record.detail["plan"])]  # fmt: skip
     for grad in (False, True) if dtype.kind == "f" else (False,):
         for operands, statics in calls_by_plan(record.name, partial(make_tensor, device, dtype=dtype, grad=grad)):
@@ -100,7 +101,7 @@ def _factorization_calls(name: str, make_tensor: MakeTensor) -> Iterator[Argumen
         elif name == "determinants":
             yield [make_tensor(batch, n, n), make_tensor(batch, n, n).detach(), pivots], ()
         else:
-            yield [make_tensor(batch, n, n)], ()
+            yield [make_tensor(batch, n, n)], (n,) if name == "qr_factorize" else ()
 
 
 def _linear_solve_calls(name: str, make_tensor: MakeTensor) -> Iterator[Arguments]:

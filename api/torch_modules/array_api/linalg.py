@@ -6,6 +6,7 @@ from .. import linalg
 from .._generated import ops
 from ..linear_algebra import matrix_batches, special_products
 from ..linear_algebra.determinants import SlogdetResult
+from ..linear_algebra.orthogonalization import QRResult
 from ..linear_algebra.spectra import EighResult, SVDResult
 from ..pointwise import composites
 from ..runtime.dtypes import DType
@@ -16,8 +17,8 @@ from ._operands import Axes, check_tensors
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power",
-    "matrix_rank", "matrix_transpose", "outer", "pinv", "slogdet", "solve", "svd", "svdvals", "tensordot", "trace",
-    "vecdot", "vector_norm",
+    "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot",
+    "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 
@@ -268,6 +269,28 @@ def pinv(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
     """
     check_tensors("pinv", x)
     return linalg.pinv(x, rtol=rtol)
+
+
+def qr(x: Tensor, /, *, mode: str = "reduced") -> QRResult:
+    """Return the QR factorization, x = Q R.
+
+    Args:
+        x: Tensor of shape `(..., M, N)`, float32 or float64.
+        mode: "reduced": Q has min(M, N) columns; "complete": M columns.
+
+    Returns:
+        `Q`, whose columns are orthonormal, and `R`, upper triangular.
+
+    Raises:
+        ArgumentError: `mode` is unknown.
+
+    Example:
+        >>> wg.array_api.linalg.qr(wg.tensor([[3.0, 1.0], [4.0, 2.0]])).R
+        tensor([[-5.0000, -2.2000],
+                [ 0.0000,  0.4000]])
+    """
+    check_tensors("qr", x)
+    return linalg.qr(x, mode)
 
 
 def slogdet(x: Tensor, /) -> SlogdetResult:

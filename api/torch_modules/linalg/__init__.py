@@ -11,6 +11,7 @@ from ..arguments.types import Dims
 from ..linear_algebra.determinants import det, slogdet
 from ..linear_algebra.factorizations import cholesky, cholesky_ex, lu, lu_factor, lu_factor_ex
 from ..linear_algebra.matrix_batches import check_matrices
+from ..linear_algebra.orthogonalization import qr
 from ..linear_algebra.products import matmul
 from ..linear_algebra.ranks import matrix_rank, pinv
 from ..linear_algebra.solving import (
@@ -61,6 +62,7 @@ __all__ = [
     "multi_dot",
     "norm",
     "pinv",
+    "qr",
     "slogdet",
     "solve",
     "solve_ex",
