@@ -23,10 +23,13 @@ def execute_source(path: Path, library: ModuleType, import_sibling: Callable[[st
     Args:
         path: The source.
         library: A module with PyTorch's names.
-        import_sibling: Returns the module for a relative import, given its name.
+        import_sibling: Returns the module for `from .name import …`; relative imports of other forms are not for it.
 
     Returns:
-        A new module, which is not in `sys.modules`.
+        A new module, which is not in `sys.modules`: the program can define no data class with `ClassVar`.
+
+    Raises:
+        ImportError: The library has no module of this name.
     """
     module = ModuleType(f"{library.__name__}.{path.stem}")
     module.__file__ = str(path)

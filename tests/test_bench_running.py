@@ -523,6 +523,19 @@ def test_checks_of_every_op_go_on_where_they_stopped(tmp_path: Path, capsys: pyt
     ]  # fmt: skip
 
 
+def test_a_crash_of_the_checks_is_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A process that a signal ends has written only what passed before."""
+
+    def run(words: Sequence[str], log: Path, seconds: float) -> int:
+        log.write_text("tests/test_gpu.py::test_values[add] PASSED [  0%]\n")
+        return -11
+
+    if op_checks.tests_folder() is None:
+        pytest.skip("installed without the tree")
+    assert op_checks.check_ops(tmp_path, 60.0, run) == 1
+    assert "ended with status -11" in capsys.readouterr().out
+
+
 def test_checks_of_every_op_end_at_the_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The process is interrupted, not killed, so that its log has a summary."""
     monkeypatch.setattr(subprocess, "Popen", SlowProcess)

@@ -394,3 +394,17 @@ def test_program_of_a_policy_gradient() -> None:
 def test_the_import_of_weftgrad_does_not_import_distributions() -> None:
     source = "import sys, weftgrad; assert 'weftgrad.distributions' not in sys.modules; weftgrad.distributions.Normal"
     subprocess.run([sys.executable, "-c", source], check=True)
+
+
+@pytest.mark.parametrize("distribution", [D.StudentT, D.InverseGamma])
+def test_infinite_variances_leave_other_gradients_alone(distribution: Any) -> None:
+    """Where one element of a shared parameter has no variance, the others' gradient is finite."""
+    shared = wg.tensor(2.0, requires_grad=True)
+    shapes = wg.tensor([1.5, 2.0, 3.0])
+    own = distribution(shapes, 0.0, shared) if distribution is D.StudentT else distribution(shapes, shared)
+    variance = own.variance
+    assert variance.isinf().tolist() == [True, True, False]
+    variance[2].backward()
+    assert shared.grad is not None
+    assert shared.grad.isfinite()
+    assert shared.grad > 0

@@ -59,7 +59,7 @@ def _describe_solution(position: int) -> str:
 
 
 def _check_sizes(where: str, A: Tensor, B: Tensor, left: bool) -> None:
-    """Raise `ShapeError` unless A X = B, or X A = B, has solutions."""
+    """Raise `ShapeError` unless B has as many rows (`left`) or columns as A."""
     n, (rows, columns) = A.meta.shape[-1], B.meta.shape[-2:]
     if (rows if left else columns) != n:
         equation = "AX = B" if left else "XA = B"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack, suppress
 from functools import cache
 from importlib.util import find_spec
@@ -42,7 +43,8 @@ def present_machine() -> Machine | None:
     if site is None:
         return None
     name = site.device.driver.name
-    return next((machine for machine in MACHINES.values() if machine.name in name), None)
+    cores = site.device.driver.capabilities.cores  # fewer on the cards for PCIe
+    return next((m for m in MACHINES.values() if re.search(rf"\b{m.name}\b", name) and m.cores == cores), None)
 
 
 @cache
@@ -59,7 +61,7 @@ def _torch_site() -> Site | None:
 
 @cache
 def _cases_of(library: ModuleType) -> dict[str, Case]:
-    """Return by name the same calls of a library with PyTorch's names."""
+    """Return the cases by name, rebuilt on another library."""
     program = execute_source(Path(cases.__file__), library, {"case": case_module}.__getitem__)
     return {case.name: case for case in program.cases()}
 
@@ -87,7 +89,8 @@ def seconds(case: Case) -> tuple[float, float | None]:
             stack.enter_context(each.precision(precision))
         contenders = {site.name: (case.prepare(_operands(site, case)), site.clock("device"))}
         if peer is not None:
-            with suppress(RuntimeError):  # torch's, which may need more memory
+            # It may need more memory, and another version of it may lack a function.
+            with suppress(RuntimeError, AttributeError, TypeError, ValueError):
                 call = _cases_of(peer.library)[case.name].prepare(_operands(peer, case))
                 call()
                 contenders[peer.name] = call, peer.clock("device")

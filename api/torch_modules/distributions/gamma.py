@@ -30,7 +30,8 @@ __all__ = ["Beta", "Chi2", "Dirichlet", "FisherSnedecor", "Gamma", "InverseGamma
 class Gamma(ExponentialFamily):
     """The gamma distribution.
 
-    `cdf` has a gradient with respect to `rate` and the value, and none with respect to `concentration`, as in PyTorch.
+    The density is that of `rate ** a * x ** (a - 1) * exp(-rate * x) / gamma(a)` with `a = concentration`. `cdf` raises
+    `GradientError` if `concentration` requires a gradient, which PyTorch does not have either: detach it.
 
     Args:
         concentration: Shape parameter, above 0.
@@ -164,12 +165,12 @@ class Dirichlet(ExponentialFamily):
 
     @property
     def mode(self) -> Tensor:
-        """The most probable vector; where all concentrations are below 1, the corner of the largest one."""
+        """The most probable vector; where all concentrations are at most 1, the corner of the largest one."""
         excess = (self.concentration - 1).clamp(min=0)
         total = excess.sum(-1, True)
         largest = self.concentration == self.concentration.amax(-1, True)
         corner = largest & (largest.cumsum(-1) == 1)
-        return (excess / total).where(total > 0, corner.to(excess))
+        return (excess / total.masked_fill(total == 0, 1.0)).where(total > 0, corner.to(excess))
 
     @property
     def variance(self) -> Tensor:
@@ -314,8 +315,8 @@ class StudentT(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        safe_df = self.df.clamp(min=2.0)
-        variance = (self.scale.square() * self.df / (safe_df - 2)).masked_fill(self.df <= 2, math.inf)
+        df = self.df.masked_fill(self.df <= 2, 3.0)  # without a division by 0, whose gradient is NaN
+        variance = (self.scale.square() * df / (df - 2)).masked_fill(self.df <= 2, math.inf)
         return variance.masked_fill(self.df <= 1, math.nan)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
@@ -439,8 +440,9 @@ class InverseGamma(TransformedDistribution):
 
     @property
     def variance(self) -> Tensor:
-        a = self.concentration
-        return (self.rate.square() / ((a - 1).square() * (a - 2))).masked_fill(a <= 2, math.inf)
+        has_none = self.concentration <= 2
+        a = self.concentration.masked_fill(has_none, 3.0)  # without a division by 0, whose gradient is NaN
+        return (self.rate.square() / ((a - 1).square() * (a - 2))).masked_fill(has_none, math.inf)
 
     def entropy(self) -> Tensor:
         a = self.concentration

@@ -7,8 +7,8 @@
     move, split, finish   copies and sums of parts (`contraction_copies.py`)
 
 `tile`, `tma` and `multiply` apply the op's epilogue when they store. After `dots` and `finish`, a `move` applies it.
-The choice is a pure function of the problem and the device; `tiles.py` chooses the blocks. The kernels are in
-templates/triton/contraction.py.j2.
+The choice is a function of the problem, the device, `set_float32_matmul_precision` and stored schedules; `tiles.py`
+chooses the blocks. The kernels are in templates/triton/contraction.py.j2.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _DOTS_ELEMENTS = 4096  # elements that a program of `dots` holds
 # An operand that is contiguous along neither dimension is copied if at least this many rows or columns read it again.
 _MIN_REUSE_TO_COPY = 64
 _MIN_SIZE_TO_ALIGN = 512  # from such m, n and k on, operands are copied to rows that the copy engine takes
-# From such m, n and k on, float32 operands are stored with contiguous k for tensor cores of these architectures, which
-# multiply tf32 from shared memory in this layout alone. Other operands pass through registers: 4 times slower (H200).
+# Hopper's tensor cores read tf32 operands from shared memory only if k is contiguous. From this size on (m, n and k)
+# float32 operands are copied to that layout. Others pass through registers: 4 times slower (H200).
 _MIN_SIZE_TO_SPLIT = 512
 _ARCHITECTURES_THAT_SPLIT = (90,)
 _TMA_MIN_K = 256  # from this k on, `tma` makes up for the time of creating its descriptors
@@ -130,7 +130,11 @@ class _Product:
         self.gemm = replace(self.gemm, m=(m, am, cm), n=(n, bn, cn), k=(k, ak, bk))
 
     def _try_split(self) -> bool:
-        """Store float32 operands with contiguous k, split for tf32x3; return whether tensor cores require that."""
+        """Prepare large float32 operands for Hopper: contiguous k, and for tf32x3 three sections side by side.
+
+        Returns:
+            True if this product takes that path, also if no operand had to be copied.
+        """
         (m, am, cm), (n, bn, cn), (k, ak, bk) = self.gemm.m, self.gemm.n, self.gemm.k
         if (
             self.dtype is not dtypes.float32 or self.precision == "ieee" or self.gemm.batch

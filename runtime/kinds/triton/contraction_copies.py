@@ -116,7 +116,7 @@ def kernel_instance(
     builder: Builder, entry: str, accumulator: DType, views: Iterable[TensorView], defines: dict[str, str | int],
     epilogue: EpilogueInputs | None = None,
 ) -> Instance:  # fmt: skip
-    """Return the kernel `entry`, named for the kind and not the op: all contractions share source and kernels."""
+    """Return the kernel `entry`, named for the kind and not the op: all ops without an epilogue share its binaries."""
     text = builder.text(epilogue)
     slots = tuple(Slot(v.dtype.name) for v in views)
     return Instance(
@@ -128,25 +128,26 @@ def kernel_instance(
 def add_split(
     builder: Builder, view: TensorView, rows: tuple[int, int], columns: tuple[int, int], parts: Sequence[int]
 ) -> tuple[TensorView, int]:
-    """Append a step that stores a float32 matrix with contiguous rows, as parts beside each other.
+    """Append a step that copies a float32 matrix to rows of contiguous elements, in sections side by side.
 
     A float32 number is about the sum of two tf32 numbers: itself and the rest, rounded. A product of two numbers is
     then the sum of three products in tf32, which one product of wider matrices computes: `Markidis et al. 2018`_.
-    `precision.input_precision` has the error.
+    `precision.input_precision` documents the error.
 
     Args:
         builder: Collects the steps.
         view: The matrix.
         rows: Number and stride of its rows.
         columns: Number and stride of its columns.
-        parts: What to store beside each other: 0 the numbers, 1 the numbers in tf32, 2 the same, but 0 for infinities
-            and NaN, 3 the rest in tf32.
+        parts: One or three sections of a row: 0 the numbers, 1 the numbers in tf32, 2 the same, but 0 for infinities
+            and NaN, 3 the difference to the number in tf32, in tf32.
 
     Returns:
         The stored matrix, and the elements of one row, a multiple of `SPLIT_ALIGNMENT` for each part.
 
     .. _Markidis et al. 2018: https://arxiv.org/abs/1803.04014
     """
+    assert len(parts) in (1, 3), parts
     width = ceil_div(columns[0], SPLIT_ALIGNMENT) * SPLIT_ALIGNMENT
     row_elements = width * len(parts)
     builder.scratch.append(rows[0] * row_elements * view.dtype.itemsize)

@@ -21,7 +21,7 @@ __all__ = ["plan"]
 
 _MIN_TILE_ROWS = 32  # rows per program, at least, where neighbouring rows are contiguous and a row is strided
 _FINISH_ROWS, _FINISH_BLOCK = 32, 64
-_SWEPT_ELEMENTS_PER_WARP = 256  # more than 8 elements a lane take registers of other programs: half as fast on an H200
+_SWEPT_ELEMENTS_PER_WARP = 256  # with more than 8 elements a lane, registers halve the occupancy and the speed (H200)
 
 
 def plan(planner: RowPlanner) -> Planned:
@@ -88,10 +88,9 @@ def plan(planner: RowPlanner) -> Planned:
 
 
 def _swept_blocks(planner: RowPlanner) -> int:
-    """Return how many of the device's blocks a program of `swept` reads at a time.
+    """Return the elements that a program of `swept` reads at a time, in multiples of the device's block.
 
-    With float32 rows that are also stored, 4 were fastest on an H200; with half rows, and if only numbers per row are
-    stored, 2.
+    The fastest on an H200: 4 if float32 rows are stored; 2 for half rows, or if only numbers per row are stored.
     """
     elements = [(slot.dtype, scope) for slot, scope in zip(planner.slots, planner.scopes, strict=True)]
     stores_rows = any(scope == "full" for _, scope in elements[len(elements) - len(planner.outputs) :])
