@@ -123,11 +123,15 @@ def test_stored_tensors_of_other_layouts() -> None:
     assert layer.num_batches_tracked.item() == 1
 
 
-def test_an_error_counts_no_batch() -> None:
-    layer = nn.BatchNorm1d(3)
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_an_error_counts_no_batch(momentum: float | None) -> None:
+    """Nor where the count has a call of its own: without a momentum, and once a class takes over calls."""
+    layer = nn.BatchNorm1d(3, momentum=momentum)
     with pytest.raises(ShapeError, match="more than one value"):
         layer(wg.ones(1, 3))
     assert layer.num_batches_tracked.item() == 0
+    layer(wg.ones(2, 3))
+    assert layer.num_batches_tracked.item() == 1
 
 
 NUMBERS = (0.1, 0.9, 0.1, EPS)

@@ -351,6 +351,7 @@ def test_only_the_machine_that_is_present_is_measured(monkeypatch: pytest.Monkey
     assert "; not measured: add" in table.line(rows[2])
 
 
+@needs_triton
 def test_an_interrupted_audit_writes_what_it_has(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -141,18 +141,21 @@ class _BatchNorm(_ChannelNorm):
         self._check_input_dim(input)
         momentum = 0.0 if self.momentum is None else self.momentum
         mean, var = self.running_mean, self.running_var
-        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
+        counted = self.num_batches_tracked if self.training and self.track_running_stats else None
+        if counted is not None:
             if self.momentum is not None and mean is not None and var is not None and not overriding.classes:
                 return batch_norm_with_count(
-                    input, mean, var, self.weight, self.bias, True, momentum, self.eps, self.num_batches_tracked
+                    input, mean, var, self.weight, self.bias, True, momentum, self.eps, counted
                 )
-            self.num_batches_tracked.add_(1)
             if self.momentum is None:
-                momentum = 1.0 / float(self.num_batches_tracked.item())
+                momentum = 1.0 / (float(counted.item()) + 1.0)
         training = self.training or (mean is None and var is None)
         if self.training and not self.track_running_stats:
             mean = var = None
-        return F.batch_norm(input, mean, var, self.weight, self.bias, training, momentum, self.eps)
+        result = F.batch_norm(input, mean, var, self.weight, self.bias, training, momentum, self.eps)
+        if counted is not None:  # a call that is refused for its arguments counts no batch
+            counted.add_(1)
+        return result
 
 
 class BatchNorm1d(_BatchNorm):

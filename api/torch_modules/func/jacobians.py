@@ -38,6 +38,7 @@ def jacrev(
         argnums: The positional argument to differentiate by, or a tuple of several.
         has_aux: Whether `func` returns further data.
         chunk_size: Accepted for compatibility; rows are computed one by one.
+        _preallocate_and_copy: Accepted for compatibility; no memory depends on it.
 
     Returns:
         A function with the arguments of `func`. It returns tensors of shape `(*output.shape, *argument.shape)`: for
