@@ -1,6 +1,7 @@
 """Judge the Triton kernels without a GPU: compile real calls, read their machine code, estimate their time.
 
 machines       the GPUs that are described, with their published figures
+case           one call
 cases          the calls, each at a size of real training
 bars           the least that each call must reach
 operands       the tensors of a call, with values only where a GPU runs it
@@ -10,7 +11,7 @@ program_code   the same, run on scalars: how often each loop, load and matrix pr
 machine_code   disassembly: instructions and loops of NVIDIA's and AMD's machine code
 execution      how often each instruction is executed
 estimate       all figures of a launch and of a call
-measured       the time of a call, where a GPU is present
+measured       the time of a call and of the same call of PyTorch, where a GPU is present
 auditing       cases on machines, in several processes
 table          terminal, Markdown and JSON
 command        `weftgrad audit`
