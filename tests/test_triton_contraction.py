@@ -160,6 +160,10 @@ def test_products_are_split_only_where_tensor_cores_need_it(splitting: None) -> 
     assert schedules_of(plan_steps(HOPPER, "mm", "bfloat16", square, square)) == ["tile"]
     assert schedules_of(plan_steps(HOPPER, "bmm", "float32", ((2, 64, 64), None), ((2, 64, 64), None))) == ["tile"]
     assert schedules_of(plan_steps(HOPPER, "mm", "float32", ((15, 64), None), square)) == ["tile"]
+    # The copies of both operands, three sections each, have 98,304 bytes.
+    for nbytes, schedules in ((16 * 98304, ["split", "split", "tile"]), (16 * 98304 - 16, ["tile"])):
+        device = interpreter(f"sm=90,cores=132,memory={nbytes}")
+        assert schedules_of(plan_steps(device, "mm", "float32", square, square)) == schedules
 
 
 @pytest.mark.parametrize("transposed_operands", ["a", "b", "ab"])

@@ -42,6 +42,8 @@ _MIN_SIZE_TO_ALIGN = 512  # from such m, n and k on, operands are copied to rows
 # float32 operands are copied to that layout. Others pass through registers: 4 times slower (H200).
 _MIN_SIZE_TO_SPLIT = 512
 _ARCHITECTURES_THAT_SPLIT = (90,)
+_MAX_SPLIT_SHARE = 16  # the copies may take one part in so many of the device's memory
+_ASSUMED_MEMORY = 32 << 30  # bytes, where the device's memory is unknown
 _TMA_MIN_K = 256  # from this k on, `tma` makes up for the time of creating its descriptors
 
 
@@ -142,7 +144,11 @@ class _Product:
             or self.a.dtype is not self.dtype or self.b.dtype is not self.dtype
         ):  # fmt: skip
             return False
-        if self.precision == "tf32x3":  # the small products first
+        sections = 3 if self.precision == "tf32x3" else 1
+        nbytes = sections * (m + n) * k * self.dtype.itemsize
+        if nbytes > (self.caps.memory or _ASSUMED_MEMORY) // _MAX_SPLIT_SHARE:
+            return False
+        if sections == 3:  # the small products first
             self.a, am = add_split(self.builder, self.a, (m, am), (k, ak), (2, 3, 1))
             self.b, bn = add_split(self.builder, self.b, (n, bn), (k, bk), (3, 2, 1))
             self.precision, self.has_split_numbers, k, ak, bk = "tf32", True, am, 1, 1
