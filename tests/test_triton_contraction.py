@@ -124,9 +124,9 @@ def splitting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
 @pytest.mark.parametrize(("m", "n", "k"), [(16, 16, 16), (65, 40, 70), (129, 20, 33)])
-@pytest.mark.parametrize(("precision", "parts", "rounding"), [("highest", 3, 2**-20), ("high", 1, 2**-9)])
+@pytest.mark.parametrize(("precision", "sections", "rounding"), [("highest", 3, 2**-20), ("high", 1, 2**-9)])
 def test_split_products(
-    splitting: None, precision: str, parts: int, rounding: float, m: int, n: int, k: int, layout: str
+    splitting: None, precision: str, sections: int, rounding: float, m: int, n: int, k: int, layout: str
 ) -> None:
     """Three products in tf32 are as exact as float32, one as tf32. Infinities and NaN come out as in float64."""
     wg.set_float32_matmul_precision(precision)
@@ -137,10 +137,10 @@ def test_split_products(
     b = wg.tensor(y if layout[1] == "N" else y.T.copy(), device=HOPPER)
     a, b = a if layout[0] == "N" else a.T, b if layout[1] == "N" else b.T
     steps = plan_steps(HOPPER, "mm", "float32", (a.meta.shape, a.meta.strides), (b.meta.shape, b.meta.strides))
-    splits = [dict(s.instance.defines)["PARTS"] for s in steps if s.instance.entry == "contraction_split"]
+    splits = [dict(s.instance.defines)["SECTIONS"] for s in steps if s.instance.entry == "contraction_split"]
     assert schedules_of(steps)[-1] == "tile"
     contiguous_k = (layout[0] == "N") + (layout[1] == "T") if k % 4 == 0 else 0
-    assert splits == [parts] * (2 if parts == 3 else 2 - contiguous_k)
+    assert splits == [sections] * (2 if sections == 3 else 2 - contiguous_k)
     actual = (a @ b).cpu().numpy().astype(np.float64)
     with np.errstate(all="ignore"):
         expected = x.astype(np.float64) @ y.astype(np.float64)

@@ -126,7 +126,7 @@ def kernel_instance(
 
 
 def add_split(
-    builder: Builder, view: TensorView, rows: tuple[int, int], columns: tuple[int, int], parts: Sequence[int]
+    builder: Builder, view: TensorView, rows: tuple[int, int], columns: tuple[int, int], sections: Sequence[int]
 ) -> tuple[TensorView, int]:
     """Append a step that copies a float32 matrix to rows of contiguous elements, in sections side by side.
 
@@ -139,22 +139,22 @@ def add_split(
         view: The matrix.
         rows: Number and stride of its rows.
         columns: Number and stride of its columns.
-        parts: One or three sections of a row: 0 the numbers, 1 the numbers in tf32, 2 the same, but 0 for infinities
+        sections: One or three, what each holds: 0 the numbers, 1 the numbers in tf32, 2 the same, but 0 for infinities
             and NaN, 3 the difference to the number in tf32, in tf32.
 
     Returns:
-        The stored matrix, and the elements of one row, a multiple of `SPLIT_ALIGNMENT` for each part.
+        The stored matrix, and the elements of one row, a multiple of `SPLIT_ALIGNMENT` for each section.
 
     .. _Markidis et al. 2018: https://arxiv.org/abs/1803.04014
     """
-    assert len(parts) in (1, 3), parts
+    assert len(sections) in (1, 3), sections
     width = ceil_div(columns[0], SPLIT_ALIGNMENT) * SPLIT_ALIGNMENT
-    row_elements = width * len(parts)
+    row_elements = width * len(sections)
     builder.scratch.append(rows[0] * row_elements * view.dtype.itemsize)
     stored = replace(view, buffer=len(builder.request.tensors) + len(builder.scratch), strides={})
     defines: dict[str, str | int] = {
         "X": 1 if columns[1] == 1 else 0 if rows[1] == 1 else 2, "SIDE": _SPLIT_TILE, "num_warps": 4,
-        "PARTS": len(parts), **{f"PART{i}": part for i, part in enumerate((*parts, 0, 0)[:3])},
+        "SECTIONS": len(sections), **{f"SECTION{i}": kind for i, kind in enumerate((*sections, 0, 0)[:3])},
         "INDEX": index_type([rows[0] * row_elements, strided_extent((rows[0], columns[0]), (rows[1], columns[1]))]),
     }  # fmt: skip
     instance = kernel_instance(builder, "split", view.dtype, (view, stored), defines)
