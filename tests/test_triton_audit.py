@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -332,6 +333,21 @@ def test_measured_times_come_from_the_call_itself(monkeypatch: pytest.MonkeyPatc
     assert 0 < ours < 1
     assert peer is None
     assert results[-1].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("name", "cores", "machine"),
+    [("NVIDIA H200", 132, "H200"), ("NVIDIA H100 80GB HBM3", 132, "H100"), ("NVIDIA H100 PCIe", 114, None),
+     ("NVIDIA GH200 480GB", 132, None), ("NVIDIA RTX 4090", 128, None)],
+)  # fmt: skip
+def test_the_gpu_is_known_by_name_and_cores(
+    name: str, cores: int, machine: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A card for PCIe has other figures under the same name."""
+    driver = SimpleNamespace(name=name, capabilities=SimpleNamespace(cores=cores))
+    monkeypatch.setattr(measured, "_site", lambda: SimpleNamespace(device=SimpleNamespace(driver=driver)))
+    present = measured.present_machine.__wrapped__()
+    assert (present and present.name) == machine
 
 
 def test_only_the_machine_that_is_present_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
