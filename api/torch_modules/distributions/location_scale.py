@@ -12,8 +12,7 @@ from ..runtime.tensor import Tensor
 from . import constraints
 from .constraints import Constraint
 from .distribution import Distribution
-from .transformed_distribution import TransformedDistribution
-from .transforms import AbsTransform
+from .folded import FoldedDistribution
 from .utils import broadcast_all, uniform_inside
 
 __all__ = ["Cauchy", "Gumbel", "HalfCauchy", "Laplace", "Uniform"]
@@ -208,7 +207,7 @@ class Cauchy(Distribution):
         return math.log(4 * math.pi) + self.scale.log()
 
 
-class HalfCauchy(TransformedDistribution):
+class HalfCauchy(FoldedDistribution):
     """The distribution of `|x|` for Cauchy-distributed x with median 0.
 
     Args:
@@ -223,46 +222,17 @@ class HalfCauchy(TransformedDistribution):
         tensor(0.5000)
     """
 
-    arg_constraints: ClassVar[dict[str, Constraint]] = {"scale": constraints.positive}
-    support: Constraint = constraints.nonnegative
-    base_dist: Cauchy
-
     def __init__(self, scale: Tensor | float, validate_args: bool | None = None):
-        super().__init__(Cauchy(0.0, scale, validate_args=False), AbsTransform(), validate_args=validate_args)
-
-    @property
-    def scale(self) -> Tensor:
-        """The scale of the Cauchy distribution."""
-        return self.base_dist.scale
+        super().__init__(Cauchy(0.0, scale, validate_args=False), validate_args)
 
     @property
     def mean(self) -> Tensor:
         return self.scale * math.inf
 
     @property
-    def mode(self) -> Tensor:
-        return self.scale * 0
-
-    @property
     def variance(self) -> Tensor:
-        return self.base_dist.variance
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        log_density = self.base_dist.log_prob(value) + math.log(2)
-        return log_density.masked_fill(value < 0, -math.inf)
-
-    def cdf(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return 2 * self.base_dist.cdf(value) - 1
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.base_dist.icdf((value + 1) / 2)
-
-    def entropy(self) -> Tensor:
-        return self.base_dist.entropy() - math.log(2)
+        variance: Tensor = self.base_dist.variance
+        return variance
 
 
 class Gumbel(Distribution):

@@ -12,8 +12,9 @@ from ..runtime.tensor import Tensor
 from . import constraints
 from .constraints import Constraint
 from .distribution import ExponentialFamily
+from .folded import FoldedDistribution
 from .transformed_distribution import Independent, TransformedDistribution
-from .transforms import AbsTransform, ExpTransform, StickBreakingTransform
+from .transforms import ExpTransform, StickBreakingTransform
 from .utils import broadcast_all
 
 __all__ = ["HalfNormal", "LogNormal", "LogisticNormal", "Normal"]
@@ -141,7 +142,7 @@ class LogNormal(TransformedDistribution):
         return self.base_dist.entropy() + self.loc
 
 
-class HalfNormal(TransformedDistribution):
+class HalfNormal(FoldedDistribution):
     """The distribution of `|x|` for normal x with mean 0.
 
     Args:
@@ -156,46 +157,16 @@ class HalfNormal(TransformedDistribution):
         tensor(0.7979)
     """
 
-    arg_constraints: ClassVar[dict[str, Constraint]] = {"scale": constraints.positive}
-    support: Constraint = constraints.nonnegative
-    base_dist: Normal
-
     def __init__(self, scale: Tensor | float, validate_args: bool | None = None):
-        super().__init__(Normal(0.0, scale, validate_args=False), AbsTransform(), validate_args=validate_args)
-
-    @property
-    def scale(self) -> Tensor:
-        """The standard deviation of the normal distribution."""
-        return self.base_dist.scale
+        super().__init__(Normal(0.0, scale, validate_args=False), validate_args)
 
     @property
     def mean(self) -> Tensor:
         return self.scale * math.sqrt(2 / math.pi)
 
     @property
-    def mode(self) -> Tensor:
-        return self.scale * 0
-
-    @property
     def variance(self) -> Tensor:
         return self.scale.square() * (1 - 2 / math.pi)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        log_density = self.base_dist.log_prob(value) + math.log(2)
-        return log_density.masked_fill(value < 0, -math.inf)
-
-    def cdf(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return 2 * self.base_dist.cdf(value) - 1
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.base_dist.icdf((value + 1) / 2)
-
-    def entropy(self) -> Tensor:
-        return self.base_dist.entropy() - math.log(2)
 
 
 class LogisticNormal(TransformedDistribution):
