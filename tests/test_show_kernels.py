@@ -8,6 +8,7 @@ import argparse
 import re
 import subprocess
 from dataclasses import replace
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ OPS = (
     ("cumsum", "float32", ""),
     ("gather", "float32", ""), ("dropout_draw", "float32", ""), ("convolution", "float32", ""),
     ("attention", "float32", ""), ("max_windows", "float32", ""), ("adam_step", "float32", ""),
+    ("search_sorted", "float32", ""),  # a comment of the kernel has its name as a word
 )  # fmt: skip
 """Op, dtype and schedule ("" for that of a call) of kernels that are compared: every kind, every class of dtypes."""
 
@@ -87,8 +89,9 @@ def test_printed_kernels_compile_to_the_same_code_for_cpu(name, dtype, schedule,
 def test_a_third_of_the_ops_print_kernels_that_compile_to_the_same_code_for_cpu(store):
     cpu = wg.device("cpu")
     failures = {}
-    records = sorted((r for r in registry if r.texts and r.name.count("_grad_") < 2), key=lambda r: r.name)
-    for record in records[::3]:  # clang takes two minutes for all
+    records = [r for r in registry if r.texts and r.name.count("_grad_") < 2 and crc32(r.name.encode()) % 3 == 0]
+    # clang takes two minutes for all. By checksum, ops that other tests add do not change which ones are compared.
+    for record in sorted(records, key=lambda r: r.name):
         dtype = {"bool": "bool", "integer": "int32", "integral": "int32"}.get(record.dtypes, "float32")
         try:
             steps = steps_of(record.name, dtype, "", cpu)

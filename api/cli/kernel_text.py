@@ -220,10 +220,11 @@ def opencl_text(instance: Instance, caps: Capabilities, as_c: bool) -> KernelTex
 def _without_suffix(text: str, suffix: str) -> str:
     """Remove the suffix by which the names of an instance differ from those of others in a program.
 
-    A name keeps it if the text has the name without suffix, too.
+    A name keeps it if the code has the name without suffix, too. Words of comments are no names.
     """
     names = set(re.findall(rf"\b(\w+){suffix}\b", text))
-    unique_names = [name for name in names if not re.search(rf"\b{name}\b", text)]
+    code = re.sub(r"//.*", "", text)
+    unique_names = [name for name in names if not re.search(rf"\b{name}\b", code)]
     return re.sub(rf"\b({'|'.join(map(re.escape, unique_names))}){suffix}\b", r"\1", text) if unique_names else text
 
 
