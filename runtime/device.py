@@ -30,6 +30,7 @@ __all__ = [
     "current_of_type",
     "default_device",
     "device",
+    "drivers_survive_fork",
     "known_devices",
     "meta",
     "open_drivers",
@@ -220,6 +221,11 @@ def known_devices() -> list[Device]:
 def open_drivers() -> list[Driver]:
     """Return the drivers of all devices that were opened."""
     return [opened._driver for opened in known_devices() if opened._driver is not None]
+
+
+def drivers_survive_fork() -> bool:
+    """Return whether a forked child may inherit all opened devices: those of OpenCL and CUDA hang or fail there."""
+    return all(getattr(driver, "survives_fork", False) for driver in open_drivers())
 
 
 def default_device() -> Device:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import pickle
 import socket
-from typing import Generic, TypeVar
+import weakref
+from typing import Any, Generic, TypeVar
 
 from ...runtime.shared import Segment
 
@@ -27,6 +28,7 @@ class Channel(Generic[_Sent, _Received]):
 
     def __init__(self, connected_socket: socket.socket):
         self.socket = connected_socket
+        _channels.add(self)
 
     def fileno(self) -> int:
         """Return the socket's file descriptor, for `poll`."""
@@ -76,6 +78,18 @@ class Channel(Generic[_Sent, _Received]):
     def close(self) -> None:
         """Close this end."""
         self.socket.close()
+
+
+_channels: weakref.WeakSet[Channel[Any, Any]] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    """Close the ends that a forked process inherits. Otherwise a worker would not notice that its loader has ended."""
+    for channel in list(_channels):
+        channel.close()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 def pair() -> tuple[Channel[_Sent, _Received], socket.socket]:

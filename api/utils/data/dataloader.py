@@ -45,11 +45,12 @@ class _InfiniteSampler(Sampler[None]):
 class DataLoader(Generic[T_co]):
     """Iterate over `dataset` in batches, in order or shuffled, in this process or with worker processes.
 
-    Worker processes start by `forkserver` unless `multiprocessing_context` names another method; `fork` is refused,
-    because drivers do not survive it. Batches return in shared memory, without a copy, as `cpu` tensors. Each worker
-    gets the data set once, when iteration begins: tensors of 64 KiB and more are shared, so do not write to them; all
-    else is copied. Worker i seeds the random generators of weftgrad, Python and NumPy with base + i, where base is
-    drawn from `generator`, and then calls `worker_init_fn(i)`.
+    Worker processes start by `fork` on Linux, as in PyTorch, and inherit the data set. Once an OpenCL or CUDA device
+    has been opened, whose drivers do not survive a fork, they start by `forkserver`: they import the main module, which
+    must do its work under `if __name__ == "__main__":`, and each gets the data set once, when iteration begins. Of
+    that, tensors of 64 KiB and more are shared, so do not write to them; all else is pickled. Batches return in shared
+    memory, without a copy, as `cpu` tensors. Worker i seeds the random generators of weftgrad, Python and NumPy with
+    base + i, where base is drawn from `generator`, and then calls `worker_init_fn(i)`.
 
     An exception in a worker is raised here in place of its batch, with the worker's traceback, and iteration can
     continue. A worker that is killed or exits raises `WorkerError` at once, with its pid and signal, and the other
@@ -71,7 +72,7 @@ class DataLoader(Generic[T_co]):
         drop_last: Leave out a last batch that is shorter.
         timeout: Seconds to wait for a batch before `WorkerTimeout`; 0 waits as long as the workers live.
         worker_init_fn: Called in each worker with its number.
-        multiprocessing_context: A start method or a context of multiprocessing.
+        multiprocessing_context: A start method or a context of multiprocessing; None: as above.
         generator: Draws the order and the workers' seeds; None: the default generator. The same state gives the same
             order in every run and for every number of workers.
         prefetch_factor: Batches that each worker makes ahead; None: 2.

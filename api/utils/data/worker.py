@@ -26,7 +26,7 @@ from ...runtime.backends import cpu  # noqa: F401  # imported here for the same 
 from ...runtime.device import set_default_device
 from ...runtime.errors import NotPicklable
 from . import collate
-from ._types import Answer, Request, SetupMessage, UserDataset
+from ._types import Answer, Places, Request, SetupMessage, UserDataset, Workload
 from .channel import Channel
 from .fetching import Fetcher, Recipe
 from .packing import Arena, Parcel, pack
@@ -121,9 +121,8 @@ class _Inbox:
         threading.Thread(target=self._read, name="weftgrad-inbox", daemon=True).start()
 
     def _read(self) -> None:
-        parent = process.parent_process()
         loader_socket = self._channel.socket
-        watched: list[socket.socket | int] = [loader_socket, *([parent.sentinel] if parent is not None else [])]
+        watched: list[socket.socket | int] = [loader_socket, *_loader_process()]
         try:
             while loader_socket in connection.wait(watched):
                 message, _ = self._channel.receive()
@@ -141,7 +140,28 @@ class _Inbox:
         self._idle.set()
 
 
-def run(end: socket.socket, number: int, count: int, seed: int, deferred: _PickledParcel | None) -> None:
+def _loader_process() -> list[int]:
+    """Return a descriptor that becomes readable when the loader's process ends.
+
+    The sentinel of multiprocessing is a pipe, which workers that were forked later keep open.
+    """
+    parent = process.parent_process()
+    if parent is None or parent.pid is None:
+        return []
+    try:
+        return [os.pidfd_open(parent.pid)]
+    except (AttributeError, OSError):  # not Linux, an old kernel, or a container that forbids it
+        return [parent.sentinel]
+
+
+def run(
+    end: socket.socket,
+    number: int,
+    count: int,
+    seed: int,
+    deferred: _PickledParcel | None,
+    inherited: Workload | None,
+) -> None:
     """Run a worker process.
 
     Args:
@@ -150,15 +170,18 @@ def run(end: socket.socket, number: int, count: int, seed: int, deferred: _Pickl
         count: The number of workers.
         seed: The base seed.
         deferred: The `Parcel` pickle, if it could be pickled only while the process was started; else None.
+        inherited: The workload, if the process was forked; else None.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends the workers
+    if inherited is not None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the parent's handler is not meant for its workers
     channel: _Channel = Channel(end)
     try:
         setup, fds = channel.receive()
         assert setup[0] == "setup"
         inbox = None
         try:
-            recipe, max_free_slots = _set_up_worker(setup, fds, channel, number, count, seed, deferred)
+            recipe, max_free_slots = _set_up_worker(setup, fds, channel, number, count, seed, deferred, inherited)
             arena = Arena(max_free_slots)
             collate.allocate = arena.take
             inbox = _Inbox(channel)
@@ -181,6 +204,7 @@ def _set_up_worker(
     count: int,
     seed: int,
     deferred: _PickledParcel | None,
+    inherited: Workload | None,
 ) -> tuple[Recipe, int]:
     """Set up the process as a worker. Return the recipe, and the maximum number of free slots."""
     global _info
@@ -194,14 +218,8 @@ def _set_up_worker(
     memory = (fds.pop(0), memory_nbytes) if memory_nbytes is not None else None
     data = deferred.data if deferred is not None else data
     segments = list(zip(fds, segment_sizes, strict=True))
-    try:
-        dataset, collate_fn, worker_init_fn, options = Parcel.open(data, memory, places, segments)
-    except (AttributeError, ImportError) as error:
-        raise NotPicklable(
-            f"a worker cannot find what the loader uses ({error}): workers are new processes, which import the modules "
-            "of the data set, collate_fn and worker_init_fn. Define these in a module, or in a script that starts its "
-            'work under `if __name__ == "__main__":`; not in an interactive session'
-        ) from error
+    workload = _open_parcel(data, memory, places, segments) if inherited is None else inherited
+    dataset, collate_fn, worker_init_fn, options = workload
     worker_seed = (seed + number) & ((1 << 64) - 1)
     random.seed(worker_seed)
     manual_seed(worker_seed)
@@ -210,6 +228,19 @@ def _set_up_worker(
     if worker_init_fn is not None:
         worker_init_fn(number)
     return Recipe(dataset, collate_fn, *options), max_free_slots
+
+
+def _open_parcel(
+    data: bytes, memory: tuple[int, int] | None, places: Places, segments: list[tuple[int, int]]
+) -> Workload:
+    try:
+        return Parcel.open(data, memory, places, segments)
+    except (AttributeError, ImportError) as error:
+        raise NotPicklable(
+            f"a worker cannot find what the loader uses ({error}): workers are new processes, which import the modules "
+            "of the data set, collate_fn and worker_init_fn. Define these in a module, or in a script that starts its "
+            'work under `if __name__ == "__main__":`; not in an interactive session'
+        ) from error
 
 
 def _make_batches(channel: _Channel, inbox: _Inbox, recipe: Recipe, arena: Arena, number: int) -> None:

@@ -2,6 +2,10 @@
 
 Each worker has its own channel. Processes share no lock, queue or thread, so nothing blocks if a worker dies: the
 loader waits on all channels and all processes at once, and notices immediately. `worker` runs in the processes.
+
+A forked worker inherits the data set, so that scripts without `if __name__ == "__main__":`, notebooks and lambdas work
+as in PyTorch. An OpenCL or CUDA driver does not survive a fork. Once one is open, workers start by `forkserver`: they
+import the main module, and get the data set pickled.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ import operator
 import os
 import select
 import signal
+import sys
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -21,6 +27,7 @@ from time import monotonic
 from typing import Literal, TypeAlias
 
 from ...multiprocessing.spawning import process_class
+from ...runtime.device import drivers_survive_fork, open_drivers
 from ...runtime.dtypes import Array
 from ...runtime.errors import ArgumentError, NotPicklable, WorkerError, WorkerTimeout
 from ...runtime.shared import Segment
@@ -44,14 +51,24 @@ _WorkerAnswer: TypeAlias = tuple[int, int, int, Literal["batch", "task_failed", 
 
 
 def start_context(user_context: BaseContext | None) -> BaseContext:
-    """Return the multiprocessing context for workers (None: `forkserver`). Raises `ArgumentError` for `fork`."""
-    context = multiprocessing.get_context("forkserver") if user_context is None else user_context
-    if context.get_start_method() == "fork":
+    """Return the multiprocessing context for workers.
+
+    Args:
+        user_context: What the user chose. None: `fork` on Linux as long as all open drivers survive it, else
+            `forkserver`.
+
+    Raises:
+        ArgumentError: `user_context` forks, and a driver is open that does not survive it.
+    """
+    survives_fork = drivers_survive_fork()
+    if user_context is None:
+        return multiprocessing.get_context("fork" if survives_fork and sys.platform == "linux" else "forkserver")
+    if user_context.get_start_method() == "fork" and not survives_fork:
         raise ArgumentError(
-            "DataLoader: workers cannot be started by 'fork': OpenCL and CUDA do not work in a forked process, and "
-            "threads of theirs may hold locks; use multiprocessing_context='forkserver' (the default) or 'spawn'"
+            "DataLoader: workers cannot be started by 'fork' any more: an OpenCL or CUDA device has been opened, whose "
+            "driver does not survive a fork; use multiprocessing_context='forkserver' or 'spawn'"
         )
-    return context
+    return user_context
 
 
 class _NameIgnoringInterrupt(str):
@@ -100,32 +117,47 @@ class _Worker:
         parcel: Parcel | None,
         max_free_slots: int,
     ):
+        """Start the worker. parcel: the pickled workload; None if it is inherited or pickled with the process."""
         self.channel: Channel[Request, Answer]
         self.channel, worker_end = pair()
         self._leases: set[LeaseReference] = set()
         self._ended_leases: deque[LeaseReference] = deque()
         self.slots: dict[int, Array] = {}
-        deferred = _DeferredParcel(workload) if parcel is None else None
+        is_forked = context.get_start_method() == "fork"
+        deferred = _DeferredParcel(workload) if parcel is None and not is_forked else None
         self.number = arguments[0]
         name = _NameIgnoringInterrupt(f"DataLoader-worker-{self.number}")
         self.process = process_class(context)(
-            target=worker.run, args=(worker_end, *arguments, deferred), name=name, daemon=True
+            target=worker.run,
+            args=(worker_end, *arguments, deferred, workload if is_forked else None),
+            name=name,
+            daemon=True,
         )
-        with worker_end:
+        with worker_end, warnings.catch_warnings():
+            # The drivers that run threads have been asked; Python warns of every thread.
+            warnings.filterwarnings("ignore", "This process .*multi-threaded", DeprecationWarning)
             self.process.start()
         assert self.process.pid is not None  # because it was started
         self.pid = self.process.pid
         self.process.name = str(name)
-        shared_parcel = parcel if deferred is None else deferred.parcel
-        assert shared_parcel is not None
-        self._hand_over(shared_parcel, max_free_slots)
+        if is_forked:
+            self._send_setup(("setup", b"", None, [], [], max_free_slots), [])
+        else:
+            shared_parcel = parcel if deferred is None else deferred.parcel
+            assert shared_parcel is not None
+            self._hand_over(shared_parcel, max_free_slots)
 
     def _hand_over(self, parcel: Parcel, max_free_slots: int) -> None:
         segments = [segment for _, segment in sorted(parcel.segments.values(), key=lambda piece: piece[0])]
         fds = ([parcel.memory.fd] if parcel.memory is not None else []) + [piece.fd for piece in segments]
         memory_nbytes = parcel.memory.nbytes if parcel.memory is not None else None
         segment_sizes = [piece.nbytes for piece in segments]
-        message: SetupMessage = ("setup", parcel.data, memory_nbytes, parcel.places, segment_sizes, max_free_slots)
+        self._send_setup(
+            ("setup", parcel.data, memory_nbytes, parcel.places, segment_sizes, max_free_slots),
+            fds,
+        )
+
+    def _send_setup(self, message: SetupMessage, fds: list[int]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died; `answers` raises the error
             self.channel.send(message, fds[:_FDS])
             for start in range(_FDS, len(fds), _FDS):
@@ -226,7 +258,11 @@ class Workers:
             )
         self.timeout = timeout
         process_context = start_context(context)
-        parcel = _parcel(workload)
+        is_forked = process_context.get_start_method() == "fork"
+        if is_forked:
+            for driver in open_drivers():
+                driver.synchronize()  # tensors of the data set may be pending
+        parcel = None if is_forked else _parcel(workload)
         self._workers: list[_Worker] = []
         self._finish = weakref.finalize(self, _end, self._workers, os.getpid(), worker.GRACE_SECONDS)
         try:
@@ -235,7 +271,7 @@ class Workers:
                 self._workers.append(_Worker(process_context, arguments, workload, parcel, prefetch_factor + 2))
         except BaseException as error:
             self.close()
-            if isinstance(error, (TypeError, AttributeError, ValueError)) and parcel is None:
+            if isinstance(error, (TypeError, AttributeError, ValueError)) and parcel is None and not is_forked:
                 raise _unpicklable(workload, error) from error
             raise
         self._poll = select.poll()
