@@ -222,6 +222,7 @@ if _typing.TYPE_CHECKING:  # names that exist at run time through `globals().upd
     from . import overrides as overrides, profiler as profiler, signal as signal, special as special
     from . import testing as testing, utils as utils, version as version, xpu as xpu
     from ._generated.functions import *
+    from .func import vmap as vmap
     from .nn._torch_losses import *
     from .nn._torch_names import *
 else:
@@ -231,6 +232,8 @@ else:
             return _import_module(f".{name}", __name__)
         if name in _OF_LAYERS:
             return getattr(_import_module(".nn._torch_names", __name__), name)
+        if name == "vmap":  # imported at its first use, as `func` is
+            return _import_module(".func", __name__).vmap
         raise AttributeError(f"module 'weftgrad' has no attribute {name!r}")
 
 
@@ -240,7 +243,7 @@ _overriding.add_functions(vars(Tensor))
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, *_OF_LAYERS})
+    return sorted({*globals(), *_LAZY, *_OF_LAYERS, "vmap"})
 
 
 __all__ = sorted(

@@ -243,3 +243,7 @@ def test_errors() -> None:
     for call, error, message in cases:
         with pytest.raises(error, match=message):
             call()
+
+
+def test_the_package_has_vmap_as_torch_has():
+    assert wg.vmap is wg.func.vmap
