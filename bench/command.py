@@ -62,7 +62,8 @@ def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("--shapes", metavar="1024,256x1024", help="the shapes of the suite specs")
     parser.add_argument(
         "--peers", metavar="NAME,…",
-        help="libraries to compare with: torch, numpy, cupy, jax, tinygrad, or none (default: what is installed)",
+        help="libraries to compare with: torch, numpy, cupy, jax, tinygrad, or none (default: what is installed); "
+        "the suite models has torch.compile, too",
     )  # fmt: skip
     parser.add_argument("--output", type=Path, help="a JSON file to write; compressed if its name ends in .gz")
     parser.add_argument("--markdown", type=Path, help="a file for the tables as Markdown")
@@ -178,7 +179,7 @@ def _resolve_options(options: argparse.Namespace) -> None:
     # lazy: start-up of the command line
     from . import device_listing, sweep
     from .changes import check_threshold
-    from .peers import check_installed, parse
+    from .peers import COMPILED_TORCH, check_installed, parse
     from .selection import check_obstacles
     from .time_budget import parse_seconds
 
@@ -194,7 +195,10 @@ def _resolve_options(options: argparse.Namespace) -> None:
         raise ArgumentError(f"bench: --rounds is 1 or more, not {options.rounds}")
     if options.time:
         parse_seconds(options.time)
-    check_installed(parse(options.peers))
+    peers = parse(options.peers)
+    if COMPILED_TORCH in (peers or ()) and options.suite != "models":
+        raise ArgumentError(f"bench: --peers {COMPILED_TORCH} is for the suite models, and --suite is {options.suite}")
+    check_installed(peers)
     check_threshold(options.threshold)
     if options.scale < 1:
         raise ArgumentError(f"bench: --scale is 1 or more, not {options.scale}")

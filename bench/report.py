@@ -26,8 +26,10 @@ def title(machine: Machine) -> str:
     devices = " beside ".join(f"{d['name']} ({_device_text(d)})" for d in machine["devices"])
     versions = machine["versions"]
     torch = f", torch {versions['torch']} on {machine['torch']}" if machine["torch"] else ", without torch"
-    other_peers = [f", {name} {versions.get(name)} on {place}" for name, place in machine.get("places", {}).items()
-              if name != "torch"]  # fmt: skip
+    other_peers = [
+        f", {name} {versions.get(name.partition('.')[0])} on {place}"  # torch.compile has torch's version
+        for name, place in machine.get("places", {}).items() if name != "torch"
+    ]  # fmt: skip
     return devices + torch + "".join(other_peers)
 
 

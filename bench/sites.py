@@ -25,7 +25,7 @@ from .measure import PAUSE
 
 if TYPE_CHECKING:
     from ..runtime.device import Device
-    from .library_types import Event, Grads, Operation, Tensor
+    from .library_types import Event, Grads, Model, Operation, Tensor
 
 __all__ = ["ROTATED_GPU_BYTES", "NotOffered", "OurSite", "Site", "is_gpu"]
 
@@ -148,6 +148,10 @@ class Site:
     def ready(self, function: Operation) -> Operation:
         """Return `function(library, *operands)` as a function of the operands, compiled by the library's JIT if any."""
         return partial(function, self.library)
+
+    def compile_model(self, model: Model) -> Model:
+        """Return a model as it is trained: compiled if the site compiles models, and otherwise the model itself."""
+        return model
 
     def backward_call(self, function: Operation, operands: Sequence[Tensor], grad_indices: Sequence[int],
                seed: Callable[[tuple[int, ...]], Array]) -> Grads:  # fmt: skip

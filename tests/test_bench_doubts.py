@@ -435,7 +435,8 @@ def test_too_little_time_for_a_row_is_an_error(tmp_path: Path, capsys: pytest.Ca
     (("--threshold", "-1"), "--threshold"), (("--scale", "0"), "--scale"), (("--shapes", "0"), "--shapes"),
     (("--program", "train.py"), "--program"), (("--icd", "x.so"), "--icd"), (("--rounds", "0"), "--rounds"),
     (("--ops", "no_such_op"), "no_such_op"), (("--device", "all", "--ops", "no_such_op"), "no_such_op"),
-    (("--device", "all", "--peers", "cupy"), "--peers"),
+    (("--device", "all", "--peers", "cupy"), "--peers"), (("--peers", "torch.compile"), "suite models"),
+    (("--suite", "models", "--peers", "torch.compile"), "pip install torch"),
 ])  # fmt: skip
 def test_options_are_checked_before_anything_is_measured(
     words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

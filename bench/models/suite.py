@@ -56,7 +56,7 @@ def _work(row: ModelSize, site: Site) -> Work | None:
     recipe = RECIPES[row.recipe]
     try:
         model = row.build(load(recipe.module, site.library)).to(site.device)
-        step = step_of(recipe, site.library, model)
+        step = step_of(recipe, site.library, site.compile_model(model))
     except (AttributeError, ImportError) as missing:  # a peer with few of PyTorch's modules
         if site.ours:
             raise

@@ -14,9 +14,11 @@ from importlib.util import find_spec
 from ...runtime.errors import ArgumentError
 from ..sites import OurSite, Site
 
-__all__ = ["NAMES", "check_installed", "parse", "peer_sites"]
+__all__ = ["COMPILED_TORCH", "NAMES", "check_installed", "parse", "peer_sites"]
 
-NAMES = ("torch", "numpy", "cupy", "jax", "tinygrad")
+COMPILED_TORCH = "torch.compile"
+"""PyTorch with its compiler, a peer of the suite `models` for those who ask for it: it compiles for minutes."""
+NAMES = ("torch", "numpy", "cupy", "jax", "tinygrad", COMPILED_TORCH)
 
 
 def parse(text: str | None) -> list[str] | None:
@@ -26,7 +28,8 @@ def parse(text: str | None) -> list[str] | None:
         text: Names separated by commas (`torch,jax`), `all`, `none`, or None if the option is absent.
 
     Returns:
-        The names without duplicates; [] for `none`; None, which stands for all installed peers, for `all` or None.
+        The names without duplicates; [] for `none`; None, which stands for all installed peers but `torch.compile`,
+        for `all` or None.
 
     Raises:
         ArgumentError: A name is unknown.
@@ -45,8 +48,9 @@ def parse(text: str | None) -> list[str] | None:
 def check_installed(names: Sequence[str] | None) -> None:
     """Raise ArgumentError if a library that `--peers` names is not installed. It is not imported."""
     for name in names or ():
-        if find_spec(name) is None:
-            raise ArgumentError(f"bench: --peers {name}: it is not installed (pip install {name})")
+        package = name.partition(".")[0]
+        if find_spec(package) is None:
+            raise ArgumentError(f"bench: --peers {name}: it is not installed (pip install {package})")
 
 
 def peer_sites(our_sites: Sequence[OurSite], scale: int, peer_names: Sequence[str] | None) -> list[Site]:
@@ -61,9 +65,9 @@ def peer_sites(our_sites: Sequence[OurSite], scale: int, peer_names: Sequence[st
         ArgumentError: A peer in `peer_names` is not installed.
     """
     sites = []
-    for name in NAMES if peer_names is None else peer_names:
+    for name in [name for name in NAMES if name != COMPILED_TORCH] if peer_names is None else peer_names:
         try:
-            site = import_module(f".{name}", __name__).site(our_sites, scale)
+            site = import_module(f".{name.replace('.', '_')}", __name__).site(our_sites, scale)
         except ImportError as error:
             if peer_names is not None:
                 raise ArgumentError(f"bench: --peers {name}: it does not import here ({error})") from None
