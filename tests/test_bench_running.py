@@ -445,6 +445,7 @@ class SlowProcess:
     """A process that does not end before it is interrupted, or, if `stubborn`, before it is killed."""
 
     stubborn = False
+    pid = 4321
     actions: list[object]
 
     def __init__(self, words: Sequence[str], **options: Any):
@@ -459,8 +460,10 @@ class SlowProcess:
     def send_signal(self, number: int) -> None:
         self.actions.append(number)
 
-    def kill(self) -> None:
-        self.actions.append("kill")
+    @classmethod
+    def kill_group(cls, pid: int, number: int) -> None:
+        assert (pid, number) == (cls.pid, signal.SIGKILL)
+        cls.actions.append("kill")
 
 
 def test_a_suite_that_exceeds_its_share_is_interrupted(
@@ -472,6 +475,7 @@ def test_a_suite_that_exceeds_its_share_is_interrupted(
     assert SlowProcess.actions == ["weftgrad.bench", 60.0, signal.SIGINT, 90.0]
     assert "time is up in the middle of a row" in capsys.readouterr().err
     monkeypatch.setattr(SlowProcess, "stubborn", True)
+    monkeypatch.setattr(os, "killpg", SlowProcess.kill_group)
     assert everything._run(["--suite", "models", "--time", "50"]) == 0
     assert SlowProcess.actions[-3:] == [90.0, "kill", None]
 
@@ -513,14 +517,51 @@ def test_checks_of_every_op_go_on_where_they_stopped(tmp_path: Path, capsys: pyt
     assert json.loads((tmp_path / "correctness.json").read_text())["failed"] == ["test_values[sub two]"]
     assert op_checks.check_ops(tmp_path, 60.0, run) == 0
     first, memory_and_streams, second, _ = command_lines
-    assert "--deselect" not in first
+    passed_names = Path(first[first.index("--passed-tests") + 1])
+    assert second[second.index("--passed-tests") + 1] == str(passed_names)
+    assert json.loads(passed_names.read_text()) == ["test_values[add]"]  # before the last run
     assert first[first.index("-k") + 1].startswith("test_values or ")
     assert memory_and_streams[-2:] == ["-k", f"not ({first[first.index('-k') + 1]})"]
-    assert second[second.index("--deselect") + 1] == "tests/test_gpu.py::test_values[add]"
-    assert second.count("--deselect") == 1
     assert json.loads((tmp_path / "correctness.json").read_text())["passed"] == [
         "test_values[add]", "test_values[sub two]", "test_values[mul]"
     ]  # fmt: skip
+
+
+def test_checks_that_passed_are_left_out_by_their_whole_names(tmp_path: Path) -> None:
+    """`test_a` has passed; the names of the others begin with it."""
+    (tmp_path / "test_gpu.py").write_text(
+        "import pytest\n"
+        "def test_a(): assert False\n"
+        "def test_ab(): pass\n"
+        "@pytest.mark.parametrize('op', ['add', 'add two', 'mul'])\n"
+        "def test_a_value(op): assert op != 'add'\n"
+    )
+    (tmp_path / "passed.json").write_text(json.dumps(["test_a", "test_a_value[add]"]))
+    words = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "weftgrad.bench.skip_passed",
+             "--passed-tests", str(tmp_path / "passed.json"), "--rootdir", str(tmp_path), str(tmp_path)]  # fmt: skip
+    assert op_checks._run_limited(words, tmp_path / "log", 60.0) == 0
+    assert op_checks.outcomes(tmp_path / "log") == {
+        "test_ab": "passed", "test_a_value[add two]": "passed", "test_a_value[mul]": "passed"
+    }  # fmt: skip
+    assert "3 passed, 2 deselected" in (tmp_path / "log").read_text()
+
+
+def test_a_process_that_ignores_an_interrupt_ends_with_its_workers() -> None:
+    """As of pytest and the workers of pytest-xdist: both ignore Ctrl-C here."""
+    program = textwrap.dedent("""
+        import signal, subprocess, sys
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        worker = subprocess.Popen([sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"])
+        print("ready", flush=True)
+        worker.wait()
+    """)
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, process_group=0)
+    assert process.stdout is not None
+    with process.stdout as output:
+        assert sorted(output.readline().split() for _ in range(2)) == [[], [b"ready"]]
+        op_checks.interrupt(process, 0.1)
+        assert process.returncode == -signal.SIGKILL
+        assert output.read() == b""  # the end of the pipe: no process is left that could write to it
 
 
 def test_a_crash_of_the_checks_is_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
