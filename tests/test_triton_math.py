@@ -170,6 +170,28 @@ def test_every_function_has_its_file_and_names_what_it_calls():
         assert set(needed) == called, f"{name} needs {sorted(called)}"
 
 
+def coefficients(text: str) -> list[str]:
+    """Return the numbers of at least 13 characters in the code of a math function, sorted."""
+    code = re.sub(r'""".*?"""', "", text, flags=re.DOTALL)
+    lines = [line for line in code.splitlines() if not line.strip().startswith(("#", "//"))]
+    numbers = re.findall(r"(?<![\w.])\d+\.\d*(?:e[+-]?\d+)?", "\n".join(lines))
+    return sorted(number for number in numbers if len(number) >= 13)
+
+
+def test_both_targets_have_one_table_of_coefficients():
+    """Polynomials are written out in both languages, so an edit of one file could be forgotten in the other."""
+    compared = set()
+    for file in FOLDER.iterdir():
+        opencl_file = FOLDER.parent.parent / "opencl" / "math" / f"{file.name.removesuffix('.py')}.cl"
+        if not (file.name.endswith(".py") and opencl_file.is_file()):
+            continue
+        ours, theirs = (coefficients(f.read_text(encoding="utf-8")) for f in (file, opencl_file))
+        if min(len(ours), len(theirs)) >= 5:  # others are computed in another way, such as by libdevice
+            assert ours == theirs, file.name
+            compared.add(file.name)
+    assert {"airy_ai.py", "gamma_ratio.py", "gamma_uniform.py", "ndtri.py"} <= compared
+
+
 # --- Floating-point functions -----------------------------------------------------------------------------------------
 
 
