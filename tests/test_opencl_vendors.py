@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from op_attention import backward, forward
-from op_running import host, prebuilt
+from op_devices import prebuilt
+from op_running import host
 from opencl_language import find_clang, vendor_device
 
 import weftgrad as wg
