@@ -73,7 +73,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Cache the kernels of tests in pytest's cache folder, not the user's. Workers inherit the variables."""
+    """Cache the kernels of tests in pytest's cache folder, not the user's. Workers inherit the variables.
+
+    Hypothesis may take as long as it needs.
+    """
+    if importlib.util.find_spec("hypothesis") and not config.getoption("--hypothesis-profile", None):
+        from hypothesis import HealthCheck, settings
+
+        # On a busy machine, drawing examples takes longer than Hypothesis thinks right.
+        settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        settings.load_profile("suite")
     if config.option.markexpr == "quick":
         os.environ["WEFTGRAD_TEST_QUICK"] = "1"  # fewer dtypes of most ops: see test_ops_generated.QUICK
     if "WEFTGRAD_CACHE" in os.environ or "XDG_CACHE_HOME" in os.environ:

@@ -172,9 +172,9 @@ def test_references_read_no_files(name):
 )
 def test_hostile_yaml_is_rejected_quickly(text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    start = time.perf_counter()
+    start = time.thread_time()  # on a busy machine, a thread waits for a core
     errors_of(text)
-    assert time.perf_counter() - start < 10
+    assert time.thread_time() - start < 10
     assert not list(tmp_path.iterdir())
 
 
@@ -294,7 +294,7 @@ def test_infinite_numbers_in_a_spec_are_literals(tmp_path):
 
 
 def test_expressions_that_grow_exponentially_are_rejected_quickly():
-    start = time.perf_counter()
+    start = time.thread_time()  # on a busy machine, a thread waits for a core
     chain = "(" * 40 + "input" + "**4)" * 40
     with pytest.raises(SpecError, match="too long to write out"):
         wg.ops.load(op(op="chain(input)", out=chain))
@@ -305,7 +305,7 @@ def test_expressions_that_grow_exponentially_are_rejected_quickly():
     deep = wg.ops.load(op(op="deep(input)", out="tanh(" * 60 + "input" + ")" * 60)).deep
     with pytest.raises(wg.runtime.errors.GradientError, match="give a shorter formula"):
         deep(wg.ones(3, requires_grad=True))
-    assert time.perf_counter() - start < 30
+    assert time.thread_time() - start < 30
 
 
 def test_named_values_of_a_pointwise_op_are_substituted():

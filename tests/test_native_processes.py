@@ -275,10 +275,10 @@ def test_a_dying_state_gives_way_to_other_threads() -> None:
         context.state().plans[("slow",)] = Slow()
 
     def second() -> None:
-        dying.wait(5)
+        dying.wait(60)
         with wg.no_grad():
             x + x
-            finish.wait(5)
+            finish.wait(60)
 
     x = cpu(4)
     thread = threading.Thread(target=first)

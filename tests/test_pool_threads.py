@@ -107,17 +107,17 @@ def test_free_does_not_wait_for_a_slow_driver():
 
     def slow():
         entered.set()
-        resume.wait(10)
+        resume.wait(60)
 
     source.on_allocate = slow
     thread = threading.Thread(target=pool.allocate, args=(50 * MiB,))
     thread.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
     begin = time.perf_counter()
     pool.free(block)
-    assert time.perf_counter() - begin < 1
+    assert time.perf_counter() - begin < 30
     resume.set()
-    thread.join(10)
+    thread.join(60)
     assert pool.stats().requested == 50 * MiB
 
 

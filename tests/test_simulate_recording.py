@@ -78,12 +78,17 @@ class Slow(wg.nn.Linear):
 
 def test_a_slow_layer_takes_its_share_of_the_step():
     model = wg.nn.Sequential(wg.nn.Linear(4, 4), Slow(4, 4), wg.nn.Linear(4, 4))
-    recorded = record(model, wg.ones(2, 4), warmup=1)
-    seconds = {gradient.name: gradient.seconds for gradient in recorded.gradients}
-    forward = [layer.forward_seconds for layer in recorded.layers]
-    assert forward[1] > 2 * max(forward[0], forward[2])
-    assert seconds["1.weight"] + seconds["1.bias"] > 2 * (seconds["2.weight"] + seconds["2.bias"])
-    assert recorded.step_seconds >= 0.16
+    for _ in range(20):  # other programs may delay any layer
+        recorded = record(model, wg.ones(2, 4), warmup=1)
+        assert recorded.step_seconds >= 0.16
+        seconds = {gradient.name: gradient.seconds for gradient in recorded.gradients}
+        forward = [layer.forward_seconds for layer in recorded.layers]
+        has_slowest_forward = forward[1] > 2 * max(forward[0], forward[2])
+        has_slowest_backward = seconds["1.weight"] + seconds["1.bias"] > 2 * (seconds["2.weight"] + seconds["2.bias"])
+        if has_slowest_forward and has_slowest_backward:
+            break
+    assert has_slowest_forward, forward
+    assert has_slowest_backward, seconds
 
 
 def test_activations_are_what_memory_grew_by():
