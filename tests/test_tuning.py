@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tuning_calls import CPU, some
+from tuning_calls import CPU, exp_call
 
 import weftgrad as wg
 from weftgrad.runtime import schedules
@@ -33,7 +33,7 @@ def test_the_fastest_that_is_right_is_found_and_kept(scripted: Any, tuned_file: 
     # The fastest gives other results; then comes what has 4 parts a core. What is slow is measured least.
     scripted.seconds = staticmethod(lambda parts: {2 * cores: 1e-3, 4 * cores: 2e-3, 8 * cores: 9e-3}.get(parts, 3e-3))
     scripted.wrong = staticmethod(lambda parts: parts == 2 * cores)
-    outcome = search.tune(some(), 60.0)
+    outcome = search.tune(exp_call(), 60.0)
     assert outcome is not None
     (choice,) = outcome.choices.values()
     assert choice is not None
@@ -60,7 +60,7 @@ def test_the_fastest_that_is_right_is_found_and_kept(scripted: Any, tuned_file: 
 
 def test_what_is_not_faster_beyond_noise_is_not_kept(scripted: Any) -> None:
     scripted.seconds = staticmethod(lambda parts: 1e-3 if parts == CPU.driver.capabilities.cores else 0.985e-3)
-    outcome = search.tune(some(), 60.0)
+    outcome = search.tune(exp_call(), 60.0)
     assert outcome is not None
     assert list(outcome.choices.values()) == [None]
     assert outcome.gain == 1.0
@@ -77,7 +77,7 @@ def test_a_budget_is_kept_to(scripted: Any) -> None:
     counts = []
     for budget in (0.01, 60.0):
         scripted.samples.clear()
-        assert search.tune(some(), budget) is not None
+        assert search.tune(exp_call(), budget) is not None
         counts.append(sum(scripted.samples.values()))
     assert counts[0] < counts[1] / 2, counts
 
@@ -93,7 +93,7 @@ def test_a_candidate_that_fails_is_dropped(scripted: Any, monkeypatch: pytest.Mo
         return prepare(self, planned)
 
     monkeypatch.setattr(scripted, "prepare", failing)
-    outcome = search.tune(some(), 60.0)
+    outcome = search.tune(exp_call(), 60.0)
     assert outcome is not None
     (choice,) = outcome.choices.values()
     assert choice is not None
@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_read_is_put_aside(tuned_file: Path, text: str) ->
 
 def test_a_choice_of_another_version_is_not_used() -> None:
     device = schedules.device_key(CPU.driver)
-    key = next(q.key for q in some().plan()[1])
+    key = next(q.key for q in exp_call().plan()[1])
     shipped = plan_for(registry["exp"], [wg.empty(40_000)])
     whole = {"parts": 4, "width": None, "min_streamed_nbytes": 8388608}
     for choice in ({"parts": 4}, {**whole, "parts": 5}, {**whole, "width": 64}, {**whole, "more": 1}):
@@ -163,7 +163,7 @@ def test_without_a_place_to_write_it_lasts_as_long_as_the_process(scripted: Any,
     for folder in (None, tmp_path / "file" / "cache"):
         monkeypatch.setattr(store, "cache_folder", lambda f=folder: f)
         schedules.forget()
-        outcome = search.tune(some(), 60.0)
+        outcome = search.tune(exp_call(), 60.0)
         assert outcome is not None
         assert not search.keep_outcomes([outcome])
         assert plan_for(registry["exp"], [wg.empty(40_000)]).steps[0].global_size == (4 * cores,)

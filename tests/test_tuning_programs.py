@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tuning_calls import CPU, some
+from tuning_calls import CPU, exp_call
 
 from weftgrad.cli import main, tune_program
 from weftgrad.runtime import schedules
@@ -164,7 +164,7 @@ def test_whole_programs_are_compared_in_pairs(
     tuned: float, verdict: str, is_kept: bool, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     """A machine gets slower while it measures: that is no change."""
-    call = some()
+    call = exp_call()
     (question,) = call.plan()[1]
     outcome = search.Outcome(call, {question.key: {**question.answer, "parts": 8}}, 2e-3, 1e-3, 1, 0, 0)
     search.keep_outcomes([outcome])

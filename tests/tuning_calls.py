@@ -17,7 +17,7 @@ from weftgrad.runtime.records import registry
 from weftgrad.runtime.tuning import autotune, search, store
 from weftgrad.runtime.tuning.measure import Call, Trials
 
-__all__ = ["CPU", "Scripted", "record_tuned_calls", "script_search", "some", "use_tuned_file"]
+__all__ = ["CPU", "Scripted", "exp_call", "record_tuned_calls", "script_search", "use_tuned_file"]
 
 CPU: Any = device("cpu")
 
@@ -48,7 +48,8 @@ class Scripted(Trials):
         return [f + 1 for f in outputs] if Scripted.wrong(run.planned.steps[0].global_size[0]) else outputs
 
 
-def some(numel: int = 40_000) -> Call:
+def exp_call(numel: int = 40_000) -> Call:
+    """Return the call of `exp` on so many elements of `cpu`."""
     return Call(registry["exp"], (wg.empty(numel).meta,), (), CPU)
 
 
