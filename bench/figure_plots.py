@@ -59,7 +59,7 @@ def plans(reports: Sequence[Report]) -> Iterator[Plan]:
 def _step(figure: Figure, trace: StepTrace) -> None:
     """Draw the whole step above, and its first operators below, with lines from a call to its kernel."""
     whole, begin = figure.subplots(2, 1, height_ratios=(2, 3))
-    scale, unit = _unit(trace.device_end)
+    scale, unit = _time_unit(trace.device_end)
     whole.broken_barh([(0, trace.host_end * scale)], (_HOST - _HALF_BAR, 2 * _HALF_BAR), facecolors=_PYTHON,
                       linewidths=0)  # fmt: skip
     _bars(whole, [(bar.begin, bar.length, bar.phase) for bar in trace.host], _HOST, scale)
@@ -85,7 +85,7 @@ def _first_operators(axes: Axes, trace: StepTrace) -> None:
     intervals = [(bar.begin, bar.begin + bar.length) for bars in (calls, kernels) for bar in bars]
     first = min(begin for begin, _ in intervals)
     span = max(end for _, end in intervals) - first
-    scale, unit = _unit(span)
+    scale, unit = _time_unit(span)
     names = list(dict.fromkeys(call.name for call in calls))
     named_until = -1.0  # share of the axis
     colour_of = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(names)}
@@ -120,7 +120,7 @@ def _queues(call: HostBar, kernel: KernelBar) -> bool:
     return call.begin <= kernel.queued <= call.begin + call.length
 
 
-def _unit(span: float) -> tuple[float, str]:
+def _time_unit(span: float) -> tuple[float, str]:
     """Return the factor and the name of the unit for a span of microseconds."""
     return (1e-3, "ms") if span >= 2000 else (1.0, "µs")
 
@@ -150,7 +150,7 @@ def _rows(axes: Axes, trace: StepTrace, end: float, label: str, room: float = 0.
 def _summary(trace: StepTrace) -> str:
     if trace.is_synchronous:
         return f"{trace.device} is synchronous: a call returns after its kernel has run, so the host is never ahead"
-    scale, unit = _unit(trace.device_end)
+    scale, unit = _time_unit(trace.device_end)
     return (
         f"the host has queued the step after {trace.host_end * scale:.3g} {unit}, the device is done after "
         f"{trace.device_end * scale:.3g} {unit};\nthe host is at most {trace.max_lead * scale:.3g} {unit} and "

@@ -67,8 +67,9 @@ def check_ops(folder: Path, seconds: float, run: Command | None = None) -> int:
     done = [name for name, outcome in outcomes(log).items() if outcome == "passed"]
     words = [sys.executable, "-m", "pytest", "-v", "-m", "gpu", "--no-header", "--tb=short", "-o", "addopts=",
              "-p", "no:cacheprovider", "-p", "no:benchmark", str(tests / "test_gpu.py")]  # fmt: skip
-    for name in done:
-        words += ["--deselect", f"{tests.name}/test_gpu.py::{name}"]
+    passed_names = folder / "passed.json"
+    passed_names.write_text(json.dumps(done), encoding="utf-8")
+    words += ["-p", "weftgrad.bench.skip_passed", "--passed-tests", str(passed_names)]
     workers = min(os.cpu_count() or 1, _MAX_WORKERS) if find_spec("xdist") else 1
     print(f"correctness: {len(done)} checks passed before; the others run for at most {seconds:.0f} s, those of ops in "
           f"{workers} processes", flush=True)  # fmt: skip
@@ -134,10 +135,15 @@ def _run_limited(words: Sequence[str], log: Path, seconds: float) -> int:
 
 
 def interrupt(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Send a process a Ctrl-C, so that it writes what it has; kill it if it has not ended after so many seconds."""
+    """Send a process a Ctrl-C, so that it writes what it has; kill its group if it has not ended in so many seconds.
+
+    Args:
+        process: the leader of a process group (`process_group=0`), to which also pytest-xdist's workers belong.
+        seconds: that it gets for writing.
+    """
     process.send_signal(signal.SIGINT)
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()

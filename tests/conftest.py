@@ -18,11 +18,17 @@ QUICK = {
     "test_structure": "imports between layers, packed files, length of modules",
     "test_import_graph": "cycles of imports",
     "test_api": "public names",
-    "test_expr": "expressions and their derivatives",
+    "test_expr": "expressions: syntax, equal nodes, values",
+    "test_expr_derivatives": "derivatives of expressions",
+    "test_expr_rows": "expressions with reductions over rows",
+    "test_expr_printing": "expressions as OpenCL and NumPy print them",
     "test_golden": "the text of kernels",
     "test_native": "calls through C and through Python are the same",
+    "test_native_processes": "calls through C under threads, forks and interrupts",
     "test_cpu_calls": "launches on `cpu`",
     "test_pool": "memory pools",
+    "test_pool_training": "memory pools in training loops",
+    "test_pool_threads": "memory pools under threads and finalizers",
     "test_inplace": "version counters and writes in place",
     "test_view_history": "gradients through views",
     "test_gradients_of_parts": "gradients of slices",
@@ -33,6 +39,8 @@ QUICK = {
     "test_losses": "losses",
     "test_norms": "norms",
     "test_modules": "hooks and states of modules",
+    "test_module_containers": "containers of modules and lazy layers",
+    "test_activation_checkpoints": "checkpoints of activations",
     "test_optim": "optimizers",
     "test_multi_tensor": "kernels for many tensors",
     "test_amp": "autocast",
@@ -41,7 +49,9 @@ QUICK = {
     "test_profiler": "profiles",
     "test_digits": "the packed data",
     "test_cuda_standin": "the CUDA backend, on a stand-in for the driver",
+    "test_cuda_setup": "the CUDA backend where parts are missing",
     "test_cuda_memory": "memory of the CUDA backend",
+    "test_cuda_graphs": "captured graphs of the CUDA backend",
     "test_bench_report_changes": "comparisons of reports",
 }
 """Modules of the quick suite, and what a failure there is about. Of test_ops_generated: the values of ops on `cpu`,
@@ -63,7 +73,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Cache the kernels of tests in pytest's cache folder, not the user's. Workers inherit the variables."""
+    """Cache the kernels of tests in pytest's cache folder, not the user's. Workers inherit the variables.
+
+    Hypothesis may take as long as it needs.
+    """
+    if importlib.util.find_spec("hypothesis") and not config.getoption("--hypothesis-profile", None):
+        from hypothesis import HealthCheck, settings
+
+        # On a busy machine, drawing examples takes longer than Hypothesis thinks right.
+        settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        settings.load_profile("suite")
     if config.option.markexpr == "quick":
         os.environ["WEFTGRAD_TEST_QUICK"] = "1"  # fewer dtypes of most ops: see test_ops_generated.QUICK
     if "WEFTGRAD_CACHE" in os.environ or "XDG_CACHE_HOME" in os.environ:
@@ -125,7 +144,7 @@ def _why_no_gpu() -> str:
 def cuda() -> Iterator[Any]:
     """Use a fake driver library with two devices. The test fails if it misuses the library."""
     from cuda_running import KiB, use_standin
-    from cuda_standin import Gpu
+    from cuda_standin_objects import Gpu
 
     with use_standin(Gpu(), Gpu("Stand-in A100", (8, 0), 1 << 26, 108, 163 * KiB)) as standin:
         yield standin
@@ -145,10 +164,35 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Any:
 def computing(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Let kernels on the fake GPU compute their results, by Triton's interpreter."""
     pytest.importorskip("triton")
+    from cuda_interpreting import Interpreting
     from cuda_running import compiler
-    from cuda_standin import Interpreting
 
     interpreter = Interpreting(cuda)
     monkeypatch.setattr(compiler, "binary", interpreter.binary)
     cuda.run_kernel = interpreter.run
     return interpreter
+
+
+@pytest.fixture
+def tuned_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Keep tuned schedules in a file of this test; see `tuning_calls`."""
+    from tuning_calls import use_tuned_file
+
+    with use_tuned_file(tmp_path, monkeypatch) as file:
+        yield file
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Let searches for schedules use scripted times and results."""
+    from tuning_calls import script_search
+
+    return script_search(monkeypatch)
+
+
+@pytest.fixture
+def tuned_calls(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Tune calls as with `WEFTGRAD_TUNE=1`, by a search that needs no time, and list them."""
+    from tuning_calls import record_tuned_calls
+
+    return record_tuned_calls(monkeypatch)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from cuda_standin import Gpu, Standin, image_of
+from cuda_standin import Standin
+from cuda_standin_objects import Gpu, image_of
 
 import weftgrad as wg
 from weftgrad.runtime import device as devices

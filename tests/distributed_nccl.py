@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_standin import Op, Standin
+from cuda_standin import Standin
+from cuda_standin_objects import Op
 from mpi4py import MPI
 
 import weftgrad as wg

@@ -2,93 +2,44 @@
 
 `python distributed_training_checks.py FOLDER:CHECK,CHECK...` runs checks on the ranks of the launcher, and prints
 `ok RANK` after the last one. FOLDER is for files; the ranks share it. Every rank computes references in the way of one
-process: the same model without `DistributedDataParallel`, on the whole batch.
+process: the same model without `DistributedDataParallel`, on the whole batch. `distributed_sharding_checks` and
+`distributed_parallel_checks` have further checks.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import gc
+import importlib
 import sys
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
+from distributed_training_models import (
+    CHECKS,
+    CLASSES,
+    FEATURES,
+    Partial,
+    Reentrant,
+    assert_close,
+    check,
+    make_batch,
+    make_model,
+    own_part,
+    reference,
+    train,
+    values_of,
+)
 
 import weftgrad as wg
 from weftgrad import distributed as dist
 from weftgrad import nn
-from weftgrad.distributed import checkpoint
 from weftgrad.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from weftgrad.distributed.algorithms.join import Join
-from weftgrad.distributed.fsdp import fully_shard
 from weftgrad.distributed.optim import ZeroRedundancyOptimizer
-from weftgrad.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
-from weftgrad.distributed.tensor import Replicate, Shard
-from weftgrad.distributed.tensor.parallel import (
-    ColwiseParallel,
-    RowwiseParallel,
-    SequenceParallel,
-    parallelize_module,
-)
+from weftgrad.nn import functional as F
 from weftgrad.nn.parallel import DistributedDataParallel
 from weftgrad.utils.data import DataLoader, DistributedSampler
-
-F = nn.functional
-BATCH, FEATURES, CLASSES = 16, 6, 3
-CHECKS: dict[str, Callable[[Path], None]] = {}
-
-
-def check(function: Callable[[Path], None]) -> Callable[[Path], None]:
-    CHECKS[function.__name__] = function
-    return function
-
-
-def make_model(seed: int = 0) -> nn.Module:
-    wg.manual_seed(seed)
-    return nn.Sequential(
-        nn.Linear(FEATURES, 16), nn.Tanh(), nn.Linear(16, 16, bias=False), nn.Tanh(), nn.Linear(16, CLASSES)
-    )
-
-
-def make_batch(steps: int = 3) -> list[tuple[wg.Tensor, wg.Tensor]]:
-    rng = np.random.default_rng(7)
-    return [
-        (
-            wg.from_numpy(rng.standard_normal((BATCH, FEATURES)).astype(np.float32)),
-            wg.from_numpy(rng.standard_normal((BATCH, CLASSES)).astype(np.float32)),
-        )
-        for _ in range(steps)
-    ]
-
-
-def own_part(tensor: wg.Tensor) -> wg.Tensor:
-    return tensor[dist.get_rank() :: dist.get_world_size()]
-
-
-def values_of(model: nn.Module) -> list[np.ndarray]:
-    return [p.detach().numpy().copy() for p in model.parameters()]
-
-
-def train(model, optimizer, steps=3, select=own_part, loss=F.mse_loss):
-    for inputs, targets in make_batch(steps):
-        optimizer.zero_grad()
-        loss(model(select(inputs)), select(targets)).backward()
-        optimizer.step()
-    return model
-
-
-def reference(steps: int = 3, optimizer=wg.optim.SGD, lr: float = 0.2, model: nn.Module | None = None):
-    model = make_model() if model is None else model
-    return values_of(train(model, optimizer(model.parameters(), lr=lr), steps, select=lambda batch: batch))
-
-
-def assert_close(actual, expected, rtol=2e-5, atol=2e-6):
-    assert len(actual) == len(expected)
-    for a, e in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(a, e, rtol=rtol, atol=atol)
 
 
 def assert_same_bits_on_all_ranks(values):
@@ -104,7 +55,7 @@ def train_ddp(steps=3, hook=None, seed=None, **options):
     return train(model, wg.optim.SGD(model.parameters(), lr=0.2), steps)
 
 
-# DistributedDataParallel ----------------------------------------------------------------------------------------------
+# DistributedDataParallel
 
 
 @check
@@ -268,43 +219,6 @@ def unused_parameters(folder):
     assert "find_unused_parameters" in str(caught.value)
 
 
-class Passes(wg.autograd.Function):
-    """Returns its first operand; the second one's gradient is None."""
-
-    @staticmethod
-    def forward(ctx, x, unused):
-        return x * 1.0
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad, None
-
-
-class Partial(nn.Module):
-    """The graph reaches `weight`, but gives it no gradient."""
-
-    def __init__(self):
-        super().__init__()
-        wg.manual_seed(4)
-        self.layer, self.weight = nn.Linear(FEATURES, CLASSES), nn.Parameter(wg.ones(1000))
-
-    def forward(self, x):
-        return Passes.apply(self.layer(x), self.weight)
-
-
-class Reentrant(nn.Module):
-    """Three layers, of which a reentrant checkpoint calls the middle one."""
-
-    def __init__(self):
-        super().__init__()
-        wg.manual_seed(5)
-        self.a, self.b, self.c = nn.Linear(FEATURES, 8), nn.Linear(8, 8), nn.Linear(8, CLASSES)
-        self.spare = nn.Linear(2, 2)
-
-    def forward(self, x):
-        return self.c(wg.utils.checkpoint.checkpoint(self.b, self.a(x), use_reentrant=True))
-
-
 @check
 def unused_parameters_after_no_sync(folder):
     """What `no_sync` has accumulated is averaged, though the graph of the next backward does not reach it."""
@@ -444,7 +358,7 @@ def early_end_is_an_error_on_all_ranks(folder):
         train_unevenly()
 
 
-# SyncBatchNorm, DistributedSampler ------------------------------------------------------------------------------------
+# SyncBatchNorm, DistributedSampler
 
 
 @check
@@ -501,361 +415,7 @@ def sampler_resumes_in_the_middle_of_an_epoch(folder):
     assert epochs[0] != epochs[1]
 
 
-# sharding -------------------------------------------------------------------------------------------------------------
-
-
-@check
-def divided_optimizer_state(folder):
-    expected = reference(optimizer=wg.optim.AdamW, lr=0.01)
-    model = DistributedDataParallel(make_model())
-    optimizer = ZeroRedundancyOptimizer(model.parameters(), wg.optim.AdamW, lr=0.01)
-    train(model, optimizer)
-    assert_close(values_of(model), expected, rtol=1e-4, atol=1e-5)
-    own = sum(p.numel() for group in optimizer.optim.param_groups for p in group["params"])
-    total = sum(p.numel() for p in model.parameters())
-    assert own < total, (own, total)
-    optimizer.consolidate_state_dict(0)
-    state = [optimizer.state_dict() if dist.get_rank() == 0 else None]
-    dist.broadcast_object_list(state, 0)
-    plain = make_model()
-    plain_optimizer = wg.optim.AdamW(plain.parameters(), lr=0.5)
-    plain.load_state_dict({name.removeprefix("module."): value for name, value in model.state_dict().items()})
-    plain_optimizer.load_state_dict(state[0])
-    other = ZeroRedundancyOptimizer(model.parameters(), wg.optim.AdamW, lr=0.5)
-    other.load_state_dict(state[0])
-    train(model, other, 2)
-    train(plain, plain_optimizer, 2, select=lambda batch: batch)
-    assert_close(values_of(model), values_of(plain), rtol=1e-4, atol=1e-5)
-
-
-def shard_model(reshard=None):
-    model = make_model()
-    for layer in model[:4]:
-        if list(layer.parameters()):
-            fully_shard(layer, reshard_after_forward=reshard)
-    return fully_shard(model, reshard_after_forward=reshard)
-
-
-def whole_values(model):
-    return [p.full_tensor().numpy() for p in model.parameters()]
-
-
-@check
-def sharded_parameters(folder):
-    expected = reference(optimizer=wg.optim.AdamW, lr=0.01)
-    for reshard in (None, True, False):
-        model = shard_model(reshard)
-        total, own = sum(value.size for value in expected), sum(p.numel() for p in model.parameters())
-        assert own <= total / dist.get_world_size() + 3, (own, total)
-        optimizer = wg.optim.AdamW(model.parameters(), lr=0.01)
-        train(model, optimizer)
-        assert_close(whole_values(model), expected, rtol=1e-4, atol=1e-5)
-        assert all(p.grad.shape == p.shape for p in model.parameters())
-        with wg.no_grad():
-            inputs = make_batch(1)[0][0]
-            plain = make_model()
-            for param, value in zip(plain.parameters(), expected, strict=True):
-                param.copy_(wg.from_numpy(value))
-            assert_close([model(inputs).numpy()], [plain(inputs).numpy()], rtol=1e-3, atol=1e-4)
-
-
-@check
-def sharded_gradients_accumulate(folder):
-    model, plain = shard_model(), make_model()
-    batches = make_batch(3)
-    model.set_requires_gradient_sync(False)
-    for position, (inputs, targets) in enumerate(batches):
-        model.set_requires_gradient_sync(position == 2)
-        F.mse_loss(model(own_part(inputs)), own_part(targets)).backward()
-        F.mse_loss(plain(inputs), targets).backward()
-    for shard, param in zip(model.parameters(), plain.parameters(), strict=True):
-        part = param.grad.numpy().reshape(-1)[shard.full_start : shard.full_start + shard.numel()]
-        np.testing.assert_allclose(shard.grad.numpy(), part, rtol=2e-5, atol=2e-6)
-
-
-@check
-def norms_of_sharded_gradients(folder):
-    inputs, targets = make_batch(1)[0]
-    for order in (2.0, 3.0, float("inf")):
-        model, plain = shard_model(), make_model()
-        F.mse_loss(model(own_part(inputs)), own_part(targets)).backward()
-        F.mse_loss(plain(inputs), targets).backward()
-        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.05, order)
-        expected = nn.utils.clip_grad_norm_(plain.parameters(), 0.05, order)
-        np.testing.assert_allclose(norm.item(), expected.item(), rtol=1e-5)
-        assert expected.item() > 0.05
-        for shard, param in zip(model.parameters(), plain.parameters(), strict=True):
-            np.testing.assert_allclose(
-                shard.grad.numpy(), shard.shard_layout.cut(param.grad.numpy()), rtol=2e-5, atol=2e-6
-            )
-
-
-@check
-def sharded_checkpointed_layers(folder):
-    class Checkpointed(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layers = make_model()
-
-        def forward(self, x):
-            for layer in self.layers:
-                x = wg.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)
-            return x
-
-    model = Checkpointed()
-    for layer in (model.layers[0], model.layers[2]):
-        fully_shard(layer)
-    fully_shard(model)
-    train(model, wg.optim.SGD(model.parameters(), lr=0.2))
-    assert_close(whole_values(model), reference())
-
-
-def assert_grads_are_parts(model, plain):
-    """Each rank has its part of the gradients of one process, zeros for None."""
-    for (name, param), shard in zip(plain.named_parameters(), model.parameters(), strict=True):
-        whole = np.zeros(param.shape, np.float32) if param.grad is None else param.grad.numpy()
-        part = shard.shard_layout.cut(whole)
-        np.testing.assert_allclose(shard.grad.numpy(), part, rtol=2e-5, atol=2e-6, err_msg=name)
-
-
-@check
-def sharded_gradients_of_unusual_graphs(folder):
-    inputs, targets = make_batch(1)[0]
-    for kind in (Partial, Reentrant):
-        model, plain = fully_shard(kind()), kind()
-        scrap = [wg.full((1100,), float("nan")) for _ in range(8)]
-        del scrap  # memory that the gradients' vector may get
-        F.mse_loss(model(own_part(inputs)), own_part(targets)).backward()
-        F.mse_loss(plain(inputs), targets).backward()
-        assert_grads_are_parts(model, plain)
-
-
-@check
-def sharded_gradients_after_a_failed_backward(folder):
-    inputs, targets = make_batch(1)[0]
-    model, plain = shard_model(), make_model()
-
-    def fail(grad):
-        raise ValueError("no")
-
-    first = model[0].register_forward_hook(lambda module, args, output: output.register_hook(fail) and None)
-    with pytest.raises(ValueError, match="no"):
-        F.mse_loss(model(own_part(inputs)), own_part(targets)).backward()
-    first.remove()
-    model.zero_grad()
-    for _ in range(2):
-        F.mse_loss(model(own_part(inputs)), own_part(targets)).backward()
-        F.mse_loss(plain(inputs), targets).backward()
-    assert_grads_are_parts(model, plain)
-
-
-@dataclasses.dataclass
-class Result:
-    values: dict
-
-
-class Attributes:
-    def __init__(self, values):
-        self.values, self.owner = [values], self
-
-
-class Slots:
-    """An object whose tensors FSDP does not find."""
-
-    __slots__ = ("values",)
-
-
-@check
-def sharded_modules_that_return_objects(folder):
-    inputs, targets = make_batch(1)[0]
-
-    def hide(values):
-        slots = Slots()
-        slots.values = values
-        return slots
-
-    for wrap, unwrap in (
-        (lambda values: Result({"x": values}), lambda result: result.values["x"]),
-        (Attributes, lambda result: result.values[0]),
-        (hide, lambda result: result.values),
-    ):
-        model, plain = make_model(), make_model()
-        model.register_forward_hook(lambda module, args, output, wrap=wrap: wrap(output))
-        model = fully_shard(model, reshard_after_forward=True)
-        F.mse_loss(unwrap(model(own_part(inputs))), own_part(targets)).backward()
-        F.mse_loss(plain(inputs), targets).backward()
-        assert_grads_are_parts(model, plain)
-
-
-@check
-def sharding_halves_memory(folder):
-    """Peak memory of training with AdamW: at 2 ranks at most 0.6 of `DistributedDataParallel`'s."""
-
-    class Residual(nn.Module):
-        def __init__(self, width):
-            super().__init__()
-            self.a, self.b = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-        def forward(self, x):
-            return x + self.b(self.a(x).relu())
-
-    def make(sharded):
-        wg.manual_seed(0)
-        model = nn.Sequential(nn.Linear(FEATURES, 128), *[Residual(128) for _ in range(10)], nn.Linear(128, CLASSES))
-        if not sharded:
-            return DistributedDataParallel(model)
-        for layer in model[1:-1]:
-            fully_shard(layer)
-        return fully_shard(model)
-
-    peaks = {}
-    for sharded in (True, False):  # a buffer that outlives its run makes the ratio worse
-        wg.reset_peak_memory_stats("cpu")
-        before = wg.memory_allocated("cpu")
-        model = make(sharded)
-        optimizer = wg.optim.AdamW(model.parameters(), lr=1e-3)
-        train(model, optimizer, 2)
-        peaks[sharded] = wg.max_memory_allocated("cpu") - before
-        del model, optimizer
-        gc.collect()
-    ratio = peaks[True] / peaks[False]
-    print(f"memory ratio {ratio:.3f}", peaks)
-    assert ratio <= (0.6 if dist.get_world_size() == 2 else 0.4), peaks
-
-
-# tensor parallel, pipeline --------------------------------------------------------------------------------------------
-
-
-class Feedforward(nn.Module):
-    def __init__(self):
-        super().__init__()
-        wg.manual_seed(2)
-        self.embed, self.norm = nn.Embedding(12, 8), nn.LayerNorm(8)
-        self.up, self.down, self.head = nn.Linear(8, 16), nn.Linear(16, 8), nn.Linear(8, 12, bias=False)
-
-    def forward(self, x):
-        return self.head(self.down(self.up(self.norm(self.embed(x))).relu()))
-
-
-@check
-def tensor_parallel_layers(folder):
-    rng = np.random.default_rng(4)
-    tokens = wg.from_numpy(rng.integers(0, 12, (3, 8)))
-    plans = (
-        {
-            "embed": RowwiseParallel(), "up": ColwiseParallel(), "down": RowwiseParallel(),
-            "head": ColwiseParallel(output_layouts=Replicate()),
-        },
-        {"embed": ColwiseParallel(output_layouts=Replicate()), "up": ColwiseParallel(), "down": RowwiseParallel()},
-        {
-            "embed": RowwiseParallel(output_layouts=Shard(1)), "norm": SequenceParallel(),
-            "up": ColwiseParallel(input_layouts=Shard(1)), "down": RowwiseParallel(output_layouts=Shard(1)),
-            "head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
-        },
-    )  # fmt: skip
-    for plan in plans:
-        plain, model = Feedforward(), parallelize_module(Feedforward(), None, plan)
-        expected, output = plain(tokens), model(tokens)
-        assert_close([output.detach().numpy()], [expected.detach().numpy()], atol=1e-5)
-        F.cross_entropy(expected.flatten(0, 1), tokens.flatten()).backward()
-        F.cross_entropy(output.flatten(0, 1), tokens.flatten()).backward()
-        for (name, param), (_, whole) in zip(model.named_parameters(), plain.named_parameters(), strict=True):
-            grad = whole.grad.numpy()
-            if hasattr(param, "shard_layout"):
-                grad = param.shard_layout.cut(grad)
-                assert param.numel() * dist.get_world_size() == whole.numel()
-            np.testing.assert_allclose(param.grad.numpy(), grad, rtol=1e-4, atol=1e-6, err_msg=name)
-
-
-@check
-def pipeline_schedules(folder):
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    inputs, targets = make_batch(1)[0]
-    whole = nn.Sequential(nn.Linear(FEATURES, 8), *[nn.Linear(8, 8) for _ in range(6)], nn.Linear(8, CLASSES))
-    for param in whole.parameters():
-        dist.broadcast(param.detach(), 0)
-    F.mse_loss(whole(inputs), targets).backward()
-    expected = [p.grad.clone() for p in whole.parameters()]
-    layers = 8 // world_size
-    stage_module = whole[rank * layers : (rank + 1) * layers]
-    for schedule_class in (ScheduleGPipe, Schedule1F1B):
-        whole.zero_grad()
-        stage = PipelineStage(stage_module, rank, world_size)
-        schedule = schedule_class(stage, 8, F.mse_loss)
-        for _ in range(2):
-            losses = []
-            args = (inputs,) if stage.is_first else ()
-            output = schedule.step(*args, target=targets if stage.is_last else None, losses=losses)
-        if stage.is_last:
-            assert len(losses) == 8
-            assert_close([output.numpy()], [whole_output(whole, inputs)])
-        for param, grad in zip(whole.parameters(), expected, strict=True):
-            if any(param is own for own in stage_module.parameters()):
-                np.testing.assert_allclose(param.grad.numpy(), 2 * grad.numpy(), rtol=1e-4, atol=1e-6)
-
-
-def whole_output(model, inputs):
-    with wg.no_grad():
-        return model(inputs).numpy()
-
-
-# checkpoints ----------------------------------------------------------------------------------------------------------
-
-
-def _checkpointed_state(model, optimizer):
-    model_state, optimizer_state = checkpoint.get_state_dict(model, optimizer)
-    return {"model": model_state, "optimizer": optimizer_state, "epoch": 0}
-
-
-@check
-def save_checkpoint(folder):
-    model = shard_model()
-    optimizer = wg.optim.AdamW(model.parameters(), lr=0.01)
-    train(model, optimizer)
-    state = _checkpointed_state(model, optimizer)
-    checkpoint.save({**state, "epoch": 3}, checkpoint_id=folder / "sharded")
-    train(model, optimizer, 2)
-    values = whole_values(model)
-    if dist.get_rank() == 0:
-        np.savez(folder / "after.npz", *values)
-    plan = {"embed": RowwiseParallel(), "up": ColwiseParallel(), "down": RowwiseParallel()}
-    tensor_parallel = parallelize_module(Feedforward(), None, plan)
-    checkpoint.save(checkpoint.get_model_state_dict(tensor_parallel), checkpoint_id=folder / "tensor-parallel")
-
-
-@check
-def load_checkpoint_of_other_ranks(folder):
-    """Continue a run of another number of ranks, sharded and not."""
-    expected = list(np.load(folder / "after.npz").values())
-    for sharded in (True, False):
-        model = shard_model() if sharded else make_model(seed=9)
-        optimizer = wg.optim.AdamW(model.parameters(), lr=0.7)
-        state = _checkpointed_state(model, optimizer)
-        checkpoint.load(state, checkpoint_id=folder / "sharded")
-        assert state["epoch"] == 3
-        checkpoint.set_state_dict(
-            model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
-        )
-        trained = model if sharded else DistributedDataParallel(model)
-        train(trained, optimizer, 2)
-        values = whole_values(model) if sharded else values_of(model)
-        assert_close(values, expected, rtol=1e-4, atol=1e-5)
-    plain = Feedforward()
-    with wg.no_grad():
-        for param in plain.parameters():
-            param.zero_()
-    checkpoint.load(checkpoint.get_model_state_dict(plain), checkpoint_id=folder / "tensor-parallel")
-    assert_close(values_of(plain), values_of(Feedforward()), rtol=0, atol=0)
-
-
-@check
-def incomplete_checkpoint(folder):
-    with pytest.raises(RuntimeError) as caught:
-        checkpoint.load({}, checkpoint_id=folder / "none")
-    assert "has no complete checkpoint" in str(caught.value)
-
-
-# faults ---------------------------------------------------------------------------------------------------------------
+# faults
 
 
 @check
@@ -881,6 +441,8 @@ def raise_in_backward(folder):
 
 
 def main() -> None:
+    for module in ("distributed_sharding_checks", "distributed_parallel_checks"):
+        importlib.import_module(module)  # adds its checks to CHECKS
     folder, _, names = sys.argv[1].rpartition(":")
     dist.init_process_group(timeout=timedelta(seconds=60))
     for name in names.split(","):

@@ -4,7 +4,7 @@
         check(name, device)              compares the values of every case with references
         check_derivatives(name, device)  compares first and second derivatives with finite differences
 
-Other suites run the same cases on their device, or fewer of them with another `selection` (`op_running.SELECTIONS`).
+Other suites run the same cases on their device, or fewer of them with another `selection` (`op_devices.SELECTIONS`).
 WEFTGRAD_TEST_DEVICE runs the whole suite on another device.
 """
 
@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from op_attention import attention_cases, attention_gradient_cases
 from op_ctc import ctc_cases, ctc_gradient_cases
+from op_devices import *  # noqa: F403
+from op_devices import device_of
 from op_factorizations import FACTORIZATIONS, factorization_cases, factorization_gradient_cases
 from op_norms import NORMS, norm_cases, norm_gradient_cases
 from op_pointwise import *  # noqa: F403
@@ -30,7 +32,6 @@ from op_running import (
     check_cases,
     check_gradients,
     compare_derivatives,
-    device_of,
     differentiable,
     has,
     numpy_of,

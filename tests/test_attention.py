@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from op_attention import backward, forward
-from op_running import prebuilt
+from op_devices import prebuilt
 
 import weftgrad as wg
 

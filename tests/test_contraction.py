@@ -16,189 +16,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contraction_records import LINEAR, MATMUL, compare, draw, fetch, record_for, tensor
 
 import weftgrad as wg
-from weftgrad.codegen.kinds import contraction as kind
-from weftgrad.codegen.model import Op, Param, SpecError
-from weftgrad.runtime import dispatch, dtypes
+from weftgrad.runtime import dispatch
 from weftgrad.runtime.backends.protocol import Capabilities
-from weftgrad.runtime.device import device, meta
 from weftgrad.runtime.errors import DTypeError, ShapeError
 from weftgrad.runtime.kinds import contraction_plan
-from weftgrad.runtime.records import Operand, OpRecord, Text, registry
-from weftgrad.runtime.tensor import Tensor
-
-MATMUL = "...mk,...kn->...mn"
-LINEAR = "...k,nk->...n"
-
-
-def make_op(equation: Any, *names: str, grad: Any = None) -> Op:
-    """Return an op of this equation, as the loader would build it."""
-    params = tuple(Param(n, "tensor", "Tensor") for n in names or ("input", "other"))
-    outputs = equation if isinstance(equation, dict) else {"out": equation}
-    return Op("mix", "contraction", params, outputs=outputs, grad=grad, file="mix.yaml", line=3)
-
-
-def build_record(equation: str) -> OpRecord:
-    from importlib import resources
-
-    import jinja2
-
-    import weftgrad.templates
-
-    folder = Path(str(resources.files(weftgrad.templates)))
-    rendered = kind.render(make_op(equation), jinja2.Environment(loader=jinja2.FileSystemLoader(folder)))
-    text = Text(rendered.sources["opencl"].text, rendered.sources["opencl"].functions)
-    return OpRecord(
-        "mix", "contraction", (Operand("input"), Operand("other")), texts={"opencl": text}, detail=rendered.detail
-    )
-
-
-def tensor(array: np.ndarray[Any, Any], dtype: str | None = None) -> Tensor:
-    """Copy the memory that the array is a view of, and return a tensor with the array's strides over the copy."""
-    base = array
-    while isinstance(base.base, np.ndarray):
-        base = base.base
-    tensor_dtype = dtypes.parse(dtype or array.dtype)
-    flat = dispatch.empty(meta(tensor_dtype, (base.size,), None, device("cpu")))
-    driver = flat.storage.device.driver
-    if base.size:
-        driver.write(flat.storage, 0, np.ndarray((base.size,), base.dtype, base), driver.default_stream)
-    start = array.__array_interface__["data"][0] - base.__array_interface__["data"][0] if array.size else 0
-    strides = tuple(s // array.itemsize for s in array.strides)
-    return Tensor(flat.storage, meta(tensor_dtype, array.shape, strides, device("cpu")), flat.start + start)
-
-
-def fetch(result: Tensor) -> np.ndarray[Any, Any]:
-    layout = result.meta
-    extent = 1 + sum((n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True)) if layout.numel else 0
-    flat = np.empty(extent, layout.dtype.numpy)
-    driver = result.storage.device.driver
-    if extent:
-        driver.read(result.storage, result.start - result.storage.start, flat, driver.default_stream)
-    return np.lib.stride_tricks.as_strided(flat, layout.shape, [s * flat.itemsize for s in layout.strides])
-
-
-def draw(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
-    if np.dtype(dtype).kind in "iu":
-        info = np.iinfo(dtype)
-        return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
-    return rng.standard_normal(shape).astype(dtype)
-
-
-def compare(*cases: tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any]], tolerance: float = 4e-6) -> None:
-    for equation, a, b in cases:
-        actual = fetch(dispatch.call(record_for(equation), (tensor(a), tensor(b))))
-        check_close(equation, a, b, actual, tolerance)
-
-
-def expand_ellipsis(equation: str, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> str:
-    """Return the equation with letters in place of `...`, because NumPy does not sum over an ellipsis."""
-    operands, result = equation.split("->")
-    terms = operands.split(",")
-    counts = [x.ndim - len(t.removeprefix("...")) for t, x in zip(terms, (a, b), strict=True)]
-    named = ["ABCDEFGH"[8 - n :] for n in (*counts, max(counts))]
-    first, second, out = (t.replace("...", n) for t, n in zip((*terms, result), named, strict=True))
-    return f"{first},{second}->{out}"
-
-
-def check_close(
-    equation: str, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], actual: np.ndarray[Any, Any], tolerance: float
-) -> None:
-    equation = expand_ellipsis(equation, a, b)
-    if a.dtype.kind in "iu" and b.dtype.kind in "iu":
-        expected = np.einsum(equation, a, b)
-        assert actual.dtype == expected.dtype
-        np.testing.assert_array_equal(actual, expected)
-        return
-    expected = np.einsum(equation, a.astype(np.float64), b.astype(np.float64))
-    scale = np.einsum(equation, np.abs(a).astype(np.float64), np.abs(b).astype(np.float64))
-    assert actual.shape == expected.shape
-    error = np.abs(actual - expected)
-    assert not np.isnan(error).any()
-    assert (error <= tolerance * scale + 1e-30).all(), (a.shape, a.strides, b.shape, b.strides, (error / scale).max())
-
-
-_records: dict[str, OpRecord] = {}
-
-
-def record_for(equation: str) -> OpRecord:
-    if equation not in _records:
-        _records[equation] = build_record(equation)
-    return _records[equation]
+from weftgrad.runtime.records import registry
 
 
 def matrix(rng: np.random.Generator, m: int, n: int, transposed: bool, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
     return draw(rng, (n, m), dtype).T if transposed else draw(rng, (m, n), dtype)
-
-
-# The spec
-
-
-@pytest.mark.parametrize(
-    ("equation", "message"),
-    [
-        ("mk,kn", "no equation"),
-        ("mk->m", "1 operands"),
-        ("a,b,c->abc", "3 operands"),
-        ("mm,mn->n", "stands twice"),
-        ("mk,kn->mnx", "'x' of the result"),
-        ("mkj,kn->mn", "'j' in .* is in one operand only"),
-        ("...mk,kn->mn", r"'\.\.\.' in .* is in one operand only"),
-        ("m...k,kn->mn", "in front of the letters"),
-        ("mk,kn->...mn", r"'\.\.\.' of the result"),
-        ("m1,1n->mn", "is no letter"),
-    ],
-)
-def test_wrong_equations_are_named(equation: str, message: str) -> None:
-    with pytest.raises(SpecError, match=message) as caught:
-        kind.check(make_op(equation))
-    assert caught.value.field == "out"
-    assert str(caught.value).startswith("mix.yaml:3: out: ")
-
-
-def test_wrong_operands_are_named() -> None:
-    with pytest.raises(SpecError, match=r"takes two tensors, not \(a\)"):
-        kind.check(make_op(MATMUL, "a"))
-    with pytest.raises(SpecError, match="follows from its equation"):
-        kind.check(make_op(MATMUL, grad={"input": "grad"}))
-    with pytest.raises(SpecError, match="one result, not 2"):
-        kind.check(make_op({"a": MATMUL, "b": MATMUL}))
-
-
-def test_gradients_are_contractions_to_any_order() -> None:
-    derived = kind.derive(make_op(MATMUL))
-    assert derived["input"].operands == ("grad", "other")
-    assert derived["input"].spec is not None
-    assert derived["input"].spec["op"] == "mix_grad_input(grad, other)"
-    assert derived["input"].spec["out"] == "...mn,...kn->...mk"
-    assert derived["other"].spec is not None
-    assert derived["other"].spec["out"] == "...mn,...mk->...kn"
-    second = make_op(derived["input"].spec["out"], "grad", "other")
-    kind.check(second)
-    second_derived = kind.derive(second)
-    assert second_derived["grad"].operands == ("grad2", "other")
-    assert second_derived["other"].spec is not None
-    assert second_derived["other"].spec["out"] == "...mk,...mn->...kn"
-    assert kind.derive(make_op(MATMUL, grad="none")) == {}
-
-
-@pytest.mark.parametrize("equation", [MATMUL, LINEAR, "i,i->", "mk,k->m", "i,j->ij", "bi,bi->b"])
-def test_derived_equations_give_the_gradient(equation: str) -> None:
-    rng = np.random.default_rng(0)
-    sizes = {"m": 3, "k": 4, "n": 5, "b": 2, "i": 6, "j": 7}
-    first, second, _ = kind.terms(make_op(equation))
-    shapes = [(2,) * t.startswith("...") + tuple(sizes[x] for x in t.removeprefix("...")) for t in (first, second)]
-    a, b = (rng.standard_normal(s).astype(np.float32) for s in shapes)
-    grad = np.asarray(rng.standard_normal(np.einsum(equation, a, b).shape), np.float32)
-    values = {"input": a, "other": b, "grad": grad}
-    for name, derived in kind.derive(make_op(equation)).items():
-        assert derived.spec is not None
-        actual = fetch(dispatch.call(record_for(derived.spec["out"]), [tensor(values[x]) for x in derived.operands]))
-        direction = rng.standard_normal(values[name].shape)
-        tangents = {**values, name: direction}
-        slope = float((np.einsum(equation, tangents["input"], tangents["other"]) * grad).sum())
-        np.testing.assert_allclose((actual * direction).sum(), slope, rtol=1e-4, atol=1e-4)
 
 
 # The kernels
@@ -209,7 +38,6 @@ SHAPES = [
     (14, 64, 16), (29, 33, 31), (33, 65, 63), (67, 256, 64), (64, 512, 10), (120, 258, 65), (150, 130, 129),
     (60, 513, 1), (270, 40, 110), (140, 321, 200), (2, 40000, 3),
 ]  # fmt: skip
-
 
 ALL_TRANSPOSITIONS = tuple(itertools.product((False, True), (False, True)))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_contraction import MATMUL, compare, draw, fetch, record_for, tensor
+from contraction_records import MATMUL, compare, draw, fetch, record_for, tensor
 
 import weftgrad as wg
 from weftgrad.runtime import dispatch, dtypes

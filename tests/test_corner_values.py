@@ -372,3 +372,20 @@ def test_divergence_of_targets_that_are_no_probabilities() -> None:
     loss.sum().backward()
     assert log_probability.grad is not None
     np.testing.assert_allclose(log_probability.grad.numpy(), [-0.5, 0, 0.5])
+
+
+# Clamping -------------------------------------------------------------------------------------------------------------
+
+
+def test_gradients_of_clamp_at_its_limits() -> None:
+    """An element equal to a limit gets the gradient; NaN, which is equal to nothing, gets none."""
+    x = [-1.0, 0.0, 0.5, 1.0, 2.0, nan]
+    for call, expected in (
+        (lambda x: x.clamp(0.0, 1.0), [0, 1, 1, 1, 0, 0]), (lambda x: x.clamp_min(0.0), [0, 1, 1, 1, 1, 0]),
+        (lambda x: x.clamp(max=1.0), [1, 1, 1, 1, 0, 0]),
+    ):  # fmt: skip
+        assert gradients(call, x) == [expected]
+    assert gradients(wg.clamp_min, [0.0, 1.0, nan, 3.0], [1.0, 1.0, 1.0, nan]) == [[0, 1, 0, 0], [1, 0, 0, 0]]
+    assert gradients(wg.clamp_max, [0.0, 1.0, nan, 3.0], [-1.0, 1.0, 1.0, nan]) == [[0, 1, 0, 0], [1, 0, 0, 0]]
+    low, high = [0.0, 0.0, 1.0, 2.0], [1.0, 0.0, 1.0, 1.0]  # the last pair is crossed: the result is the upper limit
+    assert gradients(wg.clamp, [0.0, 0.0, 1.0, 3.0], low, high) == [[1, 1, 1, 0], [0, 0, 0, 0], [0, 0, 0, 1]]

@@ -108,7 +108,7 @@ def test_signals_are_handled_by_the_interpreter() -> None:
         for _ in range(20):
             y = x + x
             os.kill(os.getpid(), signal.SIGUSR1)
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while not signals and time.monotonic() < end:
             time.sleep(0.01)
     finally:
@@ -141,7 +141,7 @@ def test_helpers_avoid_the_callers_core() -> None:
         pytest.skip("one core: there are no helpers")
     all_cores = os.sched_getaffinity(0)
     x = wg.ones(1 << 17, device="cpu")
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     restricted: list[set[int]] = []
     while not restricted and time.monotonic() < end:  # helpers are only woken for work that lasts for a while
         for _ in range(200):
@@ -170,16 +170,18 @@ def test_other_threads_go_on_beside_long_work() -> None:
     thread = threading.Thread(target=watch)
     thread.start()
     try:
-        spans = []
-        for _ in range(10):
+        counts: list[int] = []
+        last_begin = time.monotonic() + 60  # other programs may keep the thread from a core during a call
+        while max(counts, default=0) <= 10 and time.monotonic() < last_begin:
+            ticks.clear()
             begin = time.perf_counter()
             wg.sin(x)
-            spans.append((begin, time.perf_counter()))
+            end = time.perf_counter()
+            counts.append(sum(begin + 1e-3 < tick < end - 1e-3 for tick in list(ticks)))
     finally:
         stop.set()
         thread.join()
-    ticks_within = [sum(begin + 1e-3 < tick < end - 1e-3 for tick in ticks) for begin, end in spans]
-    assert max(ticks_within) > 10, ticks_within
+    assert max(counts) > 10, counts
 
 
 def test_two_threads_of_long_work() -> None:
@@ -212,16 +214,18 @@ def test_events_measure_elapsed_time() -> None:
     begin, end = wg.Event(enable_timing=True), wg.Event(enable_timing=True)
     x = wg.ones(1 << 22, device="cpu")
     x = x + 1
+    outer_begin = time.perf_counter()
     begin.record()  # the kernel is compiled by now
-    start_time = time.perf_counter()
+    inner_begin = time.perf_counter()
     for _ in range(3):
         x = x + 1
-    elapsed = time.perf_counter() - start_time
+    inner_seconds = time.perf_counter() - inner_begin
     end.record()
     assert begin.query()
     assert end.query()
     end.synchronize()
-    assert 0.5e3 * elapsed < begin.elapsed_time(end) < 1e3 * elapsed + 50
+    outer_seconds = time.perf_counter() - outer_begin
+    assert 0.5e3 * inner_seconds < begin.elapsed_time(end) < 1e3 * outer_seconds + 1
 
 
 @needs_c

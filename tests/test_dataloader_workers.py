@@ -1,4 +1,4 @@
-"""Check worker processes of data loaders, with all their failures."""
+"""Check data loading by worker processes, with all their failures."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import subprocess
 import sys
 import textwrap
 import time
-import types
 from collections import OrderedDict, UserDict
 from pathlib import Path
 
 import loader_data
 import numpy as np
 import pytest
+from dataloader_running import replace_main, seeded
 from loader_data import CachingDataset, Gated, Images, Kinds, Locked, Numbers, Pair, Report
 
 import weftgrad as wg
@@ -31,28 +31,11 @@ from weftgrad.utils.data.channel import Channel, pair
 from weftgrad.utils.data.iterating import pin
 from weftgrad.utils.data.packing import Arena
 
-SHM = Path("/dev/shm")
-
-
-def segments():
-    """Return the names of shared memory that could be the loaders': not that of MPI, which other programs use."""
-    return (
-        {name.name for name in SHM.iterdir() if not name.name.startswith(("sem.", "mpich", "ucx"))}
-        if SHM.is_dir()
-        else set()
-    )
-
 
 @pytest.fixture(autouse=True)
 def main(monkeypatch):
-    """Replace `__main__` by a module without a file, so that workers do not import pytest; check for leftovers."""
-    module = types.ModuleType("__main__")
-    monkeypatch.setitem(sys.modules, "__main__", module)
-    segments_before = segments()
-    yield module
-    gc.collect()
-    assert not [p for p in mp.active_children() if p.name.startswith("DataLoader")]
-    assert segments() <= segments_before
+    with replace_main(monkeypatch) as module:
+        yield module
 
 
 @pytest.fixture(params=["fork", "forkserver"])
@@ -77,18 +60,14 @@ def alive(pid):
         return False
 
 
-def all_ended(pids, seconds=20):
+def all_ended(pids, seconds=60):
     end = time.monotonic() + seconds
     while any(map(alive, pids)) and time.monotonic() < end:
         time.sleep(0.01)
     return not any(map(alive, pids))
 
 
-def seeded(number=0):
-    return wg.Generator().manual_seed(number)
-
-
-# Workers --------------------------------------------------------------------------------------------------------------
+# Workers
 
 
 def test_workers_give_the_batches_of_one_process_epoch_after_epoch(start_method):
@@ -297,7 +276,7 @@ def test_a_forked_worker_ends_with_its_loader_although_others_were_forked_later(
     assert [int(y) for _, y in second] == list(range(1, 8))
 
 
-# Faults ---------------------------------------------------------------------------------------------------------------
+# Faults
 
 
 def test_worker_exceptions_are_raised_in_the_parent(start_method):
@@ -399,7 +378,7 @@ def test_workers_that_are_starting_do_not_heed_ctrl_c(main, tmp_path):
     script.write_text(f"import pathlib, time; pathlib.Path({str(started_file)!r}).touch(); time.sleep(0.5)")
     main.__file__ = str(script)  # what workers import first
     batches = iter(DataLoader(range(4), num_workers=1, multiprocessing_context="forkserver"))
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not started_file.exists() and time.monotonic() < end:
         time.sleep(0.001)
     os.kill(batches.pids()[0], signal.SIGINT)
@@ -410,7 +389,7 @@ SCRIPT = """
     import signal, sys, time
     sys.path.insert(0, {tests!r})
     from loader_data import Images
-    from weftgrad.utils.data import DataLoader
+    from weftgrad.utils.data import DataLoader, workers
 
     def main():
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores Ctrl-C
@@ -458,7 +437,7 @@ def test_interrupted_and_killed_loaders_leave_nobody_behind(tmp_path):
             process.kill()
 
 
-# Packets and slots ----------------------------------------------------------------------------------------------------
+# Packets and slots
 
 
 def test_a_last_message_arrives_after_the_sender_closed():

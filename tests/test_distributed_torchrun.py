@@ -84,7 +84,7 @@ def test_a_rank_that_is_killed() -> None:
         else:
             assert process.returncode != 0
             assert re.search(rf"REPORT {rank} [\d.]+ RankFailure: all_reduce #3 .*: rank 1 was killed", output), errors
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + 60.0
     while (left := servers(port)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not left
@@ -92,13 +92,13 @@ def test_a_rank_that_is_killed() -> None:
 
 def test_a_rank_that_does_not_come() -> None:
     port = free_port()
-    ranks = [start_rank(rank, 3, port, "-c", JOIN.format(seconds=3)) for rank in (0, 2)]
+    ranks = [start_rank(rank, 3, port, "-c", JOIN.format(seconds=10)) for rank in (0, 2)]
     texts = []
     for process in ranks:
         _, errors = process.communicate(timeout=120)
         assert process.returncode != 0
         texts += re.findall(r"DistNetworkError: init_process_group: (.*)", errors)
-    late = f"not all 3 ranks have come to localhost:{port} within 3 s"
+    late = f"not all 3 ranks have come to localhost:{port} within 10 s"
     assert late in texts, texts
     assert len(texts) == 2  # the other one is as late, or hears that the first one has ended
     assert all(text == late or "another rank has ended" in text for text in texts), texts

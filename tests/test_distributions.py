@@ -189,6 +189,19 @@ def test_gradients_of_gamma_samples_by_differences() -> None:
                 np.testing.assert_allclose(result.numpy(), expected, tolerance)
 
 
+def test_gradients_of_gamma_samples_below_the_smallest_number() -> None:
+    """Samples below the smallest number of float32 are raised to it, with the gradient of a sample there."""
+    a, rate = (wg.full((200,), value, requires_grad=True) for value in (1e-3, 1.0))
+    wg.manual_seed(0)
+    sample = D.Gamma(a, rate).rsample()
+    tiny = np.finfo(np.float32).tiny
+    is_smallest = sample.detach().numpy() == tiny
+    assert 100 < is_smallest.sum() < 200
+    gradients = [g.numpy() for g in wg.autograd.grad(sample.log().sum(), [a, rate])]
+    np.testing.assert_allclose(gradients[0][is_smallest], 86760.97, rtol=1e-4)
+    np.testing.assert_allclose(gradients[1][is_smallest], -1.0, rtol=1e-4)
+
+
 def test_errors_name_the_parameter_the_constraint_and_the_value() -> None:
     message = r"Normal: parameter scale of shape \[3\] must satisfy GreaterThan\(lower_bound=0.0\); "
     with pytest.raises(ValueError, match=message + r"element \[1\] is -2.0 \(2 of 3 invalid\)"):

@@ -120,7 +120,7 @@ def output_of(name, folder, *arguments):
     )
     output, errors = process.communicate()
     assert process.returncode == 0, errors
-    deadline = time.monotonic() + 10  # the fork server ends shortly after its client
+    deadline = time.monotonic() + 60  # the fork server ends shortly after its client
     while processes_of_session(process.pid) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not processes_of_session(process.pid)

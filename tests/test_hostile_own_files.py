@@ -261,14 +261,14 @@ LIES = {
 @pytest.mark.parametrize("name", LIES)
 def test_calls_of_our_own_format_are_checked(name):
     tracemalloc.start()
-    begin = time.perf_counter()
+    begin = time.thread_time()  # on a busy machine, a thread waits for a core
     try:
         with pytest.raises(WeftgradError):
             load(plain(LIES[name]))
         assert tracemalloc.get_traced_memory()[1] < MIB
     finally:
         tracemalloc.stop()
-    assert time.perf_counter() - begin < 5
+    assert time.thread_time() - begin < 5
 
 
 def copies(shared, setup, body, count):

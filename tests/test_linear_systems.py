@@ -241,6 +241,13 @@ def test_nan() -> None:
         (lambda: wg.linalg.inv("a"), TypeError, "linalg.inv"),
         (lambda: wg.linalg.tensorinv(wg.ones(2, 3, 2, 2)), RuntimeError, r"tensorinv: the sizes \[2, 3\] and \[2, 2\]"),
         (lambda: wg.linalg.tensorsolve(wg.ones(2, 3), wg.ones(2)), RuntimeError, "tensorsolve: A of shape"),
+        (lambda: wg.linalg.tensorsolve(wg.ones(2, 3, 6), wg.ones(2, 2)), RuntimeError, "tensorsolve: A of shape"),
+        (lambda: wg.linalg.tensorsolve(wg.ones(2, 3, 6), wg.ones(6)), RuntimeError, "tensorsolve: A of shape"),
+        (lambda: wg.linalg.inv(wg.eye(2), out=wg.empty(3, 3)), RuntimeError, r"result has shape \[2, 2\], out has"),
+        (lambda: wg.linalg.inv(wg.eye(2), out=wg.empty(2, 2).int()), RuntimeError, "cannot be written to int32"),
+        (lambda: wg.linalg.inv(wg.eye(2, requires_grad=True), out=wg.empty(2, 2)), RuntimeError, "does not record"),
+        (lambda: wg.linalg.inv_ex(wg.eye(2), out=(wg.empty(2, 2),)), ValueError, "a tuple of 2 tensors, not 1 of them"),
+        (lambda: wg.linalg.inv_ex(wg.eye(2), out=wg.empty(2, 2)), TypeError, "a tuple of 2 tensors, not Tensor"),
         (lambda: wg.lu_unpack(wg.eye(2), wg.tensor([1]).int()), RuntimeError, r"lu_unpack: .*\[2\], not \[1\]"),
     ],
 )  # fmt: skip
@@ -282,6 +289,8 @@ def test_vectors_and_tensors() -> None:
     assert_close(wg.linalg.tensorinv(wg.tensor(t), ind=3), np.linalg.tensorinv(t, 3))
     right = np.arange(24.0).reshape(2, 3, 4)
     assert_close(wg.linalg.tensorsolve(wg.tensor(t), wg.tensor(right)), np.linalg.tensorsolve(t, right))
+    other_sizes = right.reshape(4, 3, 2)  # only the numbers of elements must fit
+    assert_close(wg.linalg.tensorsolve(wg.tensor(t), wg.tensor(other_sizes)), np.linalg.tensorsolve(t, right))
     moved = np.moveaxis(t, 3, 0)
     result = wg.linalg.tensorsolve(wg.tensor(moved), wg.tensor(np.arange(24.0).reshape(2, 3, 4)), dims=(0, 4))
     assert_close(result, np.linalg.tensorsolve(moved, right, axes=(0, 4)))

@@ -1,8 +1,7 @@
-"""Check modules: hooks, state_dict, names, containers and lazy layers; and activation checkpointing."""
+"""Check modules: hooks, state_dict, names and copies."""
 
 import copy
 import pickle
-import warnings
 from collections import OrderedDict
 
 import numpy as np
@@ -11,15 +10,6 @@ import pytest
 import weftgrad as wg
 from weftgrad import nn
 from weftgrad.nn.modules import module as module_hooks
-from weftgrad.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential
-
-
-def linear(weight, bias=None):
-    """Return a Linear layer with these weights."""
-    weight = np.asarray(weight, np.float32)
-    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
-    layer.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": np.float32(bias)})
-    return layer
 
 
 class Double(nn.Module):
@@ -27,7 +17,7 @@ class Double(nn.Module):
         return x * 2
 
 
-# Hooks ----------------------------------------------------------------------------------------------------------------
+# Hooks
 
 
 def test_forward_hooks_run_in_order_and_replace():
@@ -144,7 +134,7 @@ def test_hooks_of_all_modules():
     assert len(calls) == 8
 
 
-# States ---------------------------------------------------------------------------------------------------------------
+# States
 
 
 class Counted(nn.Module):
@@ -233,7 +223,7 @@ def test_arrays_and_tensors_become_a_modules_state():
     assert single.value.item() == 3
 
 
-# Names and copies -----------------------------------------------------------------------------------------------------
+# Names and copies
 
 
 def test_invalid_names():
@@ -332,238 +322,3 @@ def test_conversions_keep_parameters():
     modes = []
     frozen.eval()
     assert modes == [False]  # children override `train`
-
-
-# Containers -----------------------------------------------------------------------------------------------------------
-
-
-def sizes(parts):
-    return [part.in_features for part in parts]
-
-
-def test_sequences_of_modules():
-    net = nn.Sequential(nn.Linear(1, 1), nn.Linear(2, 2), nn.Linear(3, 3))
-    assert sizes(net + nn.Sequential(nn.Linear(4, 4))) == [1, 2, 3, 4]
-    assert sizes(2 * net[1:]) == [2, 3, 2, 3]
-    assert list(net[1:]._modules) == ["1", "2"]
-    net += nn.Sequential(nn.Linear(5, 5))
-    net *= 2
-    assert net.pop(1).in_features == 2
-    assert sizes(net.insert(-1, nn.Linear(9, 9))) == [1, 3, 5, 1, 2, 3, 9, 5]
-    del net[1:-1]
-    net[0] = nn.Linear(7, 7)
-    assert (sizes(net), list(net._modules)) == ([7, 5], ["0", "1"])
-    assert not [name for name in dir(net) if name.isdigit()]
-    for error, call in (
-        (IndexError, lambda: net[2]), (IndexError, lambda: net.insert(9, net[0])), (ValueError, lambda: net * 0),
-        (TypeError, lambda: net + [1]), (TypeError, lambda: net.append(3)), (TypeError, lambda: net.extend(3)),
-    ):  # fmt: skip
-        with pytest.raises(error):
-            call()
-    modules = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2), nn.ReLU()])
-    assert repr(nn.Sequential(modules)) == (
-        "Sequential(\n  (0): ModuleList(\n    (0-1): 2 x Linear(in_features=2, out_features=2, bias=True)\n"
-        "    (2): ReLU()\n  )\n)"
-    )
-    modules += [nn.Tanh()]
-    assert len(modules + [nn.Tanh()]) == 5
-    assert [repr(part) for part in modules[2:]] == ["ReLU()", "Tanh()"]
-    with pytest.raises(NotImplementedError, match="forward"):
-        modules(1)
-    assert repr(nn.ModuleList()) == "ModuleList()"
-
-
-def test_dicts_of_modules():
-    named = nn.ModuleDict({"b": nn.ReLU(), "a": nn.Tanh()})
-    named.update([("c", nn.Sigmoid())])
-    assert list(named) == ["b", "a", "c"]
-    assert isinstance(named.pop("b"), nn.ReLU)
-    assert [name for name, _ in named.items()] == list(named.keys()) == ["a", "c"]
-    named.clear()
-    assert (len(named), list(named.values())) == (0, [])
-    for error, argument in ((TypeError, 3), (TypeError, [1]), (ValueError, [("a",)]), (KeyError, {"keys": nn.ReLU()})):
-        with pytest.raises(error):
-            nn.ModuleDict(argument)
-    with pytest.raises(NotImplementedError):
-        named(1)
-
-
-def test_parameters_in_lists_and_dicts():
-    params = nn.ParameterList([wg.ones(2, 3), nn.Parameter(wg.zeros(1)), "text"])
-    params += [wg.ones(1)]
-    assert repr(params) == (
-        "ParameterList(\n    (0): Parameter containing: [weftgrad.float32 of size 2x3]\n"
-        "    (1): Parameter containing: [weftgrad.float32 of size 1]\n    (2): Object of type: str\n"
-        "    (3): Parameter containing: [weftgrad.float32 of size 1]\n)"
-    )
-    assert (params[2], len(params), list(params.state_dict())) == ("text", 4, ["0", "1", "3"])
-    assert [tuple(p.shape) for p in params[:2]] == [(2, 3), (1,)]
-    params[-2] = wg.ones(4)
-    assert isinstance(params[2], nn.Parameter)
-    named = nn.ParameterDict({"b": wg.ones(2), "a": wg.ones(1)})
-    assert [name for name, _ in named.named_parameters()] == ["a", "b"]  # entries of a plain dict are sorted by name
-    named["n"] = 3
-    assert named.setdefault("s", wg.ones(1)) is named["s"]
-    assert (named.get("none", 4), list(reversed(named)), named.popitem()[0]) == (4, ["s", "n", "b", "a"], "s")
-    assert list(named | nn.ParameterDict(OrderedDict(z=wg.ones(1)))) == ["a", "b", "n", "z"]
-    named |= {"y": wg.ones(1)}
-    assert (named.pop("n"), list(named.copy()), "y" in named) == (3, ["a", "b", "y"], True)
-    assert [k for k, v in named.fromkeys(["u", "v"], 1).items() if v == 1] == ["u", "v"]
-    for error, call in (
-        (IndexError, lambda: params[4]), (TypeError, lambda: params.extend(params[0])),
-        (RuntimeError, lambda: params(1)), (KeyError, lambda: named["none"]), (AttributeError, lambda: named["none"]),
-        (RuntimeError, lambda: named(1)), (TypeError, lambda: named.update(3)),
-        (KeyError, lambda: nn.ParameterDict().popitem()),
-    ):  # fmt: skip
-        with pytest.raises(error):
-            call()
-    named.clear()
-    assert repr(named) == "ParameterDict()"
-
-
-# Lazy layers ----------------------------------------------------------------------------------------------------------
-
-
-def test_lazy_layers_take_their_sizes_from_the_first_input():
-    net = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d())
-    assert repr(net[0]) == "LazyLinear(in_features=0, out_features=3, bias=True)"
-    assert [repr(p) for p in net[0].parameters()] == ["<UninitializedParameter>"] * 2
-    copied, unpickled = copy.deepcopy(net), pickle.loads(pickle.dumps(net))
-    for call in (lambda: net[0].weight.shape, lambda: net[0].weight + 1):
-        with pytest.raises(RuntimeError, match="no shape yet"):
-            call()
-    assert nn.LazyLinear(3).half().weight.dtype is wg.float16
-    weight = net[0].weight
-    for model in (net, copied):
-        model[1].forward = lambda x: x  # what it computes is tested elsewhere
-    assert net(wg.ones(4, 2)).shape == (4, 3)
-    assert weight is net[0].weight
-    assert [type(part).__name__ for part in net] == ["Linear", "BatchNorm1d"]
-    assert (tuple(weight.shape), weight.dtype, weight.requires_grad) == ((3, 2), wg.float32, True)
-    assert len(net[0]._forward_pre_hooks) == 0
-    assert 0 < abs(weight.detach().numpy()).max() <= 2**-0.5  # drawn as by Linear
-    copied.load_state_dict(net.state_dict())
-    assert not copied[0].has_uninitialized_params()
-    copied.eval()(wg.ones(4, 2))
-    assert repr(copied) == repr(net)
-    unpickled.load_state_dict(copied.state_dict())
-    empty = nn.LazyLinear(3)
-    empty.load_state_dict(nn.LazyLinear(3).state_dict())
-    assert empty.has_uninitialized_params()
-    with pytest.raises(RuntimeError, match="no shape there yet"):
-        net[0].load_state_dict(empty.state_dict())
-
-
-def test_lazy_convolutions_take_their_channels_from_the_first_input():
-    for kind, shape, expected in (
-        (nn.LazyConv1d, (1, 4, 5), (2, 2, 3)), (nn.LazyConvTranspose1d, (4, 5), (4, 1, 3)),
-    ):  # fmt: skip
-        layer = kind(2, 3, groups=2)
-        layer.forward = lambda x: x  # what it computes is tested elsewhere
-        layer(wg.ones(shape))
-        assert type(layer).__name__ == kind.__name__[4:]
-        assert (layer.in_channels, tuple(layer.weight.shape), tuple(layer.bias.shape)) == (4, expected, (2,))
-    with pytest.raises(ValueError, match="3 and 2 channels do not fall into 2 groups"):
-        nn.LazyConv2d(2, 3, groups=2)(wg.ones(1, 3, 5, 5))
-    with pytest.raises(RuntimeError, match="takes 3 or 4 dimensions"):
-        nn.LazyConv2d(2, 3)(wg.ones(2, 2))
-
-
-# Checkpoints of activations -------------------------------------------------------------------------------------------
-
-
-def deep():
-    wg.manual_seed(3)
-    layers = [nn.Sequential(nn.Linear(32, 32), nn.Dropout(0.5), nn.Sigmoid()) for _ in range(12)]
-    return nn.Sequential(*[nn.Sequential(*layers[i : i + 3]) for i in range(0, 12, 3)])
-
-
-def step(net, checkpointing):
-    """Return every gradient and the next random number, and the bytes held before backward."""
-    net.zero_grad()
-    wg.manual_seed(7)
-    x = wg.tensor(np.linspace(-1, 0, 256 * 32, dtype=np.float32).reshape(256, 32), requires_grad=True)
-    bytes_before = wg.memory_allocated()
-    out = x
-    if checkpointing == "sequential":
-        out = checkpoint_sequential(net, 2, x, use_reentrant=False)
-    else:
-        for part in net:
-            out = part(out) if checkpointing is None else checkpoint(part, out, use_reentrant=checkpointing)
-    held_bytes = wg.memory_allocated() - bytes_before
-    out.sum().backward()
-    return [x.grad.numpy(), *(p.grad.numpy() for p in net.parameters()), wg.rand(1).item()], held_bytes
-
-
-@pytest.mark.parametrize("checkpointing", [True, False, "sequential"])
-def test_checkpoints_give_the_same_bits_from_less_memory(checkpointing):
-    net = deep()
-    expected, plain_bytes = step(net, None)
-    actual, held_bytes = step(net, checkpointing)
-    assert all((a == b).all() if isinstance(a, np.ndarray) else a == b for a, b in zip(expected, actual, strict=True))
-    assert held_bytes < 0.6 * plain_bytes
-
-
-def test_checkpoints_in_checkpoints_higher_derivatives_and_written_values():
-    def inner(x):
-        y = x * 3
-        y.mul_(x)
-        return y.exp()
-
-    def outer(x, *, scale):
-        return checkpoint(inner, x * scale, use_reentrant=False).exp()
-
-    derivatives = []
-    for is_plain in (False, True):
-        x = wg.tensor([-1.0, 0.5, 0.25], requires_grad=True)
-        y = inner(x * 2).exp() if is_plain else checkpoint(outer, x, scale=2, use_reentrant=False)
-        (first,) = wg.autograd.grad(y.sum(), x, create_graph=True)
-        (second,) = wg.autograd.grad(first.sum(), x, retain_graph=True)
-        (second_again,) = wg.autograd.grad(first.sum(), x)
-        assert second_again.tolist() == second.tolist()
-        derivatives.append((first.tolist(), second.tolist()))
-    assert derivatives[0] == derivatives[1]
-
-
-def test_checkpoints_repeat_the_casts_of_autocast():
-    layer = linear(np.eye(2), [1, 2])
-    results = []
-    for is_plain in (True, False):
-        layer.zero_grad()
-        x = wg.tensor([[0.3, 0.7]], requires_grad=True)
-        with wg.autocast("cpu", dtype=wg.bfloat16):
-            y = layer(layer(x)) if is_plain else checkpoint(lambda x: layer(layer(x)), x, use_reentrant=False)
-        y.sum().backward()  # outside the autocast region, whose cached casts are gone
-        results.append((y.dtype, x.grad.tolist(), layer.weight.grad.tolist(), layer.bias.grad.tolist()))
-    assert results[0] == results[1]
-    assert results[0][0] is wg.bfloat16
-
-
-def test_errors_of_checkpoints():
-    x = wg.ones(3, requires_grad=True)
-    runs = []
-
-    def fickle(x):
-        runs.append(1)
-        return x.exp() if len(runs) % 2 else x.exp().exp()
-
-    with pytest.raises(CheckpointError, match=r"fickle recorded 1 calls .* and 2 in backward"):
-        checkpoint(fickle, x, use_reentrant=False).sum().backward()
-    middle = x * 2
-    out = checkpoint(wg.exp, middle, use_reentrant=False)
-    middle.zero_()
-    with pytest.raises(RuntimeError, match="modified in place"):
-        out.sum().backward()
-    with pytest.warns(UserWarning, match="none of the arguments requires grad"):
-        checkpoint(wg.exp, wg.ones(3), use_reentrant=True)
-    with pytest.warns(UserWarning, match="pass use_reentrant"):
-        checkpoint(wg.exp, x)
-    with pytest.raises(ValueError, match="only be used with use_reentrant=False"):
-        checkpoint(wg.exp, x, use_reentrant=True, flag=1)
-    with pytest.raises(ValueError, match="'default' or 'none'"):
-        checkpoint(wg.exp, x, use_reentrant=False, determinism_check="x")
-    with pytest.raises(ValueError, match="3 segments"):
-        checkpoint_sequential([wg.exp], 3, x, use_reentrant=False)
-    with wg.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert checkpoint(wg.exp, x, use_reentrant=False).node is None

@@ -31,7 +31,7 @@ def _main_without_file(monkeypatch):
 
 def descriptors_released(limit):
     """Wait until at most `limit` descriptors are open. A desk closes its descriptor shortly after it has answered."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while descriptors() > limit and time.monotonic() < end:
         time.sleep(0.01)
     return descriptors() <= limit

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from op_running import THOROUGH
+from op_devices import THOROUGH
 from opencl_language import (
     BATCH,
     Language,

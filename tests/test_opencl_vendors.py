@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from op_attention import backward, forward
-from op_running import host, prebuilt
+from op_devices import prebuilt
+from op_running import host
 from opencl_language import find_clang, vendor_device
 
 import weftgrad as wg
@@ -206,7 +207,7 @@ def test_kernels_that_count_on_their_work_group_say_so(gpu):
     for instance in dict.fromkeys(step.instance for step in steps_of(gpu, compute)):
         text = program.source([instance], builtins=True, fp64=gpu.driver.capabilities.fp64)
         text = text.replace("// ---- ", "int wg_marker;\n// ---- ")
-        answer = subprocess.run([*clang, *options], input=text, capture_output=True, text=True, timeout=60)
+        answer = subprocess.run([*clang, *options], input=text, capture_output=True, text=True, timeout=300)
         body = answer.stdout.partition("int wg_marker;")[2]
         assert instance.entry in body
         if depends.search(body):

@@ -2,66 +2,17 @@
 
 import gc
 import logging
-import os
 import pickle
-import random
-import threading
-import time
-from itertools import pairwise
 
 import pytest
-from fake_memory import FakeEvent, FakeSource
+from fake_memory import FakeEvent
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pool_checks import GiB, KiB, MiB, Owner, check, make_pool
 
 from weftgrad.runtime import errors, memory_stats
-from weftgrad.runtime.pool import Budget, Pool
+from weftgrad.runtime.pool import Pool
 from weftgrad.runtime.rehearsal import rehearse
-
-KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30
-
-
-class Owner:
-    """An object that requests a rehearsal, as an optimizer does."""
-
-
-def make_pool(limit=None, capacity=None):
-    source, budget = FakeSource(capacity), Budget(limit)
-    return source, budget, Pool(source, budget, device_name="fake:0")
-
-
-def check(source, budget, *pools, live=()):
-    """Check the invariants that hold at any time."""
-    assert source.violations == []
-    assert budget.reserved == source.held
-    assert budget.limit is None or budget.reserved <= budget.limit
-    for pool in pools:
-        stats = pool.stats()
-        blocks = [block for block in live if block.pool is pool]
-        assert stats.allocated == sum(block.size for block in blocks)
-        assert stats.requested == sum(block.requested for block in blocks)
-        assert stats.cached == stats.reserved - stats.allocated >= stats.waiting
-        assert stats.allocated_peak >= stats.allocated
-        assert stats.reserved_peak >= stats.reserved
-        segments = pool.snapshot()
-        assert sum(segment.size for segment in segments) == stats.reserved
-        assert len(segments) == stats.driver_allocations - stats.driver_frees
-        for segment in segments:
-            end = 0
-            for block in segment.blocks:  # no gap, no overlap
-                assert block.offset == end
-                assert block.size > 0
-                assert block.size % 512 == block.offset % 512 == 0
-                end += block.size
-            assert end == segment.size
-        used = sum(b.size for segment in segments for b in segment.blocks if b.state == "in use")
-        assert used == stats.allocated
-    ranges = sorted((b.segment.handle.address + b.offset, b.size) for b in live)
-    for (address, size), (next_address, _) in pairwise(ranges):
-        assert address + size <= next_address
-    for block in live:
-        assert block.segment.handle in source.live
-        assert block.requested <= block.size < block.requested + 512
 
 
 def test_a_block_is_reused_at_once():
@@ -133,13 +84,14 @@ def test_empty_cache_waits_for_the_device():
     assert source.synchronize_calls == 1
 
 
-# --- Properties -------------------------------------------------------------------------------------------------------
+# Properties
 
 SIZES = st.one_of(
     st.integers(1, 5000),
     st.sampled_from([512, 4096, 64 * KiB, 64 * KiB + 1, 256 * KiB, MiB, MiB + 1]),
     st.integers(1, 12 * MiB),
 )
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("allocate"), SIZES),
@@ -223,186 +175,7 @@ def test_any_program(steps, capacity, rng):
     check(source, budget, *pools)
 
 
-# --- A training loop --------------------------------------------------------------------------------------------------
-
-
-def layers(widths, batch):
-    return [(4 * a * b, 4 * b, 4 * batch * a, 4 * batch * b) for a, b in pairwise(widths)]
-
-
-def train(pool, model, iterations, rehearsed=False):
-    """Simulate training steps, and return the driver allocations of each step and the blocks that stay alive.
-
-    Weights and optimiser state live throughout, activations until backward, gradients until the next step.
-    """
-    allocate, free = pool.allocate, pool.free
-    weights = [(allocate(w), allocate(b)) for w, b, _, _ in model]
-    state, gradients, growth, owner = None, [], [], Owner()
-    rehearsal = rehearse(pool, owner) if rehearsed else None
-    allocate = pool.allocate  # the recording version, while a rehearsal runs
-    for _ in range(iterations):
-        allocations_before = pool.stats().driver_allocations
-        saved = []
-        for _, _, x, y in model:
-            product = allocate(y)
-            saved.append((allocate(x), allocate(y)))
-            free(product)
-        for gradient in gradients:
-            free(gradient)
-        gradients = []
-        upstream = allocate(model[-1][3])
-        for (w, b, x, y), activations in zip(reversed(model), reversed(saved), strict=True):
-            grad_product = allocate(y)
-            gradients += [allocate(w), allocate(b)]
-            downstream = allocate(x)
-            for block in (grad_product, upstream, *activations):
-                free(block)
-            upstream = downstream
-        free(upstream)
-        if state is None:
-            if rehearsal is not None:
-                rehearsal.provide(size for w, b, _, _ in model for size in (w, b, w, b))
-            state = [allocate(size) for w, b, _, _ in model for size in (w, b, w, b)]
-        for w, b, _, _ in model:
-            for size in (w, b):
-                scratch = allocate(size), allocate(size)
-                free(scratch[0])
-                free(scratch[1])
-        if rehearsal is not None:
-            rehearsal.end_step(owner, [*sum(weights, ()), *state], gradients, keeps_gradients=False)
-            rehearsal, allocate = None, pool.allocate
-        growth.append(pool.stats().driver_allocations - allocations_before)
-    return growth, (weights, state, gradients)
-
-
-NETWORKS = pytest.mark.parametrize(
-    ("widths", "batch"),
-    [
-        ([784, 512, 256, 10], 128),
-        ([784, 700, 333, 517, 129, 10], 100),
-        ([64, 300, 300, 300, 300, 10], 64),
-        ([256] * 12, 512),
-        ([1024] * 10, 256),
-        ([4096] * 6, 1024),
-        ([3000, 100, 3000, 100, 3000], 2000),
-        ([50000, 128, 128, 50000], 64),
-    ],
-    ids=str,
-)
-
-
-@NETWORKS
-def test_a_rehearsed_loop_takes_its_memory_in_the_first_step(widths, batch):
-    source, budget, pool = make_pool()
-    growth, live_parts = train(pool, layers(widths, batch), 16, rehearsed=True)
-    stats = pool.stats()
-    print(growth, stats.reserved_peak / stats.allocated_peak)  # shown when it fails
-    assert sum(growth[1:]) == 0
-    assert stats.reserved_peak <= 1.3 * stats.allocated_peak
-    assert "allocate" not in vars(pool)  # nothing is recorded any longer
-    check(
-        source,
-        budget,
-        pool,
-        live=[b for part in live_parts for b in (sum(part, ()) if type(part[0]) is tuple else part)],
-    )
-
-
-def test_other_batch_sizes_after_a_rehearsal():
-    """Memory grows for twice the batch and stays constant for half of it; blocks never overlap."""
-    source, budget, pool = make_pool()
-    widths = [784, 700, 333, 517, 129, 10]
-    train(pool, layers(widths, 100), 3, rehearsed=True)
-    reserved = pool.stats().reserved
-    train(pool, layers(widths, 200), 3)
-    assert pool.stats().reserved > reserved
-    growth, _ = train(pool, layers(widths, 50), 8)
-    assert sum(growth[4:]) == 0
-    assert source.violations == []
-    assert budget.reserved == source.held
-
-
-def test_two_optimizers_rehearse_one_loop():
-    """As in adversarial training: gradients of one optimizer live until its next step, and all sizes are equal."""
-    _, _, pool = make_pool()
-    owners = Owner(), Owner()
-    rehearsal = rehearse(pool, owners[0])
-    assert rehearse(pool, owners[1]) is rehearsal
-    weights = [[pool.allocate((1 + i) * MiB) for i in range(4)] for _ in owners]
-    gradients = [[], []]
-    growth = []
-    for _ in range(5):
-        allocations_before = pool.stats().driver_allocations
-        for index, owner in enumerate(owners):
-            for block in gradients[index]:
-                pool.free(block)
-            gradients[index] = [pool.allocate(block.size) for block in weights[index]]
-            work = [pool.allocate(block.size) for block in weights[index] * (2 - index)]
-            for block in work:
-                pool.free(block)
-            if not growth:
-                rehearsal.end_step(owner, weights[index], gradients[index], keeps_gradients=False)
-        growth.append(pool.stats().driver_allocations - allocations_before)
-    assert growth[1:] == [0, 0, 0, 0]
-    assert pool.rehearsal is None
-
-
-def test_a_rehearsal_ends_without_its_memory():
-    """A rehearsal ends without effect if memory is short, its owner dies, or it records too many calls."""
-    source, budget, pool = make_pool(limit=16 * MiB)
-    owner = Owner()
-    rehearsal = rehearse(pool, owner)
-    live_block = pool.allocate(6 * MiB)
-    pool.free(pool.allocate(6 * MiB))
-    rehearsal.provide([10 * MiB])  # over the limit
-    budget.set_limit(6 * MiB)
-    rehearsal.end_step(owner, [], [], keeps_gradients=False)
-    assert pool.rehearsal is None
-    check(source, budget, pool, live=[live_block])
-    rehearse(pool, Owner())  # dies at once
-    later_block = pool.allocate(MiB) if budget.set_limit(None) is None else None
-    assert pool.rehearsal is None
-    long_rehearsal = rehearse(pool, owner)
-    for _ in range(1 << 15):
-        pool.free(pool.allocate(1000))
-    pool.allocate(1000)
-    assert pool.rehearsal is not long_rehearsal
-    assert "allocate" not in vars(pool)
-    assert later_block is not None
-
-
-@NETWORKS
-def test_training_stops_allocating(widths, batch):
-    source, budget, pool = make_pool()
-    growth, live_parts = train(pool, layers(widths, batch), 16)
-    stats = pool.stats()
-    print(growth, stats.reserved_peak / stats.allocated_peak)  # shown when it fails
-    assert sum(growth[8:]) == 0  # by then merging is lazy, after one relapse at most
-    assert stats.reserved_peak <= 1.3 * stats.allocated_peak
-    check(
-        source,
-        budget,
-        pool,
-        live=[b for part in live_parts for b in (sum(part, ()) if type(part[0]) is tuple else part)],
-    )
-
-
-def test_ragged_sizes_fragment_little():
-    """Sizes never repeat, so the bins never hit. They must not accumulate either."""
-    rng = random.Random(0)
-    source, budget, pool = make_pool()
-    live = []
-    for _ in range(8000):
-        live.append(pool.allocate(int(2 ** rng.uniform(9, 24))))
-        if len(live) > 40:
-            pool.free(live.pop(rng.randrange(len(live))))
-    stats = pool.stats()
-    assert stats.reserved_peak <= 1.5 * stats.allocated_peak
-    assert len(pool._bins) < 500
-    check(source, budget, pool, live=live)
-
-
-# --- Memory runs out --------------------------------------------------------------------------------------------------
+# Memory runs out
 
 
 def test_the_message_has_every_number():
@@ -514,7 +287,7 @@ def test_set_limit():
         budget.set_limit(-1)
 
 
-# --- Streams ----------------------------------------------------------------------------------------------------------
+# Streams
 
 
 @pytest.mark.parametrize("as_function", [False, True])
@@ -575,165 +348,7 @@ def test_a_forgotten_pools_segments_are_released_later():
     check(source, budget, pool, live=[block])
 
 
-# --- Threads and finalizers -------------------------------------------------------------------------------------------
-
-
-def test_threads():
-    source, budget, shared = make_pool(limit=48 * MiB)
-    pools = [shared, Pool(source, budget)]
-    live, failures, lock = [], [], threading.Lock()
-
-    def work(seed):
-        rng = random.Random(seed)
-        blocks = []
-        try:
-            for i in range(1500):
-                if blocks and rng.random() < 0.5:
-                    block = blocks.pop(rng.randrange(len(blocks)))
-                    assert block.requested
-                    block.pool.free(block)
-                elif i % 50 == 0:
-                    rng.choice([budget.empty_cache, shared.stats, shared.snapshot, budget.stats])()
-                else:
-                    size = rng.choice([512, 3000, 40000, 100000, 300000, rng.randrange(1, 600000)])
-                    try:
-                        blocks.append(rng.choice(pools).allocate(size))
-                    except errors.OutOfMemoryError:
-                        while blocks:
-                            block = blocks.pop()
-                            block.pool.free(block)
-        except Exception as error:
-            failures.append(error)
-        with lock:
-            live.extend(blocks)
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert failures == []
-    check(source, budget, *pools, live=live)
-    for block in live:
-        block.pool.free(block)
-    budget.empty_cache()
-    assert source.held == budget.reserved == 0
-
-
-class Storage:
-    def __init__(self, pool, nbytes, finalizer=None):
-        self.pool, self.block, self.finalizer = pool, pool.allocate(nbytes), finalizer
-        self.cycle = self
-
-    def __del__(self):
-        self.pool.free(self.block)
-        if self.finalizer is not None:
-            self.finalizer()
-
-
-@pytest.fixture
-def little_garbage():
-    """Limit garbage collections to the objects that this test creates."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
-@pytest.mark.usefixtures("little_garbage")
-def test_garbage_collected_in_the_middle_of_allocate():
-    source, budget, pool = make_pool()
-    source.on_allocate = gc.collect
-    blocks = []
-    for i in range(300):
-        Storage(pool, 1000 + 700 * (i % 40))
-        blocks.append(pool.allocate(64 * KiB + 3000 * i))
-    gc.collect()
-    check(source, budget, pool, live=blocks)
-
-
-@pytest.mark.usefixtures("little_garbage")
-def test_a_finalizer_that_allocates_in_the_middle_of_allocate():
-    source, budget, pool = make_pool()
-    source.on_allocate = gc.collect
-    blocks = []
-    for i in range(100):
-        Storage(pool, 5000, lambda i=i: blocks.append(pool.allocate(6000 + 512 * i)))
-        blocks.append(pool.allocate(64 * KiB + 3000 * i))
-    gc.collect()
-    check(source, budget, pool, live=blocks)
-    assert budget.is_changing_lists is False
-
-
-def test_free_does_not_wait_for_a_slow_driver():
-    source, _, pool = make_pool()
-    block = pool.allocate(1000)
-    entered, resume = threading.Event(), threading.Event()
-
-    def slow():
-        entered.set()
-        resume.wait(10)
-
-    source.on_allocate = slow
-    thread = threading.Thread(target=pool.allocate, args=(50 * MiB,))
-    thread.start()
-    assert entered.wait(10)
-    begin = time.perf_counter()
-    pool.free(block)
-    assert time.perf_counter() - begin < 1
-    resume.set()
-    thread.join(10)
-    assert pool.stats().requested == 50 * MiB
-
-
-def test_a_second_free_is_refused(caplog):
-    source, budget, pool = make_pool()
-    block = pool.allocate(100)
-    pool.free(block)
-    pool.free(block)
-    first, second = pool.allocate(100), pool.allocate(100)
-    assert first is not second
-    assert "freed twice" in caplog.text
-    check(source, budget, pool, live=[first, second])
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_forked_child_can_allocate():
-    """A lock that another thread held is free in the child, and the pool is consistent."""
-    source, _, pool = make_pool()
-    source.on_allocate = lambda: time.sleep(0.2)
-    thread = threading.Thread(target=pool.allocate, args=(MiB,))
-    thread.start()
-    while not source.allocate_calls:
-        time.sleep(0.001)
-    child = os.fork()
-    if child == 0:
-        try:
-            source.on_allocate = None
-            pool.allocate(2 * MiB)
-            os._exit(0 if pool.stats().requested == 3 * MiB else 1)
-        finally:
-            os._exit(2)
-    thread.join()
-    assert os.waitpid(child, 0)[1] == 0
-
-
-def test_speed():
-    """An allocate and free pair took about 0.45 µs when measured. The limit of 5 µs allows for slow machines.
-
-    The thread's own time is measured: on a busy machine, a thread waits for a core.
-    """
-    _, _, pool = make_pool()
-    best = float("inf")
-    for _ in range(5):
-        begin = time.thread_time()
-        for _ in range(20000):
-            pool.free(pool.allocate(4000))
-        best = min(best, (time.thread_time() - begin) / 20000)
-    assert best < 5e-6
-
-
-# --- Limits of the host -----------------------------------------------------------------------------------------------
+# Limits of the host
 
 
 def write_file(root, name, text):

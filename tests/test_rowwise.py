@@ -1,40 +1,29 @@
 """Check rowwise ops against NumPy and SciPy in float64, and their derivatives against finite differences.
 
 The tests run the schedules of a CPU, of a GPU and of a GPU with few resources. The row lengths cross every boundary of
-a schedule: one element, a vector plus or minus one, two vectors, many vectors, a long row.
+a schedule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.special
-from vendors import change_capabilities
+from rowwise_running import SPECS, VENDORS, fetch, tensor, use_vendor
 
-import weftgrad.codegen
-from weftgrad.codegen.loader import load_file, load_text
-from weftgrad.codegen.model import SpecError, SpecErrors
+from weftgrad.codegen.loader import load_file
 from weftgrad.codegen.render import render_all
 from weftgrad.runtime import dispatch, dtypes
 from weftgrad.runtime.autograd.node import seed_name
 from weftgrad.runtime.derive import register_generated
 from weftgrad.runtime.device import device, meta
-from weftgrad.runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError
 from weftgrad.runtime.records import OpRecord, registry
 from weftgrad.runtime.tensor import Tensor
 
-SPECS = Path(str(resources.files(weftgrad.codegen))) / "specs" / "rowwise.yaml"
-VENDORS: dict[str, dict[str, Any]] = {
-    "cpu": {},
-    "gpu": {"style": "gpu", "lanes": 4, "max_group": 256},
-    "poor": {"style": "gpu", "lanes": 4, "max_group": 64, "local_memory": 16384, "fp64": False, "cores": 3},
-}
 Array = np.ndarray[Any, Any]
 
 
@@ -52,48 +41,6 @@ def vendor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 @pytest.fixture
 def cpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     yield from use_vendor("cpu", monkeypatch)
-
-
-def use_vendor(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    for _ in change_capabilities(VENDORS[name], monkeypatch):
-        yield name
-
-
-def tensor(array: Any, dtype: str | None = None) -> Tensor:
-    """Return a tensor with the array's strides, over a copy of its base memory, with the values rounded to `dtype`."""
-    array = np.asarray(array)
-    if dtype == "bfloat16":
-        array = to_bfloat16(array)
-    elif dtype is not None:
-        array = array.astype(dtype)
-    base = array
-    while isinstance(base.base, np.ndarray):
-        base = base.base
-    element_dtype = dtypes.parse(dtype or array.dtype)
-    memory = dispatch.empty(meta(element_dtype, (base.size,), None, device("cpu")))
-    driver = memory.storage.device.driver
-    if base.size:
-        driver.write(memory.storage, 0, np.ndarray((base.size,), base.dtype, base), driver.default_stream)
-    byte_offset = array.__array_interface__["data"][0] - base.__array_interface__["data"][0] if array.size else 0
-    strides = tuple(s // array.itemsize for s in array.strides)
-    return Tensor(memory.storage, meta(element_dtype, array.shape, strides, device("cpu")), memory.start + byte_offset)
-
-
-def to_bfloat16(array: Array) -> Array:
-    bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
-    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16).reshape(array.shape)
-
-
-def fetch(result: Tensor) -> Array:
-    layout = result.meta
-    assert layout.contiguous
-    array = np.empty(layout.shape, layout.dtype.numpy)
-    driver = result.storage.device.driver
-    if array.size:
-        driver.read(result.storage, result.start - result.storage.start, array, driver.default_stream)
-    if layout.dtype is dtypes.bfloat16:
-        return (array.astype(np.uint32) << 16).view(np.float32)
-    return array
 
 
 @dataclass
@@ -479,86 +426,3 @@ def test_gradients_of_row_results_in_every_layout(cpu: str) -> None:
     record = registry["logsumexp_row_grad_input"]
     for out, grad, keep in ((total, g, False), (total[:, None], g[:, None], True)):
         Case(record.name, (tensor(grad), tensor(x), tensor(out.astype(np.float32))), (1, keep), expected).check()
-
-
-# Errors
-
-
-def message(call: Callable[[], Any], kind: type[Exception]) -> str:
-    with pytest.raises(kind) as excinfo:
-        call()
-    return str(excinfo.value)
-
-
-def test_errors_name_op_and_shapes(cpu: str) -> None:
-    x = tensor(np.zeros((3, 4), np.float32))
-    norm, call = registry["layer_norm"], dispatch.call
-    text = message(lambda: call(norm, (x, None, None, 1e-5), ((5,),)), ShapeError)
-    assert "layer_norm" in text
-    assert "[5]" in text
-    assert "[3, 4]" in text
-    assert "[3]" in message(lambda: call(norm, (x, tensor(np.zeros(3, np.float32)), None, 1e-5), ((4,),)), ShapeError)
-    message(lambda: call(norm, (x, None, None, 1e-5), ((),)), ShapeError)
-    losses = registry["cross_entropy_row"]
-    text = message(lambda: call(losses, (x, tensor(np.zeros(4, int)), -100.0, 0.0), (-1,)), ShapeError)
-    assert "target" in text
-    assert "[3]" in text
-    assert "int64" in message(lambda: call(registry["softmax"], (tensor(np.zeros((3, 4), int)),), (-1,)), DTypeError)
-    message(lambda: call(registry["softmax"], (x,), (2,)), IndexOutOfRange)
-    message(lambda: call(losses, (x, 3, -100.0, 0.0), (-1,)), ArgumentError)
-    message(lambda: call(registry["softmax_grad_input"], (x, tensor(np.zeros((3, 5), np.float32))), (-1,)), ShapeError)
-
-
-@pytest.mark.parametrize(
-    ("spec", "pattern"),
-    [
-        ("- op: 'f(input, dim: int = -1)'\n  kind: rowwise\n  out: sum(inptu)", "input"),
-        ("- op: 'f(input, dim: int = -1)'\n  kind: rowwise\n  let: {input: 1}\n  out: input", "let.input"),
-        ("- op: f(input)\n  kind: rowwise\n  out: sum(input)", "dim: int"),
-        ("- op: 'f(input, dim: int = -1, w: Row = 0)'\n  kind: rowwise\n  out: sum(input)", "'w'"),
-        ("- op: 'f(w: Row, dim: int = -1)'\n  kind: rowwise\n  out: sum(w)", "operand that has the rows"),
-        ("- op: 'f(input, dim: int = -1)'\n  kind: rowwise\n  rows: shape\n  out: sum(input)", "normalized_shape"),
-        ("- op: 'f(input, dim: int = -1)'\n  kind: rowwise\n  out: sum(input)\n  grad: {other: grad}", "other"),
-    ],
-)
-def test_spec_errors(spec: str, pattern: str) -> None:
-    with pytest.raises(SpecErrors, match=pattern):
-        load_text(spec)
-
-
-def test_an_optional_operand_is_a_factor_or_a_summand() -> None:
-    spec = "- op: 'f(input, dim: int = -1, w: Row | None = None)'\n  kind: rowwise\n  out: exp(input - {})"
-    records = render_all(load_text(spec.format("w")), 0).records
-    assert "exp(input)" in records["f_plain"].op.outputs["out"]
-    with pytest.raises(SpecError, match="argument of cos"):
-        render_all(load_text(spec.format("cos(w)")), 0)
-
-
-@pytest.mark.parametrize("kind", ["cpu", "poor"])
-def test_several_results(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = """
-- op: 'row_statistics(input, w: Row, dim: int = -1)'
-  kind: rowwise
-  let: {m: mean(input)}
-  out:
-    above: input > m
-    lowest: min(input)
-    product: prod(1 + input / 100)
-    ranks: where(index < 3, w, input) * input
-    total: column_sum(input * m)
-    spread: broadcast(max(input) - m)
-"""
-    register_generated(render_all(load_text(spec), 0))
-    for _ in use_vendor(kind, monkeypatch):
-        check_statistics(np.random.default_rng(11))
-
-
-def check_statistics(rng: Any) -> None:
-    for n in (2, 21, 300):
-        x, w = rng.standard_normal((9, n)).astype(np.float32), rng.standard_normal(n).astype(np.float32)
-        results = [fetch(r) for r in dispatch.call(registry["row_statistics"], (tensor(x), tensor(w)), (-1,))]
-        m = x.mean(1, keepdims=True, dtype=float)
-        expected = (x > m, x.min(1), np.prod(1 + x.astype(float) / 100, 1), np.where(np.arange(n) < 3, w, x) * x,
-                    (x * m).sum(0), np.broadcast_to(x.max(1, keepdims=True) - m, x.shape))  # fmt: skip
-        for result, reference in zip(results, expected, strict=True):
-            np.testing.assert_allclose(result, reference, rtol=1e-5, atol=1e-5)

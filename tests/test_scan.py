@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import op_cases as cases
 import pytest
-from op_running import MAIN, device_of
+from op_devices import MAIN, device_of
 
 import weftgrad as wg
 from weftgrad.codegen.loader import load_text

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from op_running import build, collecting, exercise
+from op_devices import build, collecting
+from op_running import exercise
 
 import weftgrad as wg
 from weftgrad import nn

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
-from op_running import MAIN, check_gradients, device_of
+from op_devices import MAIN, device_of
+from op_running import check_gradients
 
 import weftgrad as wg
 

@@ -62,6 +62,7 @@ THIRD_PARTY = {
     "matplotlib": AllowedUse(("bench/**", "api/demo/figure.py"), lazy=True),
     "torch": AllowedUse(("bench/**", "api/torch_names/*.py"), lazy=True),  # in torch_names it is weftgrad itself
     "cupy": AllowedUse(("bench/**",), lazy=True),
+    "pytest": AllowedUse(("bench/skip_passed.py",), lazy=True),
     "jax": AllowedUse(("bench/**",), lazy=True),
     "tinygrad": AllowedUse(("bench/**",), lazy=True),
     "safetensors": AllowedUse(("api/serialization/safetensors_files.py",), lazy=True),

@@ -1,103 +1,34 @@
-"""Check the math functions and the expression printer of the Triton target, without a GPU.
+"""Check the math functions of the Triton target in the interpreter, without a GPU.
 
-Values come from the interpreter, machine code from the compiler. Errors are counted in units in the last place (ULP),
-as in test_opencl_math.py.
+Errors are counted in units in the last place (ULP), as in test_opencl_math.py.
 """
 
-import ast
 import math
-import py_compile
-import re
-from functools import cache
-from importlib import resources
 
 import numpy as np
 import pytest
 import scipy.special
 from math_points import EDGES, INCOMPLETE_GAMMA, POLYGAMMA, RECORDED, ZETA, inputs, ulps
+from triton_math_running import (
+    FLOATS,
+    INTEGER_BINARY,
+    INTEGER_UNARY,
+    INTEGERS,
+    MASKS,
+    SPECIAL,
+    UNARY,
+    assert_same_bits,
+    interpret,
+    kernel_text,
+    pairs,
+    wrap,
+)
 
 pytest.importorskip("triton")
-
-import triton
-import triton.language as tl
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-
-from weftgrad.codegen import expr
-from weftgrad.runtime.backends.protocol import Instance
-from weftgrad.runtime.triton import compile as compiling
-from weftgrad.runtime.triton import source
-from weftgrad.runtime.triton.interpret import Region, launch
-
 LONG_DOUBLE = np.longdouble
+
 LONG_DOUBLE_IS_WIDER = np.finfo(LONG_DOUBLE).nmant >= 63
 """Whether NumPy's long double is precise enough to check float64."""
-FOLDER = resources.files("weftgrad.templates") / "triton" / "math"
-POINTERS = {
-    "bool": "*i1", "int8": "*i8", "uint8": "*u8", "int16": "*i16", "int32": "*i32", "int64": "*i64",
-    "float16": "*fp16", "float32": "*fp32", "float64": "*fp64", "uint32": "*u32",
-}  # fmt: skip
-FLOATS = [np.float32, np.float64]
-INTEGERS = [np.int8, np.uint8, np.int16, np.int32, np.int64]
-TARGETS = {
-    "sm_80": GPUTarget("cuda", 80, 32), "sm_90": GPUTarget("cuda", 90, 32), "sm_100": GPUTarget("cuda", 100, 32),
-    "gfx942": GPUTarget("hip", "gfx942", 64),
-}  # fmt: skip
-
-# name: (ULP allowed in the interpreter, where nothing is fused; reference in long double)
-UNARY = {
-    "neg": (0, np.negative), "abs": (0, np.abs), "square": (0.5, np.square), "reciprocal": (0.5, lambda x: 1 / x),
-    "floor": (0, np.floor), "ceil": (0, np.ceil), "trunc": (0, np.trunc), "round": (0, np.rint),
-    "exp": (1.2, np.exp), "exp2": (1.2, np.exp2), "expm1": (2, np.expm1), "log": (1, np.log), "log2": (1.8, np.log2),
-    "log10": (2, np.log10), "log1p": (1.5, np.log1p), "sqrt": (0.5, np.sqrt), "rsqrt": (1.5, lambda x: 1 / np.sqrt(x)),
-    "asin": (2.5, np.arcsin), "acos": (1.5, np.arccos), "atan": (2, np.arctan), "sinh": (2, np.sinh),
-    "cosh": (1.6, np.cosh), "tanh": (2.7, np.tanh), "asinh": (2.2, np.arcsinh), "acosh": (2.3, np.arccosh),
-    "atanh": (2.3, np.arctanh), "sin": (1, np.sin), "cos": (1, np.cos), "tan": (1, np.tan),
-    "logistic": (2.4, lambda x: np.where(x < 0, np.exp(x) / (1 + np.exp(x)), 1 / (1 + np.exp(-x)))),
-    "softplus": (2, lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))),
-}  # fmt: skip
-SPECIAL = {
-    "erf": (1.3, scipy.special.erf), "erfc": (4, scipy.special.erfc), "erfinv": (4, scipy.special.erfinv),
-    "lgamma": (1, scipy.special.gammaln), "digamma": (1, scipy.special.digamma),
-    "trigamma": (1, lambda x: scipy.special.polygamma(1, x)),
-}  # fmt: skip
-BINARY = ["div", "floor_div", "mod", "fmod", "maximum", "minimum", "copysign", "hypot", "atan2", "pow"]
-ITERATED = ["polygamma", "gammainc", "gammaincc", "gamma_density"]
-MASKS = {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "signbit": np.signbit}
-INTEGER_UNARY = ["neg", "abs", "sign", "square", "floor", "ceil", "trunc", "round"]
-INTEGER_BINARY = ["div", "floor_div", "mod", "fmod", "pow", "maximum", "minimum", "lshift", "rshift", "gcd"]
-
-
-def dtype_of(dtype):
-    return getattr(tl, {"bool": "int1"}.get(np.dtype(dtype).name, np.dtype(dtype).name))
-
-
-def kernel_text(lines, inputs, results):
-    """Return a kernel that loads `inputs` as type C, runs `lines`, and stores the expressions `results`."""
-    pointers = [f"p{k}" for k in range(len(inputs) + len(results))]
-    body = ["i = tl.arange(0, BLOCK)", "m = i < n"]
-    body += [f"{name} = wg_load(p{k} + i, m, C)" for k, name in enumerate(inputs)]
-    body += [*lines, *(f"wg_store(p{len(inputs) + k} + i, {text}, m)" for k, text in enumerate(results))]
-    head = f"@triton.jit\ndef run({', '.join(pointers)}, n, BLOCK: tl.constexpr, C: tl.constexpr):\n"
-    return head + "".join(f"    {line}\n" for line in body)
-
-
-@cache
-def kernel_of(text):
-    return source.functions(source.module_text(Instance("test", text, "run", "float", 1, ())))["run"]
-
-
-def interpret(text, C, arrays, outputs):
-    """Run a kernel of `kernel_text` in the interpreter on one block; `outputs` are the dtypes of its results."""
-    n = len(arrays[0])
-    results = [np.zeros(n, dtype) for dtype in outputs]
-    buffers = [*(np.ascontiguousarray(a) for a in arrays), *results]
-    types = {f"p{k}": POINTERS[a.dtype.name] for k, a in enumerate(buffers)}
-    types |= {"n": "i32", "BLOCK": "constexpr", "C": "constexpr"}
-    regions = [Region("", a.ctypes.data, a.ctypes.data, a.ctypes.data + a.nbytes) for a in buffers]
-    constants = {"BLOCK": 1 << (n - 1).bit_length(), "C": dtype_of(C)}
-    launch(kernel_of(text), (1,), types, [*regions, n], constants=constants)
-    return results
 
 
 def call(name, *arrays):
@@ -117,60 +48,13 @@ def check_errors(name, allowed, actual, expected, *arguments):
     )
 
 
-def assert_same_bits(name, actual, expected, *arguments):
-    """Check that arrays have equal bits, except for the bits of NaN."""
-    mismatches = (actual != expected) & ~((actual != actual) & (expected != expected))
-    if actual.dtype.kind == "f":
-        mismatches |= (actual == 0) & (expected == 0) & (np.signbit(actual) != np.signbit(expected))
-    indices = np.flatnonzero(mismatches)[:3]
-    assert not indices.size, (
-        f"{name} of {[a[indices] for a in arguments]} is {actual[indices]}, not {expected[indices]}"
-    )
-
-
-def pairs(values):
-    a, b = np.meshgrid(values, values)
-    return np.ascontiguousarray(a.ravel()), np.ascontiguousarray(b.ravel())
-
-
 @pytest.fixture(autouse=True)
 def quiet():
     with np.errstate(all="ignore"):
         yield
 
 
-# --- Files ------------------------------------------------------------------------------------------------------------
-
-
-def test_byte_code_beside_the_files_is_ignored(tmp_path):
-    """`pip install` compiles every .py file of a wheel, also the source of math functions."""
-    folder = tmp_path / "math"
-    with resources.as_file(resources.files("weftgrad.templates") / "triton" / "math") as ours:
-        folder.mkdir()
-        for file in ours.glob("*.py"):
-            (folder / file.name).write_bytes(file.read_bytes())
-    assert py_compile.compile(str(folder / "exp.py"), doraise=True).startswith(str(folder / "__pycache__"))
-    assert source._texts(folder) == source._math()
-
-
-def test_every_function_has_its_file_and_names_what_it_calls():
-    paths = [f for f in FOLDER.iterdir() if f.name.endswith(".py")]
-    files = {f.name.removesuffix(".py"): f.read_text(encoding="utf-8") for f in paths}
-    for name, function in expr.functions().items():
-        printed_name = function.spelling.get("triton", f"wg_{name}")
-        if printed_name == f"wg_{name}" and not function.row and name != "to_mask":
-            assert name in files, f"{name} is printed as wg_{name}, which no file defines"
-    for name, text in files.items():
-        head, _, body = text.partition("\n")
-        needed = [n.strip() for n in head.removeprefix("# needs:").split(",") if n.strip()]
-        assert head.startswith("# needs:")
-        name = name.removesuffix(".half")
-        assert [f.name for f in ast.parse(body).body if isinstance(f, ast.FunctionDef)] == [f"wg_{name}"]
-        called = set(re.findall(r"\bwg_(\w+)\(", body)) - {name}
-        assert set(needed) == called, f"{name} needs {sorted(called)}"
-
-
-# --- Floating-point functions -----------------------------------------------------------------------------------------
+# Floating-point functions
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -289,12 +173,7 @@ def test_binary_functions(dtype):
         check_errors("pow", 1.5, call("pow", x, y), np.power(x.astype(LONG_DOUBLE), y.astype(LONG_DOUBLE)), x, y)
 
 
-# --- Integers: expected results by Python -----------------------------------------------------------------------------
-
-
-def wrap(value, dtype):
-    info = np.iinfo(dtype)
-    return (value - info.min) % (info.max - info.min + 1) + info.min
+# Integers: expected results by Python
 
 
 def truncated_divide(x, y):
@@ -359,7 +238,7 @@ def test_integer_functions_agree_with_python(dtype):
         assert_same_bits(name, call(name, x), function(x) if name != "signbit" else x < 0, x)
 
 
-# --- Random numbers ---------------------------------------------------------------------------------------------------
+# Random numbers
 
 
 def test_philox_gives_the_vectors_of_random123():
@@ -404,139 +283,3 @@ def test_random_numbers_are_computed_from_philox_words(index):
     assert (np.abs(m - expected) <= 4 * np.spacing(np.maximum(np.abs(expected), 0.1).astype(np.float64))).all()
     assert abs(n.mean()) < 0.05
     assert abs(n.std() - 1) < 0.05
-
-
-# --- The printer ------------------------------------------------------------------------------------------------------
-
-OPERANDS = {name: expr.Operand() for name in "xyz"} | {"m": expr.Operand("mask"), "i": expr.Operand("index")}
-
-
-def print_expression(text, *, random=False):
-    return expr.emit_triton({"out": expr.parse(text, operands=OPERANDS, random=random)})
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("0.5 * x + y / 3", "0.5 * x + wg_div(y, tl.full((), 3, C))"),
-        ("x - (y - z) - 1", "x - (y - z) - 1"),
-        ("-x * y", "wg_neg(x) * y"),
-        ("(x < y) == m", "(x < y).to(C) == m.to(C)"),
-        ("not (x < y and m or x != 2)", "~((x < y) & m | (x != 2))"),
-        ("where(m, 1, 0) * x", "tl.where(m, tl.full((), 1, C), 0) * x"),
-        ("where(m, x, -inf)", 'tl.where(m, x, float("-inf"))'),
-        ("maximum(x, -1)", "wg_maximum(x, wg_integer(-1, C))"),
-        ("x * -0.0", "x * wg_neg(tl.full((), 0, C))"),
-        ("x and i > 2", "(x != 0) & (i > 2)"),
-        ("~x & y", "wg_bitwise_not(x, WG_BOOL) & y"),
-        ("~i & -i", "~i & -i"),
-        ("i % 3 + 5000000000", "wg_mod(i, tl.full((), 3, tl.int64)) + tl.full((), 5000000000, tl.int64)"),
-        ("2.5", "tl.full((), 2.5, C)"),
-        ("x == x or True", "(x == x) | tl.full((), True, tl.int1)"),
-    ],
-)
-def test_printed_expressions(text, expected):
-    assert print_expression(text).values["out"] == expected
-
-
-def test_draws_are_printed_with_their_counter():
-    block = print_expression("normal(1) * x + bits(0) % 7 + where(uniform(2) < 0.5, 1, 0)", random=True)
-    assert block.functions == ("bits", "mod", "normal", "uniform")
-    text = " ".join((*block.statements, block.values["out"]))
-    assert "wg_normal(wg_index, wg_offset + 1, wg_key, C)" in text
-    assert "wg_bits(wg_index, wg_offset + 0, wg_key)" in text
-
-
-def test_row_reductions_are_refused():
-    with pytest.raises(expr.ExprError, match="row_stages"):
-        expr.emit_triton({"out": expr.parse("x - max(x)", operands=OPERANDS, row=True)})
-
-
-# Expressions, and their values for x and y in Python.
-TYPED = [
-    ("x * -1 + 100", lambda x, y: -x + 100),
-    ("where(x < y, 1, 0) - 3 * x", lambda x, y: (x < y) - 3 * x),
-    ("(x > y) * y + (x == y)", lambda x, y: (x > y) * y + (x == y)),
-    ("maximum(x, 5) // minimum(y, 7)", lambda x, y: max(x, 5) // min(y, 7) if min(y, 7) else 0),
-    ("where(x != 0 and not y > 3, x, y) % 10", lambda x, y: (x if x and not y > 3 else y) % 10),
-    ("-x + y * y * 1000", lambda x, y: -x + y * y * 1000),
-    ("2", lambda x, y: 2),
-]
-
-
-@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
-def test_results_have_the_compute_type(dtype):
-    x, y = pairs(np.array([1, 2, 3, 7, 100, 11], dtype))
-    blocks = [print_expression(text) for text, _ in TYPED]
-    lines = [line for k, b in enumerate(blocks) for line in (*b.statements, f"r{k} = {b.values['out']}")]
-    lines += [f"tl.static_assert(r{k}.dtype == C)" for k in range(len(blocks))]
-    text = kernel_text(lines, ["x", "y"], [f"r{k}" for k in range(len(blocks))])
-    results = interpret(text, dtype, [x, y], [dtype] * len(blocks))
-    for (expression, function), result in zip(TYPED, results, strict=True):
-        expected = [function(a, b) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
-        if np.dtype(dtype).kind != "f":
-            expected = [wrap(int(e), dtype) for e in expected]
-        assert_same_bits(expression, result, np.array(expected, dtype), x, y)
-    # The compiler infers the same types.
-    assert compile_kernel(text, dtype, [dtype] * (2 + len(blocks)), TARGETS["sm_90"])
-
-
-def test_constants_keep_the_precision_of_float64():
-    parsed = expr.parse("x * 0.1 + where(m, 0.7, 1e-300) - 1 / (y * 3 + 0.3)", operands=OPERANDS)
-    block = expr.emit_triton({"out": parsed}, names={"m": "positive"})
-    text = kernel_text(["positive = x > 0", *block.statements], ["x", "y"], [block.values["out"]])
-    x, y = np.array([1.0, -3.0]), np.array([2.0, 5.0])
-    expected = x * 0.1 + np.where(x > 0, 0.7, 1e-300) - 1 / (y * 3 + 0.3)
-    assert np.array_equal(interpret(text, np.float64, [x, y], [np.float64])[0], expected)
-
-
-def test_truth_values_are_stored_as_such():
-    x = np.array([0, 1, 0.25, np.nan, -0.0, np.inf], np.float32)
-    text = kernel_text([], ["x"], ["x", "x == 1", "wg_isnan(x)"])
-    outputs = interpret(text, np.float32, [x], [np.bool_] * 3)
-    assert [s.tolist() for s in outputs] == [[v != 0 for v in x], [v == 1 for v in x], np.isnan(x).tolist()]
-    flags = np.array([True, False])
-    text = kernel_text([], ["x"], ["wg_bitwise_not(x, 1)", "x + x", "x & 1"])
-    assert [s.tolist() for s in interpret(text, np.uint8, [flags], [np.bool_, np.uint8, np.uint8])] == [
-        [False, True], [2, 0], [1, 0],
-    ]  # fmt: skip
-
-
-# --- The compiler -----------------------------------------------------------------------------------------------------
-
-
-def compile_kernel(text, C, dtypes, target):
-    """Return the machine code of a kernel as text: PTX, or assembly for AMD."""
-    types = {f"p{k}": POINTERS[np.dtype(d).name] for k, d in enumerate(dtypes)}
-    types |= {"n": "i32", "BLOCK": "constexpr", "C": "constexpr"}
-    ast_source = ASTSource(kernel_of(text), types, {"BLOCK": 256, "C": dtype_of(C)})
-    kernel = triton.compile(ast_source, target=target, options={**compiling._OPTIONS, "num_warps": 4})
-    return kernel.asm["ptx" if target.backend == "cuda" else "amdgcn"]
-
-
-def groups(dtype):
-    """Return calls of every function in groups of ten: compile time grows faster than the length of a kernel."""
-    if np.dtype(dtype).kind == "f":
-        calls = [f"wg_{f}(a)" for f in [*UNARY, *SPECIAL, "sign"]] + [f"wg_{f}(a, b)" for f in [*BINARY, *ITERATED]]
-        calls += [f"wg_{f}(i, i.to(tl.int64) + 5, i.to(tl.int64), C)" for f in ("uniform", "normal")]
-    else:
-        calls = [f"wg_{f}(a)" for f in INTEGER_UNARY] + [f"wg_{f}(a, b)" for f in INTEGER_BINARY]
-    calls += [f"wg_{f}(a).to(C)" for f in MASKS]
-    return [calls[k : k + 10] for k in range(0, len(calls), 10)]
-
-
-def target_parameter(target, dtype):
-    fast = target == "sm_90" or np.dtype(dtype).kind != "f"
-    return pytest.param(target, dtype, marks=() if fast else pytest.mark.slow, id=f"{target}-{np.dtype(dtype).name}")
-
-
-@pytest.mark.parametrize(("target", "dtype"), [target_parameter(t, d) for t in TARGETS for d in (*FLOATS, *INTEGERS)])
-def test_every_function_compiles(target, dtype):
-    for calls in groups(dtype):
-        text = kernel_text([], ["a", "b"], calls)
-        machine = compile_kernel(text, dtype, [dtype] * (2 + len(calls)), TARGETS[target])
-        if target.startswith("sm_"):
-            # Instructions that approximate or flush subnormal numbers. Only libdevice's tan uses one.
-            inexact = set(re.findall(r"\b\S+\.(?:approx|full|ftz)\S*", machine))
-            allowed = {"rcp.approx.ftz.f32", "rcp.approx.ftz.f64"} if "wg_tan(a)" in calls else set()
-            assert inexact <= allowed, f"{calls}: {sorted(inexact)}"

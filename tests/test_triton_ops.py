@@ -1,22 +1,19 @@
 """Check that every schedule of every Triton template is launched, in forward and in derivatives, with correct results.
 
 The interpreter has small blocks and few multiprocessors here, so that even small tensors need many programs, shares and
-sweeps. References are NumPy functions that complex numbers pass through: the imaginary part of
-f(x + ih v) / h, with h = 1e-30, is the derivative along v to rounding (Squire & Trapp, 1998).
+sweeps.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("triton")
-
+from triton_launch_names import SMALL, SMALL_DRIVER, flip, launched_traits, random_arrays
 from triton_running import (
     RecordingInterpreter,
     convolve,
@@ -32,15 +29,12 @@ from triton_running import (
 import weftgrad as wg
 from weftgrad._generated.records import NAMES
 from weftgrad.nn import functional as F
-from weftgrad.runtime import dispatch
-from weftgrad.runtime.backends.protocol import Step
 from weftgrad.runtime.device import Device
-from weftgrad.runtime.kinds import index_masks, triton
-from weftgrad.runtime.kinds.triton import index as triton_index
+from weftgrad.runtime.kinds import triton
 from weftgrad.runtime.records import registry
 
+pytest.importorskip("triton")
 Array = Any
-SMALL, SMALL_DRIVER = interpreter("block=64,cores=2")
 
 
 @pytest.fixture(scope="module")
@@ -50,53 +44,6 @@ def device_with_int64_offsets() -> Iterator[tuple[Device, RecordingInterpreter]]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(triton, "_INT32", 0)
         yield device_and_driver
-
-
-# Names of launches
-
-
-def schedule(step: Step) -> str:
-    """Return the name `template.schedule` of a step."""
-    entry = step.instance.entry
-    if entry.startswith("contraction_"):
-        return f"contraction.{entry.removeprefix('contraction_')}"
-    for family in ("convolution", "attention"):
-        if entry.startswith(f"{family}_"):
-            return f"{family}.{entry.removeprefix(f'{family}_')}"
-    kind = registry[step.instance.name].kind
-    return f"{'pointwise' if kind == 'random' else kind}.{entry.removeprefix(step.instance.name + '_')}"
-
-
-def traits(step: Step) -> Iterator[str]:
-    """Yield the name of the schedule, and names for properties that not all launches of the schedule have."""
-    name, grid = schedule(step), (*step.global_size, 1, 1)
-    defines, geometry = dict(step.instance.defines), step.geometry
-    yield name
-    if grid[0] > 1:
-        yield f"{name} many"  # programs
-    if name in ("pointwise.rows", "index.read", "index.write") and geometry[2] > 1:
-        yield f"{name} across"  # tiles side by side
-    if name == "index.write" and grid[1] > 1:
-        yield f"{name} ranges"
-    if name == "reduction.partial" and grid[1] > 1:
-        yield f"{name} shares"
-    if name in ("rowwise.whole", "rowwise.swept") and "finish" in step.instance.text and len(step.buffers) > 1:
-        run = geometry[2]
-        if grid[0] > 1 and run > defines["ROWS"]:
-            yield f"{name} sums"  # a program sums over several tiles of rows
-    if name in ("reduction.tiles", "reduction.partial") and defines["LINES"]:
-        yield f"{name} lines"
-    if name == "rowwise.whole" and defines["ROWS"] > 1:
-        yield f"{name} tall"
-    if name == "convolution.weight" and geometry[-1] > 1:
-        yield f"{name} parts"
-
-
-def launched_traits(driver: RecordingInterpreter, start: int) -> set[str]:
-    return {trait for step in driver.launched[start:] for trait in traits(step)}
-
-
-# Calls with derivatives
 
 
 @dataclass(frozen=True)
@@ -143,10 +90,6 @@ def covers(position: Array, n: int) -> Array:
     """Count the windows with elements -1, 1 and 3, moved by multiples of 2, that contain `position` of `n`."""
     starts = np.arange(0, n + 2 - 4, 2) - 1
     return sum(((position - s) % 2 == 0) & (position >= s) & (position <= s + 4) for s in starts)
-
-
-def flip(x: Any) -> Any:
-    return dispatch.call(registry["flip_view"], (x,), ((0, 1),))
 
 
 def attention_reference(query: Array, key: Array, value: Array) -> Array:
@@ -390,11 +333,6 @@ def test_every_schedule_is_launched_by_a_test() -> None:
         assert by_stage["second"] & {f"{kind}.{name}" for name in schedules}, kind
 
 
-def random_arrays(shapes: Iterable[tuple[int, ...]], dtype: str = "float64") -> list[Array]:
-    rng = np.random.default_rng(4)
-    return [rng.uniform(0.2, 1.2, shape).astype(dtype) for shape in shapes]
-
-
 def slope(call: Call, arrays: list[Array], directions: list[Array], output_weights: Array) -> float:
     """Return d/dt sum(weights * f(x + t v)) at t = 0, for `output_weights` and v = `directions`, exact to rounding."""
     inputs = [x + 1e-30j * v for x, v in zip(arrays, directions, strict=True)]
@@ -478,136 +416,3 @@ def test_schedules_with_64_bit_offsets(
     check_values(call, device, driver, "float64")
     check_derivatives(call, device, driver, False)
     assert {dict(s.instance.defines).get("INDEX", "int64") for s in driver.launched[start:]} == {"int64"}
-
-
-# Masks, the copy engine, huge strides, alignment
-
-
-def test_masks(monkeypatch: pytest.MonkeyPatch) -> None:
-    mask = np.random.default_rng(0).random(9000) > 0.7
-    start = len(SMALL_DRIVER.launched)
-    actual = wg.nonzero(wg.tensor(mask, device=SMALL))
-    np.testing.assert_array_equal(actual.cpu().numpy(), np.argwhere(mask))
-    assert {"index.count many", "index.sum", "index.list many"} <= launched_traits(SMALL_DRIVER, start)
-    # Small chunks and blocks, so that the counts of chunks are summed in several blocks, as on large masks.
-    monkeypatch.setattr(triton_index, "_MASK_BLOCK", 8)
-    monkeypatch.setattr(index_masks, "_MIN_CHUNK", 20)
-    device, driver = interpreter("block=64,cores=2")
-    short_mask = mask[:409]
-    np.testing.assert_array_equal(
-        wg.nonzero(wg.tensor(short_mask, device=device)).cpu().numpy(), np.argwhere(short_mask)
-    )
-    steps = {schedule(step): step for step in driver.launched}
-    assert steps["index.sum"].geometry[0] > 8
-    assert steps["index.list"].geometry[1] > 8
-    x = np.random.default_rng(1).standard_normal((3, 409))
-    selected = wg.tensor(x, device=device)[:, wg.tensor(short_mask, device=device)]
-    np.testing.assert_array_equal(selected.cpu().numpy(), x[:, short_mask])
-
-
-def test_the_copy_engine() -> None:
-    rng = np.random.default_rng(0)
-    x, y = (rng.integers(-4, 5, shape).astype(np.float16) for shape in ((136, 264), (264, 144)))
-    start = len(SMALL_DRIVER.launched)
-    actual = wg.tensor(x, device=SMALL) @ wg.tensor(y, device=SMALL)
-    assert "contraction.tma" in launched_traits(SMALL_DRIVER, start)
-    # Integers below 2048 are exact in float16.
-    np.testing.assert_array_equal(actual.cpu().numpy(), x.astype(np.float64) @ y)
-
-
-def test_strides_of_more_than_31_bits() -> None:
-    """Use two rows of bytes more than 2 GiB apart; the memory between them is never touched."""
-    device, driver = interpreter("block=64,cores=2")
-    row_stride = 2**31 + 48
-    buffer = wg.empty(row_stride + 64, dtype=wg.uint8, device=device)
-    rows = buffer.as_strided((2, 64), (row_stride, 1))
-    values = np.arange(128, dtype=np.uint8).reshape(2, 64)
-    rows.copy_(wg.tensor(values, device=device))
-    start = len(driver.launched)
-    np.testing.assert_array_equal((rows + 1).cpu().numpy(), values + 1)
-    np.testing.assert_array_equal(rows.sum(0).cpu().numpy(), values.sum(0))
-    np.testing.assert_array_equal(rows.sum(1).cpu().numpy(), values.sum(1))
-    order = np.array([1, 0, 1])
-    np.testing.assert_array_equal(rows[index_tensor(order, rows)].cpu().numpy(), values[order])
-    product = rows.T @ wg.ones(2, 3, dtype=wg.uint8, device=device)
-    np.testing.assert_array_equal(product.cpu().numpy(), np.repeat(values.sum(0)[:, None], 3, 1).astype(np.uint8))
-    int64_steps = [step for step in driver.launched[start:] if dict(step.instance.defines).get("INDEX") == "int64"]
-    assert {schedule(s) for s in int64_steps} >= {"pointwise.rows", "reduction.tiles", "index.read"}
-    rows[index_tensor(np.array([1]), rows)] = wg.full((1, 64), 7, dtype=wg.uint8, device=device)
-    np.testing.assert_array_equal(rows.cpu().numpy(), np.stack([values[0], np.full(64, 7)]))
-
-
-def test_alignment_is_promised_only_for_aligned_operands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels assume that pointers are multiples of 16 only if those of all operands are."""
-    from weftgrad.runtime.triton import interpret
-
-    divisible_args: list[set[str]] = []
-    original_launch = interpret.launch
-
-    def launch(*args: Any, **kwargs: Any) -> None:
-        divisible_args.append(set(kwargs["divisible"]))
-        original_launch(*args, **kwargs)
-
-    monkeypatch.setattr(interpret, "launch", launch)
-    device, _ = interpreter("block=64,cores=2")
-    x = np.random.default_rng(0).standard_normal(161).astype(np.float32)
-    base = wg.tensor(x, device=device)
-    divisible_args.clear()
-    products = base[:160] * base[:160]
-    assert divisible_args == [{"x0", "x1", "y0", "n"}]
-    for start in (1, 2, 3):
-        divisible_args.clear()
-        actual = base[start : start + 100] * base[:100]
-        assert divisible_args == [set()]
-        np.testing.assert_array_equal(actual.cpu().numpy(), x[start : start + 100] * x[:100])
-    np.testing.assert_array_equal(products.cpu().numpy(), x[:160] * x[:160])
-    divisible_args.clear()
-    np.testing.assert_allclose(F.softmax(base[1:], 0).cpu().numpy(), softmax(x[1:].astype(np.float64)), rtol=1e-5)
-    assert not divisible_args[-1] & {"x0", "y1"}
-
-
-# Layouts
-
-LAYOUTS: dict[str, tuple[tuple[int, ...], Callable[[Any], Any], Callable[[Array], Array]]] = {
-    "flipped": ((12, 9), flip, lambda x: x[::-1, ::-1]),
-    "transposed": ((9, 12), lambda x: x.T, lambda x: x.T),
-    "at an odd offset": ((13, 9), lambda x: x[1:], lambda x: x[1:]),
-    "with gaps": ((24, 19), lambda x: x[::2, 1::2], lambda x: x[::2, 1::2]),
-    "one row": ((1, 9), lambda x: x.expand(12, 9), lambda x: np.broadcast_to(x, (12, 9))),
-    "one column": ((12, 1), lambda x: x.expand(12, 9), lambda x: np.broadcast_to(x, (12, 9))),
-    "one element": ((), lambda x: x.expand(12, 9), lambda x: np.broadcast_to(x, (12, 9))),
-    "empty": ((0, 9), lambda x: x, lambda x: x),
-}  # fmt: skip
-COLUMNS_READ = np.array([[3, 0, 8], [1, 1, 2]])
-FUNCTIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Array]]] = {
-    "pointwise": (lambda x: x * x - 2, lambda x: x * x - 2),
-    "columns": (lambda x: x.sum(0), lambda x: x.sum(0)),
-    "rows": (lambda x: x.mean(1), lambda x: x.mean(1)),
-    "all": (lambda x: x.norm(), lambda x: np.sqrt((x * x).sum())),
-    "softmax": (lambda x: F.softmax(x, 1), softmax),
-    "softmax of columns": (lambda x: F.softmax(x, 0), lambda x: softmax(x, 0)),
-    "product": (lambda x: x @ x.T, lambda x: x @ x.T),
-    "read": (lambda x: x[:, index_tensor(COLUMNS_READ, x)], lambda x: x[:, COLUMNS_READ]),
-    "written": (
-        lambda x: wg.zeros(2, 9, device=x.device).index_add(0, index_tensor(np.arange(x.shape[0]) % 2, x), x),
-        lambda x: np.stack([x[::2].sum(0), x[1::2].sum(0)]),
-    ),
-    "convolution": (
-        lambda x: F.conv2d(x[None, None], x[None, None, :3, 2:4]),
-        lambda x: convolve(x[None, None], x[None, None, :3, 2:4]),
-    ),
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_layouts(layout: str) -> None:
-    shape, view, of_array = LAYOUTS[layout]
-    (base,) = random_arrays([shape], "float32")
-    x, array = view(wg.tensor(base, device=SMALL)), of_array(base.astype(np.float64))
-    for name, (function, reference) in FUNCTIONS.items():
-        if layout == "empty" and name in ("convolution", "softmax of columns"):
-            continue
-        expected = reference(array)
-        actual = function(x)
-        assert actual.shape == expected.shape, name
-        np.testing.assert_allclose(actual.cpu().numpy(), expected, rtol=3e-6, atol=1e-6, err_msg=name)

@@ -58,7 +58,7 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def run_program(text: str, cache: Path) -> str:
     """Run a program in a new process with the cache folder `cache`, and return its output."""
     process = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=60,
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=300,
         check=False, env={**os.environ, "WEFTGRAD_CACHE": str(cache)},
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
@@ -104,7 +104,7 @@ def test_threads_do_not_read_before_the_last_launch_has_run(executor: Any, monke
     monkeypatch.setattr(launcher, "call", slow_call)
     thread = threading.Thread(target=executor.synchronize)
     thread.start()
-    assert has_begun.wait(10)
+    assert has_begun.wait(60)
     while len(executor._queue) > 1:
         time.sleep(0.001)
     assert x.tolist() == [0.0] * (1 << 10)
@@ -184,7 +184,7 @@ def test_every_thread_that_waits_gets_the_error(executor: Any, monkeypatch: pyte
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert len(errors) == 2
     monkeypatch.setattr(executor.kernels.store, "compile", compile_kernels)
     for _ in range(5):
@@ -224,23 +224,23 @@ def test_children_may_end_or_stay_while_a_compiler_runs(tmp_path: Path) -> None:
         def communicate_late(*args, **options):
             if threading.current_thread().name == "weftgrad-compile":
                 is_running.set()
-                has_forked.wait(10)
+                has_forked.wait(60)
             return communicate(*args, **options)
 
         subprocess.Popen.communicate = communicate_late
         x = wg.rand(4, device="cpu") * 0 + 2
-        is_running.wait(10)
+        is_running.wait(60)
         leaving = os.fork()
         if leaving == 0:
             sys.exit(0)  # must not remove the parent's folders
         os.waitpid(leaving, 0)
         staying = os.fork()
         if staying == 0:
-            time.sleep(60)
+            time.sleep(600)
             os._exit(0)
         has_forked.set()
         begin = time.monotonic()
-        print(float(x.sum()), time.monotonic() - begin < 30)  # the child did not keep the compiler's pipe open
+        print(float(x.sum()), time.monotonic() - begin < 200)  # the child did not keep the compiler's pipe open
         os.kill(staying, 9)
     """
     assert run_program(text, tmp_path) == "8.0 True"

@@ -8,7 +8,7 @@ from math import prod
 from ..arguments.out import copy_to_out
 from ..runtime import host_data, views
 from ..runtime.dispatch import call
-from ..runtime.errors import DTypeError, LinAlgError, ShapeError, UnsupportedDType
+from ..runtime.errors import ArgumentError, DTypeError, LinAlgError, ShapeError, UnsupportedDType
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
@@ -136,5 +136,12 @@ def raise_on_failure(where: str, info: Tensor, describe: Callable[[int], str]) -
 
 
 def copy_results(where: str, results: Sequence[Tensor], out: Sequence[Tensor]) -> list[Tensor]:
-    """Copy several results to `out`."""
+    """Copy several results to `out`.
+
+    Raises:
+        ArgumentError: `out` has another number of tensors, or is no sequence; see `copy_to_out` for other errors.
+    """
+    if not isinstance(out, Sequence) or len(out) != len(results):
+        length = f"{len(out)} of them" if isinstance(out, Sequence) else type(out).__name__
+        raise ArgumentError(f"{where}: out must be a tuple of {len(results)} tensors, not {length}")
     return [copy_to_out(result, target, where) for result, target in zip(results, out, strict=True)]

@@ -107,8 +107,11 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None)
 
     Raises:
         LinAlgError: A matrix is singular (a `RuntimeError`).
-        ShapeError: The matrices are not square, or `B` does not fit.
-        DTypeError: The dtypes differ, or are neither float32 nor float64.
+        ArgumentError: An operand or `out` is no tensor.
+        ShapeError: The matrices are not square, or `B` does not fit, or `out` has another shape.
+        DTypeError: The dtypes differ, or are neither float32 nor float64 (half types: `UnsupportedDType`), or `out`
+            cannot hold the result.
+        GradientError: `out` is passed, and an operand or `out` requires a gradient.
 
     Example:
         >>> wg.linalg.solve(wg.tensor([[2.0, 0.0], [1.0, 4.0]]), wg.tensor([2.0, 9.0]))
@@ -136,8 +139,11 @@ def solve_ex(
 
     Raises:
         LinAlgError: A matrix is singular, and `check_errors` is set.
-        ShapeError: The matrices are not square, or `B` does not fit.
-        DTypeError: The dtypes differ, or are neither float32 nor float64.
+        ArgumentError: An operand is no tensor, or `out` not two tensors.
+        ShapeError: The matrices are not square, or `B` does not fit, or a tensor of `out` has another shape.
+        DTypeError: The dtypes differ, or are neither float32 nor float64 (half types: `UnsupportedDType`), or `out`
+            cannot hold the result.
+        GradientError: `out` is passed, and an operand or a tensor of `out` requires a gradient.
 
     Example:
         >>> wg.linalg.solve_ex(wg.tensor([[1.0, 2.0], [2.0, 4.0]]), wg.tensor([1.0, 1.0])).info
@@ -174,8 +180,11 @@ def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Raises:
         LinAlgError: A matrix is singular (a `RuntimeError`).
-        ShapeError: The matrices are not square.
-        DTypeError: The dtype is neither float32 nor float64.
+        ArgumentError: An operand or `out` is no tensor.
+        ShapeError: The matrices are not square, or `out` has another shape.
+        DTypeError: The dtype is neither float32 nor float64 (half types: `UnsupportedDType`), or `out` cannot hold the
+            result.
+        GradientError: `out` is passed, and an operand or `out` requires a gradient.
 
     Example:
         >>> wg.linalg.inv(wg.tensor([[2.0, 0.0], [0.0, 4.0]]))
@@ -200,8 +209,11 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out: Sequence[Tensor] | Non
 
     Raises:
         LinAlgError: A matrix is singular, and `check_errors` is set.
-        ShapeError: The matrices are not square.
-        DTypeError: The dtype is neither float32 nor float64.
+        ArgumentError: An operand is no tensor, or `out` not two tensors.
+        ShapeError: The matrices are not square, or a tensor of `out` has another shape.
+        DTypeError: The dtype is neither float32 nor float64 (half types: `UnsupportedDType`), or `out` cannot hold the
+            result.
+        GradientError: `out` is passed, and an operand or a tensor of `out` requires a gradient.
 
     Example:
         >>> wg.linalg.inv_ex(wg.tensor([[0.0, 0.0], [0.0, 4.0]])).info
@@ -235,8 +247,11 @@ def solve_triangular(
         Tensor of the shape of `B`, with the broadcast batch.
 
     Raises:
-        ShapeError: The matrices are not square, or `B` does not fit.
-        DTypeError: The dtypes differ, or are neither float32 nor float64.
+        ArgumentError: An operand or `out` is no tensor.
+        ShapeError: The matrices are not square, or `B` does not fit, or `out` has another shape.
+        DTypeError: The dtypes differ, or are neither float32 nor float64 (half types: `UnsupportedDType`), or `out`
+            cannot hold the result.
+        GradientError: `out` is passed, and an operand or `out` requires a gradient.
 
     Example:
         >>> wg.linalg.solve_triangular(wg.tensor([[2.0, 0.0], [1.0, 4.0]]), wg.tensor([[2.0], [9.0]]), upper=False)
@@ -272,9 +287,11 @@ def lu_solve(
         Tensor of the shape of `B`, with the broadcast batch.
 
     Raises:
-        ArgumentError: The pivots are not int32.
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or are neither float32 nor float64.
+        ArgumentError: The pivots are not int32, or an operand or `out` is no tensor.
+        ShapeError: The shapes do not fit, or `out` has another shape.
+        DTypeError: The dtypes differ, or are neither float32 nor float64 (half types: `UnsupportedDType`), or `out`
+            cannot hold the result.
+        GradientError: `out` is passed, and an operand or `out` requires a gradient.
 
     Example:
         >>> LU, pivots = wg.linalg.lu_factor(wg.tensor([[2.0, 0.0], [1.0, 4.0]]))
@@ -334,8 +351,11 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | N
         Tensor of the shape of `B`, with the broadcast batch.
 
     Raises:
-        ShapeError: The factors are not square, or `B` does not fit.
-        DTypeError: The dtypes differ, or are neither float32 nor float64.
+        ArgumentError: An operand or `out` is no tensor.
+        ShapeError: The factors are not square, or `B` does not fit, or `out` has another shape.
+        DTypeError: The dtypes differ, or are neither float32 nor float64 (half types: `UnsupportedDType`), or `out`
+            cannot hold the result.
+        GradientError: `out` is passed, and an operand or `out` requires a gradient.
 
     Example:
         >>> wg.cholesky_solve(wg.tensor([[8.0], [9.0]]), wg.tensor([[2.0, 0.0], [1.0, 2.0]]))
@@ -364,8 +384,11 @@ def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Tensor | None = Non
         Tensor of the shape of `L`.
 
     Raises:
-        ShapeError: The factors are not square.
-        DTypeError: The dtype is neither float32 nor float64.
+        ArgumentError: An operand or `out` is no tensor.
+        ShapeError: The factors are not square, or `out` has another shape.
+        DTypeError: The dtype is neither float32 nor float64 (half types: `UnsupportedDType`), or `out` cannot hold the
+            result.
+        GradientError: `out` is passed, and an operand or `out` requires a gradient.
 
     Example:
         >>> wg.cholesky_inverse(wg.tensor([[2.0, 0.0], [0.0, 1.0]]))
@@ -391,8 +414,11 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
 
     Raises:
         LinAlgError: The map is singular.
-        ShapeError: The products differ, or `ind` is not positive.
-        DTypeError: The dtype is neither float32 nor float64.
+        ArgumentError: An operand or `out` is no tensor.
+        ShapeError: The products differ, or `ind` is not positive, or `out` has another shape.
+        DTypeError: The dtype is neither float32 nor float64 (half types: `UnsupportedDType`), or `out` cannot hold the
+            result.
+        GradientError: `out` is passed, and an operand or `out` requires a gradient.
 
     Example:
         >>> wg.linalg.tensorinv(wg.eye(6).reshape(2, 3, 6), ind=2).shape
@@ -415,8 +441,9 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None, *, out:
 
     Args:
         A: Tensor; after `dims` have moved to the end, its shape is that of `B` and then that of X, and both have the
-            same number of elements.
-        B: Right-hand side.
+            same number of elements. As in PyTorch, only the numbers of elements are checked: the first sizes of `A`
+            may be another factorization of that of `B`.
+        B: Right-hand side. Its elements are taken in row-major order.
         dims: Dimensions of `A` to move to the end first.
         out: Tensor to write the result to.
 
@@ -425,8 +452,11 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None, *, out:
 
     Raises:
         LinAlgError: The system is singular.
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or are neither float32 nor float64.
+        ArgumentError: An operand or `out` is no tensor.
+        ShapeError: The shapes do not fit, or `out` has another shape.
+        DTypeError: The dtypes differ, or are neither float32 nor float64 (half types: `UnsupportedDType`), or `out`
+            cannot hold the result.
+        GradientError: `out` is passed, and an operand or `out` requires a gradient.
 
     Example:
         >>> wg.linalg.tensorsolve(wg.eye(6).reshape(6, 2, 3), wg.arange(6.0))

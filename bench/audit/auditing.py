@@ -13,7 +13,7 @@ from ...cli.workers import map_in_processes
 from ...runtime.device import Device
 from ...runtime.errors import WeftgradError
 from ...runtime.tensor import Tensor
-from . import bars, measured
+from . import bars, gpu_timing
 from .capture import Launch, capture, footprint
 from .case import Case
 from .cases import cases
@@ -29,7 +29,7 @@ class Row:
     """One case on one machine.
 
     figures: None if the case could not be planned or compiled, for the reason `error`. missed: the bars that it misses.
-    error: Also the reason why a call on a GPU that is present was not measured.
+    error: Also why a call on a GPU that is present was not measured, or why its measured time is doubtful.
     """
 
     case: str
@@ -67,7 +67,7 @@ def audit(names: Sequence[str], machines: Sequence[Machine], jobs: int = 1) -> I
     """
     work = [(name, machine.name) for name in names for machine in machines]
     rows = map(_audit_case, work) if jobs <= 1 else map_in_processes(_audit_case, work, jobs, 1)
-    present = measured.present_machine()
+    present = gpu_timing.present_machine()
     for row in rows:
         yield row if present is None or row.machine != present.name else _with_measured_time(row)
 
@@ -76,10 +76,16 @@ def _with_measured_time(row: Row) -> Row:
     if row.figures is None:
         return row
     try:
-        ours, peer = measured.seconds(_cases_by_name()[row.case])
+        ours, peer = gpu_timing.time_case(_cases_by_name()[row.case])
     except WeftgradError as error:
         return replace(row, error=f"not measured: {error}")
-    return replace(row, figures=replace(row.figures, measured=ours, peer=peer))
+    late_samples = [
+        f"{name} late in {timing.late} of {timing.samples}"
+        for name, timing in (("host", ours), ("torch's host", peer))
+        if timing is not None and timing.late
+    ]
+    figures = replace(row.figures, measured=ours.least, peer=peer.least if peer is not None else None)
+    return replace(row, figures=figures, error="; ".join(late_samples))
 
 
 def _audit_case(work: tuple[str, str]) -> Row:

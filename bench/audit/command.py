@@ -60,10 +60,10 @@ def run(options: argparse.Namespace) -> int:
         ArgumentError: There is no such machine or call, or Triton is missing.
     """
     from ...runtime.triton.compile import compiler_installed  # lazy: start-up
-    from . import auditing, bars, measured, table  # lazy: start-up
+    from . import auditing, bars, gpu_timing, table  # lazy: start-up
     from .machines import MACHINES, machines_of  # lazy: start-up
 
-    machines = machines_of(options.target) if options.target else [measured.present_machine() or MACHINES["H100"]]
+    machines = machines_of(options.target) if options.target else [gpu_timing.present_machine() or MACHINES["H100"]]
     names = auditing.matching_cases(options.case)
     if not names:
         raise ArgumentError(f"audit: no call has {' or '.join(options.case)} in its group or name: see --list")

@@ -93,7 +93,7 @@ def _add_triton_copy(
 ) -> None:  # fmt: skip
     from .triton import contraction_copies  # lazy: Triton devices only
 
-    contraction_copies.add_copy(builder, dims, source, target, parts, last)
+    contraction_copies.add_copy(builder, dims, source, target, zeros=not parts, last=last)
 
 
 PRODUCTS = ByStyle(

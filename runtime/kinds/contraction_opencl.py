@@ -104,8 +104,8 @@ def instance_of(
 ) -> Instance:  # fmt: skip
     """Return the kernel `entry`. n_strides: strides along n of the tensors that the epilogue reads."""
     text = builder.text(epilogue)
-    # EXTRA0, EXTRA1, …: how the epilogue loads a tensor: 0 one value for the row, 1 a vector, 2 strided elements.
-    stride_classes = ((f"EXTRA{i}", str(step if step in (0, 1) else 2)) for i, step in enumerate(n_strides))
+    # EXTRA_STEP0, …: how the epilogue loads a tensor: 0 one value for the row, 1 a vector, 2 strided elements.
+    stride_classes = ((f"EXTRA_STEP{i}", str(step if step in (0, 1) else 2)) for i, step in enumerate(n_strides))
     defines = ((f"SCHEDULE_{entry.upper()}", "1"), *defines, *stride_classes)
     # Named for the kind and not for the op: ops with equal source share a compiled kernel.
     return Instance(

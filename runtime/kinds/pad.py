@@ -116,12 +116,12 @@ def _opencl_copy_step(
     defines = {"MODE": mode, "FILLED": int(has_fill), "OUTER": len(outer)}
     caps = request.capabilities
     if not caps.takes_runs:
-        geometry = (rows, row_size, 1, 1, source_size, lead, stride, *_tables(outer))
+        geometry = (rows, row_size, 1, 1, source_size, lead, stride, *_outer_geometry(outer))
         return _grid(request, "grid", bits_dtype.compute, slots, defines, buffers, geometry, numel)
     parts = elementwise_parts(numel, caps.cores)
     row_chunk, row_items = split(rows, parts)
     chunk, items = split(row_size, -(-parts // row_items), 64)
-    geometry = (rows, row_size, row_chunk, chunk, source_size, lead, stride, *_tables(outer))
+    geometry = (rows, row_size, row_chunk, chunk, source_size, lead, stride, *_outer_geometry(outer))
     lanes = caps.lanes // 2 if bits_dtype.itemsize == 8 else caps.lanes
     defines["UNIT"] = int(stride == 1 and source_size >= lanes)
     kernel = _instance(request, "rows", bits_dtype.compute, lanes, slots, defines)
@@ -169,17 +169,17 @@ def _opencl_fold_step(
     defines = {"MODE": mode, "OUTER": len(outer)}
     caps = request.capabilities
     if not caps.takes_runs:
-        geometry = (rows, row_size, 1, source_size, lead, stride, *_tables(outer))
+        geometry = (rows, row_size, 1, source_size, lead, stride, *_outer_geometry(outer))
         return _grid(request, "fold_grid", element, slots, defines, (0, 1), geometry, numel)
     row_chunk, row_items = split(rows, elementwise_parts(numel, caps.cores))
     lanes = caps.vector_lanes(dtypes.BY_NAME[slots[0].dtype].itemsize)
     defines["UNIT"] = int(stride == 1)
     kernel = _instance(request, "fold", element, lanes, slots, defines)
-    geometry = (rows, row_size, row_chunk, source_size, lead, stride, *_tables(outer))
+    geometry = (rows, row_size, row_chunk, source_size, lead, stride, *_outer_geometry(outer))
     return Step(kernel, (0, 1), pack_longs(geometry), (row_items,), (1,), numel)
 
 
-def _tables(outer: Sequence[Dim]) -> list[int]:
+def _outer_geometry(outer: Sequence[Dim]) -> list[int]:
     """Return the kernel's tables of the outer dimensions: all result sizes, operand sizes, front paddings, strides."""
     return [dim[field] for field in range(4) for dim in outer]
 

@@ -19,7 +19,7 @@ from ..shape.joining import stack
 from . import constraints
 from .constraints import Constraint
 from .distribution import Distribution, ExponentialFamily
-from .gamma_gradients import log_standard_gamma
+from .gamma_gradients import limit_samples, log_standard_gamma
 from .transformed_distribution import TransformedDistribution
 from .transforms import PowerTransform
 from .utils import broadcast_all
@@ -69,9 +69,10 @@ class Gamma(ExponentialFamily):
         return self.concentration / self.rate.square()
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        log_sample = log_standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
-        sample = log_sample.exp().to(self.rate.dtype) / self.rate
-        return sample.clamp(min=finfo(sample.dtype).tiny)
+        tiny = finfo(self.rate.dtype).tiny
+        concentration = self.concentration.expand(self._extended_shape(sample_shape))
+        log_sample = log_standard_gamma(concentration, math.log(tiny))
+        return limit_samples(log_sample.exp().to(self.rate.dtype) / self.rate, tiny)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:

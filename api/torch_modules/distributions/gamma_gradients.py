@@ -12,6 +12,8 @@ outwards, to where the density has fallen by exp(-36). Against 50 digits the rel
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ..autograd.function import Function, FunctionCtx, once_differentiable
@@ -19,7 +21,7 @@ from ..runtime.tensor import Tensor
 from .rejection import sample_log_gamma
 from .utils import sampling_dtype
 
-__all__ = ["log_gamma_derivative", "log_standard_gamma"]
+__all__ = ["limit_samples", "log_gamma_derivative", "log_standard_gamma"]
 
 _SERIES_MAX_CONCENTRATION = 10.0
 _SERIES_MAX_SAMPLE = 2.0  # the series is also used up to `concentration + 0.5`, where its terms have one sign
@@ -32,30 +34,49 @@ class _LogStandardGamma(Function):
     """Draw logarithms of gamma samples with rate 1, with gradients."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, concentration: Tensor) -> Tensor:
-        log_sample = sample_log_gamma(concentration)
+    def forward(ctx: FunctionCtx, concentration: Tensor, min_log_sample: float) -> Tensor:
+        log_sample = sample_log_gamma(concentration).clamp(min=min_log_sample)
         ctx.save_for_backward(concentration, log_sample)
         return log_sample
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, grad: Tensor) -> Tensor:
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor, None]:
         concentration, log_sample = ctx.saved_tensors
         assert concentration is not None
         assert log_sample is not None
-        return grad * log_gamma_derivative(concentration, log_sample)
+        return grad * log_gamma_derivative(concentration, log_sample), None
 
 
-def log_standard_gamma(concentration: Tensor) -> Tensor:
+class _LimitedSamples(Function):
+    """Clamp samples from below, and give the gradient to all of them."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, samples: Tensor, low: float) -> Tensor:
+        return samples.clamp(min=low)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor, None]:
+        return grad, None
+
+
+def limit_samples(samples: Tensor, low: float) -> Tensor:
+    """Return samples that are at least `low`; those that are raised keep the gradient, as in PyTorch."""
+    limited: Tensor = _LimitedSamples.apply(samples, low)
+    return limited
+
+
+def log_standard_gamma(concentration: Tensor, min_log_sample: float = -math.inf) -> Tensor:
     """Draw logarithms of gamma samples with rate 1 and gradients with respect to the concentration.
 
     Args:
         concentration: Positive floating tensor of any shape.
+        min_log_sample: Smaller logarithms are raised to it, and have the gradient of a sample there.
 
     Returns:
         Tensor of the same shape; float32 for 16-bit dtypes, else of the same dtype. Gradients have no gradients.
     """
-    log_sample: Tensor = _LogStandardGamma.apply(concentration.to(sampling_dtype(concentration.dtype)))
+    log_sample: Tensor = _LogStandardGamma.apply(concentration.to(sampling_dtype(concentration.dtype)), min_log_sample)
     return log_sample
 
 

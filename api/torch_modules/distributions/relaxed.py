@@ -24,7 +24,61 @@ from .utils import parameter_of, uniform_inside
 __all__ = ["ExpRelaxedCategorical", "LogitRelaxedBernoulli", "RelaxedBernoulli", "RelaxedOneHotCategorical"]
 
 
-class LogitRelaxedBernoulli(Distribution):
+class _RelaxedLogits(Distribution):
+    """Base class for distributions of log-odds and log-probabilities: a discrete distribution and a temperature.
+
+    Args:
+        temperature: Number or tensor, above 0.
+        discrete: The distribution that is relaxed.
+        event_shape: The shape of a sample.
+    """
+
+    has_rsample = True
+
+    def __init__(self, temperature: Tensor | float, discrete: Bernoulli | Categorical, event_shape: Sequence[int] = ()):
+        self.temperature = parameter_of(temperature)
+        self._discrete = discrete
+        super().__init__(discrete.batch_shape, event_shape, validate_args=False)
+        self._validate_args = discrete._validate_args
+
+    def _expand_into(self, clone: Any, batch_shape: Sequence[int]) -> Any:  # the class of a subclass
+        _RelaxedLogits.__init__(clone, self.temperature, self._discrete.expand(batch_shape), self.event_shape)
+        clone._validate_args = self._validate_args
+        return clone
+
+    @property
+    def logits(self) -> Tensor:
+        """The log-odds, or the logarithms of the probabilities."""
+        return self._discrete.logits
+
+    @property
+    def probs(self) -> Tensor:
+        """The probabilities."""
+        return self._discrete.probs
+
+
+class _Relaxed(TransformedDistribution):
+    """A relaxed distribution: transformed samples of its `_RelaxedLogits`, whose parameters it has."""
+
+    base_dist: _RelaxedLogits
+
+    @property
+    def temperature(self) -> Tensor:
+        """The temperature."""
+        return self.base_dist.temperature
+
+    @property
+    def logits(self) -> Tensor:
+        """The log-odds, or the logarithms of the probabilities."""
+        return self.base_dist.logits
+
+    @property
+    def probs(self) -> Tensor:
+        """The probabilities."""
+        return self.base_dist.probs
+
+
+class LogitRelaxedBernoulli(_RelaxedLogits):
     """The distribution of the log-odds of `RelaxedBernoulli`.
 
     Args:
@@ -45,34 +99,15 @@ class LogitRelaxedBernoulli(Distribution):
         "probs": constraints.unit_interval, "logits": constraints.real
     }  # fmt: skip
     support: Constraint = constraints.real
-    has_rsample = True
 
     def __init__(
         self, temperature: Tensor | float, probs: Tensor | float | None = None, logits: Tensor | float | None = None,
         validate_args: bool | None = None,
     ):  # fmt: skip
-        self.temperature = parameter_of(temperature)
-        self._bernoulli = Bernoulli(probs, logits, validate_args=validate_args)
-        super().__init__(self._bernoulli.batch_shape, validate_args=False)
-        self._validate_args = self._bernoulli._validate_args
+        super().__init__(temperature, Bernoulli(probs, logits, validate_args=validate_args))
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:  # the class of a subclass
-        clone = self._get_checked_instance(LogitRelaxedBernoulli, _instance)
-        clone.temperature = self.temperature
-        clone._bernoulli = self._bernoulli.expand(batch_shape)
-        Distribution.__init__(clone, batch_shape, validate_args=False)
-        clone._validate_args = self._validate_args
-        return clone
-
-    @property
-    def logits(self) -> Tensor:
-        """The log-odds of 1."""
-        return self._bernoulli.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """The probability of 1."""
-        return self._bernoulli.probs
+        return self._expand_into(self._get_checked_instance(LogitRelaxedBernoulli, _instance), batch_shape)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         u = uniform_inside(self._extended_shape(sample_shape), self.logits)
@@ -85,7 +120,7 @@ class LogitRelaxedBernoulli(Distribution):
         return self.temperature.log() + difference - 2 * softplus(difference)
 
 
-class RelaxedBernoulli(TransformedDistribution):
+class RelaxedBernoulli(_Relaxed):
     """A continuous relaxation of `Bernoulli`, over (0, 1).
 
     Args:
@@ -117,23 +152,8 @@ class RelaxedBernoulli(TransformedDistribution):
         base = LogitRelaxedBernoulli(temperature, probs, logits)
         super().__init__(base, SigmoidTransform(), validate_args=validate_args)
 
-    @property
-    def temperature(self) -> Tensor:
-        """The temperature."""
-        return self.base_dist.temperature
 
-    @property
-    def logits(self) -> Tensor:
-        """The log-odds of 1."""
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """The probability of 1."""
-        return self.base_dist.probs
-
-
-class ExpRelaxedCategorical(Distribution):
+class ExpRelaxedCategorical(_RelaxedLogits):
     """The distribution of the logarithm of `RelaxedOneHotCategorical`.
 
     Args:
@@ -154,35 +174,16 @@ class ExpRelaxedCategorical(Distribution):
         "probs": constraints.simplex, "logits": constraints.real_vector
     }  # fmt: skip
     support: Constraint = constraints.real_vector
-    has_rsample = True
 
     def __init__(
         self, temperature: Tensor | float, probs: Tensor | None = None, logits: Tensor | None = None,
         validate_args: bool | None = None,
     ):  # fmt: skip
-        self._categorical = Categorical(probs, logits, validate_args=validate_args)
-        self.temperature = parameter_of(temperature)
-        shape = self._categorical.param_shape
-        super().__init__(shape[:-1], shape[-1:], validate_args=False)
-        self._validate_args = self._categorical._validate_args
+        categorical = Categorical(probs, logits, validate_args=validate_args)
+        super().__init__(temperature, categorical, categorical.param_shape[-1:])
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:  # the class of a subclass
-        clone = self._get_checked_instance(ExpRelaxedCategorical, _instance)
-        clone.temperature = self.temperature
-        clone._categorical = self._categorical.expand(batch_shape)
-        Distribution.__init__(clone, batch_shape, self.event_shape, validate_args=False)
-        clone._validate_args = self._validate_args
-        return clone
-
-    @property
-    def logits(self) -> Tensor:
-        """The logarithms of the probabilities."""
-        return self._categorical.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """The probabilities."""
-        return self._categorical.probs
+        return self._expand_into(self._get_checked_instance(ExpRelaxedCategorical, _instance), batch_shape)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         u = uniform_inside(self._extended_shape(sample_shape), self.logits)
@@ -198,7 +199,7 @@ class ExpRelaxedCategorical(Distribution):
         return score + math.lgamma(count) + (count - 1) * self.temperature.log()
 
 
-class RelaxedOneHotCategorical(TransformedDistribution):
+class RelaxedOneHotCategorical(_Relaxed):
     """A continuous relaxation of `OneHotCategorical`: vectors of probabilities.
 
     Args:
@@ -228,18 +229,3 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     ):  # fmt: skip
         base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
-
-    @property
-    def temperature(self) -> Tensor:
-        """The temperature."""
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Tensor:
-        """The logarithms of the probabilities."""
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """The probabilities."""
-        return self.base_dist.probs

@@ -43,7 +43,12 @@ def strided_extent(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
 
 
 def index_type(extents: Iterable[int]) -> str:
-    """Return the integer type for offsets up to `extents`, with room for one more block (the constant INDEX)."""
+    """Return the integer type of a kernel's offsets (the constant INDEX), with room for one more block.
+
+    Args:
+        extents: Bounds, each of the offsets into one operand or of one count. Their sum is a bound, too, and a looser
+            one: kernels with 64-bit offsets are slower.
+    """
     return "int32" if max(extents, default=0) < _INT32 - (1 << 20) else "int64"
 
 

@@ -113,7 +113,7 @@ class _Product:
     def _schedule_params(self) -> Choice:
         (m, am, _), (n, bn, _), (k, ak, bk) = self.gemm.m, self.gemm.n, self.gemm.k
         sizes = {"m": m, "n": n, "k": k, "batch": self.gemm.entries}
-        layout = "TNX"[_unit((m, am), (k, ak))] + "TNX"[_unit((k, bk), (n, bn))]
+        layout = "TNX"[_contiguous_dim((m, am), (k, ak))] + "TNX"[_contiguous_dim((k, bk), (n, bn))]
         return choose_schedule(self.builder.request, "contraction", sizes, self.dtype.name, "product", layout)
 
     # Copy operands that cannot be read fast.
@@ -163,7 +163,7 @@ class _Product:
         return True
 
     def _needs_copy(self, view: TensorView, first: tuple[int, int], second: tuple[int, int], stride_index: int) -> bool:
-        unit_dim = _unit(first, second)
+        unit_dim = _contiguous_dim(first, second)
         if unit_dim == 2:
             return True
         batch = self.gemm.batch
@@ -173,7 +173,9 @@ class _Product:
         ):  # fmt: skip
             return False
         row_stride = first[1] if unit_dim else second[1]
-        return view.dtype is not self.dtype or not _descriptor(row_stride, batch[0][stride_index] if batch else 0)
+        return view.dtype is not self.dtype or not _is_copy_engine_layout(
+            row_stride, batch[0][stride_index] if batch else 0
+        )
 
     @property
     def _has_copy_engine(self) -> bool:
@@ -188,7 +190,7 @@ class _Product:
         A dimension that is contiguous stays so; if none is, the second one becomes it. Rows start at multiples of 16
         elements. Batch entries that share the operand share the copy.
         """
-        first_is_unit = _unit(first, second) == 0
+        first_is_unit = _contiguous_dim(first, second) == 0
         outer, inner = (second, first) if first_is_unit else (first, second)
         row_stride = -(-inner[0] // 16) * 16
         size_so_far, batch = outer[0] * row_stride, []
@@ -255,7 +257,7 @@ class _Product:
             return False
         strides = [s for _, *steps, _ in self.gemm.batch for s in steps]
         for first, second in (((m, am), (k, ak)), ((k, bk), (n, bn))):
-            unit_dim = _unit(first, second)
+            unit_dim = _contiguous_dim(first, second)
             strides += [first[1], second[0]] if unit_dim == 1 else [first[0], second[1]] if unit_dim == 0 else [1]
         return all(s * self.dtype.itemsize % 16 == 0 for s in strides)
 
@@ -272,16 +274,18 @@ class _Product:
         target, target_view, part_step = self._choose_target(parts)
         (m, am, cm), (n, bn, cn), (k, ak, bk) = target.m, target.n, target.k
         defines: dict[str, str | int] = {
-            "A": _unit((m, am), (k, ak)), "B": _unit((k, bk), (n, bn)), "R": _unit((m, cm), (n, cn)),
-            "BATCH": len(target.batch), "BM": tile.bm, "BN": tile.bn, "BK": tile.bk,
-            "GROUP": self.params["group"], "num_warps": tile.warps, "num_stages": tile.stages,
+            "A": _contiguous_dim((m, am), (k, ak)), "B": _contiguous_dim((k, bk), (n, bn)),
+            "R": _contiguous_dim((m, cm), (n, cn)), "BATCH": len(target.batch), "BM": tile.bm, "BN": tile.bn,
+            "BK": tile.bk, "GROUP": self.params["group"], "num_warps": tile.warps, "num_stages": tile.stages,
         }  # fmt: skip
         if entry == "tile":
             precision = kind if self.dtype is dtypes.float32 else "ieee"
             defines.update(
                 D=self.dtype.name, EVEN=int(k % tile.bk == 0), PRECISION=precision, ROUNDS=int(self.has_split_numbers)
             )
-        geometry: Geometry = (m, n, k, am, ak, bk, bn, cm, cn, depth, part_step, target.entries, *_tables(target))
+        geometry: Geometry = (
+            m, n, k, am, ak, bk, bn, cm, cn, depth, part_step, target.entries, *_batch_geometry(target)
+        )  # fmt: skip
         programs = ceil_div(m, tile.bm) * ceil_div(n, tile.bn) * target.entries * parts
         self._add_step(entry, target_view, defines, geometry, programs, parts)
         self._add_parts_sum(target_view, parts)
@@ -290,7 +294,7 @@ class _Product:
         n, k, cores = self.gemm.n[0], self.gemm.k[0], self.caps.cores
         bk, bn = self.gemm.k[2], self.gemm.n[1]
         max_elements = _DOTS_ELEMENTS // 2 if self.accumulator.itemsize == 8 else _DOTS_ELEMENTS
-        b = _unit((k, bk), (n, bn))
+        b = _contiguous_dim((k, bk), (n, bn))
         k_elements = next_power(k) if b != 1 else 16  # a contiguous operand is read in runs
         block = min(k_elements, max_elements // 4 if n > 1 else max_elements)
         width = min(next_power(n), max(1, max_elements // block), 256)
@@ -307,7 +311,7 @@ class _Product:
             "BATCH": len(target.batch), "BN": width, "BK": block, "num_warps": 4,
         }  # fmt: skip
         (_, bn, cn), (_, ak, bk) = target.n, target.k
-        geometry: Geometry = (n, k, ak, bk, bn, cn, depth, part_step, target.entries, *_tables(target))
+        geometry: Geometry = (n, k, ak, bk, bn, cn, depth, part_step, target.entries, *_batch_geometry(target))
         self._add_step("dots", target_view, defines, geometry, count * parts, parts)
         self._add_parts_sum(target_view, parts)
 
@@ -319,19 +323,19 @@ class _Product:
         if self.a.dtype is not self.dtype or self.b.dtype is not self.dtype:
             return False
         (m, am, cm), (n, bn, cn), (k, ak, bk) = gemm.m, gemm.n, gemm.k
-        a_unit, b_unit = _unit((m, am), (k, ak)), _unit((k, bk), (n, bn))
+        a_unit, b_unit = _contiguous_dim((m, am), (k, ak)), _contiguous_dim((k, bk), (n, bn))
         entries, *entry_strides = gemm.batch[0] if gemm.batch else (1, 0, 0, 0)
         row_strides = (am if a_unit == 1 else ak, bn if b_unit == 0 else bk, cm)
-        if 2 in (a_unit, b_unit) or not all(map(_descriptor, row_strides[:2], entry_strides[:2])):
+        if 2 in (a_unit, b_unit) or not all(map(_is_copy_engine_layout, row_strides[:2], entry_strides[:2])):
             return False
-        stores_by_engine = cn == 1 and self.c.dtype is self.dtype and _descriptor(cm, entry_strides[2])
+        stores_by_engine = cn == 1 and self.c.dtype is self.dtype and _is_copy_engine_layout(cm, entry_strides[2])
         tiles = NARROW_TMA_TILES if n <= NARROW_TMA_TILES[0].bn else TMA_TILES
         choice = least_idle_tile(tiles, m, n, entries, self.caps)
         if choice is None or choice[1] < self.caps.cores // 2:
             return False
         tile, count = choice
         defines: dict[str, str | int] = {
-            "D": self.dtype.name, "A": a_unit, "B": b_unit, "R": _unit((m, cm), (n, cn)),
+            "D": self.dtype.name, "A": a_unit, "B": b_unit, "R": _contiguous_dim((m, cm), (n, cn)),
             "WRITES": int(stores_by_engine),
             "EVEN": int(k % tile.bk == 0), "PRECISION": "ieee", "BM": tile.bm, "BN": tile.bn, "BK": tile.bk,
             "GROUP": self.params["group"], "num_warps": tile.warps, "num_stages": tile.stages,
@@ -350,8 +354,8 @@ class _Product:
         defines["INDEX"] = self._index_type(parts)
         gemm, epilogue = self.gemm, self.epilogue
         for i, (em, en, e) in enumerate(gemm.epilogue_strides):
-            row = 1 if en == 1 and em == 0 and not any(e) else 2 if en == 1 else 3
-            defines[f"EXTRA{i}"] = 0 if en == 0 or gemm.n[0] == 1 else row
+            row_layout = 1 if en == 1 and em == 0 and not any(e) else 2 if en == 1 else 3
+            defines[f"EXTRA_LAYOUT{i}"] = 0 if en == 0 or gemm.n[0] == 1 else row_layout
             geometry = (*geometry, em, en, (e[0] if e else 0) if entry == "tma" else e)
         views = (self.a, self.b, target_view, *(epilogue.tensors if epilogue else ()))
         instance = kernel_instance(self.builder, entry, self.accumulator, views, defines, epilogue)
@@ -362,15 +366,16 @@ class _Product:
         )
 
 
-def _tables(gemm: Gemm) -> tuple[tuple[int, ...], ...]:
+def _batch_geometry(gemm: Gemm) -> tuple[tuple[int, ...], ...]:
+    """Return the sizes of the batch's dimensions, and their strides in A, B and C."""
     return tuple(tuple(d[i] for d in gemm.batch) for i in range(4))
 
 
-def _unit(first: tuple[int, int], second: tuple[int, int]) -> int:
+def _contiguous_dim(first: tuple[int, int], second: tuple[int, int]) -> int:
     """Return along which of two dimensions (size, stride) an operand is contiguous: 0, 1, or 2 for neither."""
     return 1 if second[1] == 1 else 0 if first[1] == 1 else 2
 
 
-def _descriptor(row_stride: int, entry_stride: int) -> bool:
-    """Return whether the copy engine takes a half-precision operand with these strides of rows and batch entries."""
+def _is_copy_engine_layout(row_stride: int, entry_stride: int) -> bool:
+    """Return True if the copy engine takes a half-precision operand with these strides of rows and batch entries."""
     return row_stride > 0 and row_stride % 8 == 0 and entry_stride >= 0 and entry_stride % 8 == 0

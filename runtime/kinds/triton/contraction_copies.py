@@ -32,10 +32,10 @@ _SPLIT_TILE = 64  # rows and columns that a program of `split` moves
 
 
 def add_copy(
-    builder: Builder, dims: Sequence[tuple[int, ...]], source: TensorView, target: TensorView, parts: int = 1,
-    last: bool = False,
+    builder: Builder, dims: Sequence[tuple[int, ...]], source: TensorView, target: TensorView, *,
+    zeros: bool = False, last: bool = False,
 ) -> None:  # fmt: skip
-    """Append a step that copies `source` to `target`.
+    """Append a step that copies `source`, or zeros, to `target`.
 
     Args:
         builder: Collects the steps.
@@ -43,11 +43,11 @@ def add_copy(
             epilogue.
         source: The tensor to read.
         target: The tensor to write.
-        parts: 1 to copy, 0 to store zeros.
+        zeros: Store zeros, and do not read `source`.
         last: The step stores the op's result, through the epilogue.
     """
     epilogue = builder.epilogue if last else None
-    if not parts and epilogue is not None:  # apply the epilogue to zeros
+    if zeros and epilogue is not None:  # apply the epilogue to zeros
         size_so_far, contiguous_dims = 1, []
         for size, *_ in reversed(dims):
             contiguous_dims.append((size, size_so_far))
@@ -57,7 +57,7 @@ def add_copy(
         add_parts_sum(builder, zeros_view.dtype, contiguous_dims[::-1], source, zeros_view, 0)
         dims = [(size, s, *d[2:]) for d, (size, s) in zip(dims, contiguous_dims[::-1], strict=True)]
         return add_copy(builder, dims, zeros_view, target, last=True)
-    if not parts:
+    if zeros:
         return add_parts_sum(builder, target.dtype, [(d[0], d[2]) for d in dims], source, target, 0)
     width = 3 + (len(epilogue.tensors) if epilogue else 0)
     sizes, strides = collapse(tuple(d[0] for d in dims), [tuple(d[i] for d in dims) for i in range(1, width)])
@@ -76,13 +76,13 @@ def add_copy(
         "OUTER": len(sizes) - 1, "X": 1 if source_strides[-1] == 1 else 2, "Y": 1 if target_strides[-1] == 1 else 2,
         "ROWS": tile_rows, "COLUMNS": columns,
     }  # fmt: skip
-    defines |= {f"EXTRA{i}": e[-1] if e[-1] in (0, 1) else 2 for i, e in enumerate(epilogue_strides)}
+    defines |= {f"EXTRA_STEP{i}": e[-1] if e[-1] in (0, 1) else 2 for i, e in enumerate(epilogue_strides)}
     defines["INDEX"] = index_type([numel, *(strided_extent(sizes, s) for s in strides)])
     copy_geometry = (
         rows, sizes[-1], column_tiles, sizes[:-1], source_strides[:-1], target_strides[:-1], source_strides[-1],
         target_strides[-1],
     )  # fmt: skip
-    geometry = (*copy_geometry, *(part for e in epilogue_strides for part in (e[:-1], e[-1])))
+    geometry = (*copy_geometry, *(steps for e in epilogue_strides for steps in (e[:-1], e[-1])))
     views = (source, target, *(epilogue.tensors if epilogue else ()))
     instance = kernel_instance(builder, "move", compute_type, views, defines, epilogue)
     grid, buffers = (ceil_div(rows, tile_rows) * column_tiles,), tuple(v.buffer for v in views)
@@ -93,7 +93,16 @@ def add_parts_sum(
     builder: Builder, accumulator: DType, dims: list[tuple[int, int]], source: TensorView, target: TensorView,
     parts: int,
 ) -> None:  # fmt: skip
-    """Append a step that sums `parts` contiguous results, stored one after the other, into dims (size, stride)."""
+    """Append a step that sums results of a product whose sum over k was cut in parts, or stores zeros.
+
+    Args:
+        builder: Collects the steps.
+        accumulator: The dtype of the sum.
+        dims: Size, and stride in `target`, of each dimension.
+        source: The results of the parts, each contiguous, one after the other.
+        target: The tensor to write.
+        parts: How many results to sum; 0 stores zeros.
+    """
     contiguous, step = [], 1
     for size, _ in reversed(dims):
         contiguous.append(step)

@@ -35,7 +35,7 @@ def is_worthwhile(builder: Builder) -> bool:
     if builder.kind != "weight" or not s.is_matrix_product or min(s.ins, s.outs) < _MIN_CHANNELS:
         return False
     is_narrow_float = builder.element.is_floating_point and builder.element.itemsize < 8
-    return is_narrow_float and _unit(builder) * builder.layouts[0].dtype.itemsize >= _MIN_LOAD_BYTES
+    return is_narrow_float and _pixels_per_load(builder) * builder.layouts[0].dtype.itemsize >= _MIN_LOAD_BYTES
 
 
 def add_launches(builder: Builder, add: AddKernel) -> None:
@@ -58,7 +58,7 @@ def add_launches(builder: Builder, add: AddKernel) -> None:
     target_parts = max(1, builder.params["parts"] * caps.cores // tiles)
     run, parts = split(steps, max(1, min(target_parts, s.batch * area // _MIN_PART_PIXELS)), 1)
     target, part_dtype = allocate_parts(builder, parts)
-    unit = _unit(builder)
+    unit = _pixels_per_load(builder)
     extents = [strided_extent(m.shape, m.strides) * 2 for m in builder.layouts[:2]]
     defines: Defines = {
         "INDEX": index_type([*extents, builder.result.numel * (parts + 1), tiles * parts, steps * bk]),
@@ -77,7 +77,7 @@ def add_launches(builder: Builder, add: AddKernel) -> None:
     add_sum(builder, add, target, parts)
 
 
-def _unit(builder: Builder) -> int:
+def _pixels_per_load(builder: Builder) -> int:
     """Return how many pixels of both operands can be loaded at once; 0 if they are not contiguous."""
     depth, height, width = builder.sizes.out
     strides: list[int] = []

@@ -48,7 +48,7 @@ def plan(planner: RowPlanner) -> Planned:
     defines: Defines = {
         "OUTER": len(planner.outer_sizes), "INNER": len(planner.inner_sizes), "num_warps": warps, "ROWS": tile_rows,
         "BLOCK": block, **{name: int(value) for name, value in planner.numbers},
-        "INDEX": index_type([sum(extents), planner.rows * planner.n, programs * planner.n]),
+        "INDEX": index_type([*extents, planner.rows * planner.n, programs * planner.n]),
     }  # fmt: skip
     for k, (stride, step) in enumerate(zip(planner.outer_strides, planner.inner_strides, strict=True)):
         defines[f"BESIDE{k}"] = int(stride == (1,))

@@ -14,7 +14,7 @@ import weftgrad as wg
 
 from ...runtime.errors import DeviceError
 from ..library_source import execute_source
-from ..measure import compare
+from ..measure import Timing, compare
 from ..sites import OurSite, Site
 from . import case as case_module
 from . import cases
@@ -25,7 +25,7 @@ from .operands import Operands
 if TYPE_CHECKING:
     from ...runtime.device import Device
 
-__all__ = ["present_machine", "seconds"]
+__all__ = ["present_machine", "time_case"]
 
 
 @cache
@@ -66,8 +66,8 @@ def _cases_of(library: ModuleType) -> dict[str, Case]:
     return {case.name: case for case in program.cases()}
 
 
-def seconds(case: Case) -> tuple[float, float | None]:
-    """Return the least times of a case's call on the first GPU, by events before and after it: ours, and PyTorch's.
+def time_case(case: Case) -> tuple[Timing, Timing | None]:
+    """Return the times of a case's call on the first GPU, by events before and after it: ours, and PyTorch's.
 
     The calls alternate. Their results and operands stay in memory, so a GPU with little memory may refuse large cases.
 
@@ -95,7 +95,7 @@ def seconds(case: Case) -> tuple[float, float | None]:
                 call()
                 contenders[peer.name] = call, peer.clock("device")
         timings = compare(contenders, rounds=3)
-    return timings[site.name].least, timings[peer.name].least if peer is not None and peer.name in timings else None
+    return timings[site.name], None if peer is None else timings.get(peer.name)
 
 
 def _operands(site: Site, case: Case) -> Operands:
