@@ -237,8 +237,15 @@ def test_wrong_arguments_are_refused() -> None:
         dist.all_reduce(wg.ones(2))
     with pytest.raises(ValueError, match="unknown backend 'ucc'"):
         dist.init_process_group("ucc")
-    with pytest.raises(ValueError, match="init_method='tcp://localhost:1'"):
+    with pytest.raises(ValueError, match="init_method='tcp://localhost:1': no launcher has started this process"):
         dist.init_process_group("mpi", init_method="tcp://localhost:1")
+    for address in ("tcp://localhost", "tcp://:1", "tcp://localhost:x", "tcp://localhost:1/a", "file:///tmp/a", 3):
+        with pytest.raises(ValueError, match="pass 'env://', or an address and a port where the ranks meet"):
+            dist.init_process_group("mpi", init_method=address, rank=0, world_size=1)
+    with pytest.raises(ValueError, match="ranks of world_size=2 begin at 0"):
+        dist.init_process_group("mpi", init_method="tcp://localhost:1", rank=2, world_size=2)
+    with pytest.raises(ValueError, match="ranks meet without a store"):
+        dist.init_process_group("mpi", store=object())
     with pytest.raises(ValueError, match="op must be isend or irecv"):
         dist.P2POp(dist.send, wg.ones(2), 1)
     assert issubclass(dist.CollectiveTimeout, TimeoutError)
