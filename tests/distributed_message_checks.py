@@ -184,6 +184,8 @@ def wrong_arguments(rank: int, size: int) -> None:
             dist.all_reduce(x, 99)
         with pytest.raises(TypeError, match="BXOR needs an integer dtype"):
             dist.all_reduce(x, dist.ReduceOp.BXOR)
+        with pytest.raises(ValueError, match="several indices are the same element"):
+            dist.all_reduce(wg.ones(1).expand(4))
         dist.all_reduce(x, 4)  # MAX
     assert x.tolist() == [1.0] * 3
 

@@ -283,5 +283,7 @@ def _peer(group: ProcessGroup, name: str, rank: int | None, group_rank: int | No
 
 
 def _check_tag(name: str, tag: int) -> None:
+    if not isinstance(tag, int):
+        raise TypeError(f"{name}: tag must be an integer, not {type(tag).__name__}")
     if not 0 <= tag <= _MAX_TAG:
         raise ArgumentError(f"{name}: tag {tag} is not between 0 and {_MAX_TAG}")
