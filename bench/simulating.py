@@ -197,9 +197,10 @@ def _as_json(timeline: Timeline, machine: Machine, predictions: dict[str, list[P
 
 
 def _time(seconds: float) -> str:
+    rounded = float(f"{seconds:.3g}")  # 999.9 us are 1 ms
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}" if seconds / scale < 1000 else f"{seconds / scale:.0f} {unit}"
+        if rounded >= scale:
+            return f"{seconds / scale:.3g} {unit}" if rounded / scale < 1000 else f"{seconds / scale:.0f} {unit}"
     return f"{seconds * 1e6:.2f} us" if seconds else "0"
 
 
