@@ -205,7 +205,8 @@ def _time(seconds: float) -> str:
 
 
 def _size(nbytes: float) -> str:
+    rounded = float(f"{nbytes:.3g}")
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
-        if nbytes >= scale:
+        if rounded >= scale:
             return f"{nbytes / scale:.3g} {unit}"
     return f"{nbytes:.0f} B"
