@@ -16,8 +16,9 @@ from .buffers import check_tensor, mark_written, mpi_buffer
 from .errors import CollectiveMismatch
 from .headers import HEADER_BYTES, describe, pack, read_message
 from .process_group import ProcessGroup, find_group
+from .progress import leave_in_background
 from .staging import HostCopy, with_host_copies
-from .works import Steps, Work, leave_in_background
+from .works import Steps, Work
 
 __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
 
