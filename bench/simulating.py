@@ -197,14 +197,16 @@ def _as_json(timeline: Timeline, machine: Machine, predictions: dict[str, list[P
 
 
 def _time(seconds: float) -> str:
+    rounded = float(f"{seconds:.3g}")  # 999.9 us are 1 ms
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}" if seconds / scale < 1000 else f"{seconds / scale:.0f} {unit}"
+        if rounded >= scale:
+            return f"{seconds / scale:.3g} {unit}" if rounded / scale < 1000 else f"{seconds / scale:.0f} {unit}"
     return f"{seconds * 1e6:.2f} us" if seconds else "0"
 
 
 def _size(nbytes: float) -> str:
+    rounded = float(f"{nbytes:.3g}")
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
-        if nbytes >= scale:
+        if rounded >= scale:
             return f"{nbytes / scale:.3g} {unit}"
     return f"{nbytes:.0f} B"

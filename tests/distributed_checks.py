@@ -127,6 +127,10 @@ def gathers(rank: int, size: int) -> None:
         np.testing.assert_array_equal(output.to(wg.float64).numpy(), expected)
         dist.reduce_scatter_tensor(inputs[rank], inputs)  # in place
         np.testing.assert_array_equal(inputs[rank].to(wg.float64).numpy(), expected)
+    with pytest.raises(ValueError, match="several indices are the same element"):
+        dist.all_gather([wg.empty(1, 3, dtype=wg.int32).expand(5, 3)] * size, part)
+    with pytest.raises(NotImplementedError, match="a tensor on device meta has no values"):
+        dist.all_gather_into_tensor(wg.empty(size, 3, device="meta"), wg.empty(3, device="meta"))
     root = size - 1
     collected = [wg.empty(5, 3, dtype=wg.int32) for _ in range(size)] if rank == root else None
     dist.gather(part, collected, root)
@@ -170,6 +174,8 @@ def host_copies(rank: int, size: int) -> None:
 
 
 def messages(rank: int, size: int) -> None:
+    with pytest.raises(TypeError, match="tag must be an integer, not str"):
+        dist.isend(wg.ones(2), (rank + 1) % size, tag="a")
     following, preceding = (rank + 1) % size, (rank - 1) % size
     for numel in (1, 100_000):
         x, y = wg.full((numel,), float(rank)), wg.empty(numel)

@@ -5,6 +5,7 @@ References are NumPy's. `test_distributed_messages` runs them.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -14,10 +15,11 @@ import pytest
 import weftgrad as wg
 import weftgrad.distributed as dist
 from weftgrad.distributed import exchanges
+from weftgrad.distributed.headers import HEADER_BYTES
 
 CHECKS: dict[str, Callable[[int, int], None]] = {}
 # Below and above the largest tensor that travels behind the header, and the smallest one that is reduced in chunks.
-SIZES = (0, 1, 5, 1000, 10922, 10923, 32768, 32769, (1 << 20) - 1, 1 << 20, 1_300_001)
+SIZES = (0, 1, 5, 1000, 10922, 10923, 32768, 32769, (1 << 19) - 1, 1 << 19, 1_300_001)
 
 
 def check(function: Callable[[int, int], None]) -> Callable[[int, int], None]:
@@ -42,6 +44,33 @@ def every_size(rank: int, size: int) -> None:
                     assert dist.all_reduce(x, op) is None
                     np.testing.assert_array_equal(x.double().numpy(), reference, err_msg=f"{numel} {dtype} {op.name}")
                     assert x._version > version or not numel
+
+
+@check
+def messages_in_parts(rank: int, size: int) -> None:
+    """Values that end shortly before and after the end of a part, in calls that wait and calls that do not."""
+    part, header = exchanges._PART_BYTES, HEADER_BYTES
+    for nbytes in (part - header, part, 2 * part - header, 2 * part, 21_000):
+        for numel in range(nbytes - 2, nbytes + 3):
+            ranks = terms(size, numel)
+            for is_async in (False, True, False):
+                x = wg.tensor(ranks[rank].astype(np.uint8))
+                work = dist.all_reduce(x, async_op=is_async)
+                if work is not None:
+                    work.wait()
+                np.testing.assert_array_equal(x.numpy(), ranks.sum(0))
+
+
+@check
+def different_numbers_of_parts(rank: int, size: int) -> None:
+    """One rank sends two parts, the other one: the second part is not waited for."""
+    for _ in range(2):
+        dist.all_reduce(wg.ones(3000))
+        dist.all_reduce(wg.ones(1000))
+    with pytest.raises(dist.CollectiveMismatch, match=r"shape \[1000\].*shape \[3000\]|shape \[3000\].*shape \[1000\]"):
+        dist.all_reduce(wg.ones(3000 if rank else 1000))
+    print(f"ok {rank}\n", end="", flush=True)
+    os._exit(0)  # the group has failed
 
 
 @check
@@ -155,6 +184,8 @@ def wrong_arguments(rank: int, size: int) -> None:
             dist.all_reduce(x, 99)
         with pytest.raises(TypeError, match="BXOR needs an integer dtype"):
             dist.all_reduce(x, dist.ReduceOp.BXOR)
+        with pytest.raises(ValueError, match="several indices are the same element"):
+            dist.all_reduce(wg.ones(1).expand(4))
         dist.all_reduce(x, 4)  # MAX
     assert x.tolist() == [1.0] * 3
 

@@ -35,9 +35,10 @@ def find_launcher() -> str:
     return mpiexec
 
 
-def run_ranks(program: str, check: str, count: int) -> str:
-    """Run `check` of a program under plain mpiexec; every rank must print `ok RANK`. Return the output."""
-    command = [find_launcher(), "-n", str(count), sys.executable, str(Path(__file__).parent / program), check]
+def run_ranks(program: str, check: str | list[str], count: int) -> str:
+    """Run a program with its arguments under plain mpiexec; every rank must print `ok RANK`. Return the output."""
+    arguments = [check] if isinstance(check, str) else check
+    command = [find_launcher(), "-n", str(count), sys.executable, str(Path(__file__).parent / program), *arguments]
     ended = _run(command)
     assert ended.status == 0, ended.output + ended.errors
     assert sorted(line for line in ended.output.splitlines() if line.startswith("ok ")) == [

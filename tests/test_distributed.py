@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from distributed_ranks import find_launcher, launch, run_ranks
 import weftgrad as wg
 import weftgrad.distributed as dist
 from weftgrad.cli.launch import add_options, launch_command, run
+from weftgrad.distributed import progress
 from weftgrad.distributed.headers import describe, find_mismatch, pack
 from weftgrad.distributed.launchers import Place, read_environment
 from weftgrad.distributed.rank_program import share_of_cores
@@ -43,6 +45,7 @@ def test_ranks(checks: str, count: int) -> None:
 @pytest.mark.skipif(all(d.type != "opencl" for d in wg.devices()), reason="no OpenCL device")
 def test_tensors_of_an_opencl_device() -> None:
     run_ranks("distributed_checks.py", "devices", 2)
+    run_ranks("distributed_gpu.py", ["mpi", "opencl:0"], 2)
 
 
 def test_nccl_on_stand_ins() -> None:
@@ -187,7 +190,7 @@ def started_work(tests: float, seconds: float) -> Work:
     It is complete after so many tests of its request; `seconds` is the timeout of its group.
     """
     world = SimpleNamespace(
-        lock=threading.RLock(), failure=None, watcher=None, fail=lambda text: None,
+        lock=threading.RLock(), failure=None, watcher=None, is_ending=False, fail=lambda text: None,
         explain_absence=lambda ranks, call: "rank 1 does not answer", mpi=SimpleNamespace(Exception=ArithmeticError),
     )  # fmt: skip
     work = Work(world, (0, 1), seconds, pack(0, "barrier"), None, iter([[CountingRequest(tests)]]))
@@ -215,6 +218,55 @@ def test_the_timeout_of_a_group_counts_from_the_start() -> None:
     assert time.monotonic() - begin < 60
 
 
+@pytest.fixture
+def background(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A progress thread of the test's own, which is left asleep."""
+    monkeypatch.setattr(progress, "_progress", None)
+    yield
+    if progress._progress is not None:
+        progress._progress._works.clear()
+
+
+def is_finished_within(work: Work, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not work.is_finished and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return work.is_finished
+
+
+@pytest.mark.usefixtures("background")
+def test_works_move_on_while_nobody_waits() -> None:
+    first, second = started_work(20), started_work(40)
+    for work in (first, second):
+        second._world = first._world
+        progress.leave_in_background(work)
+    assert is_finished_within(first, 30.0)
+    assert is_finished_within(second, 30.0)
+    third = started_work(5)
+    third._world = first._world
+    progress.leave_in_background(third)
+    assert is_finished_within(third, 30.0)
+
+
+@pytest.mark.usefixtures("background")
+def test_a_thread_that_waits_moves_on_all_works() -> None:
+    """The progress thread sleeps meanwhile, and goes on afterwards."""
+    waited, other, later = started_work(3000), started_work(2), started_work(2)
+    other._world = later._world = waited._world
+    progress.leave_in_background(started_work(0))  # the thread starts
+    progress.leave_in_background(other)
+    with progress.paused_thread():
+        progress.leave_in_background(later)
+        assert not is_finished_within(later, 0.1)
+        assert waited.wait(30.0)
+        assert other.is_finished
+        assert later.is_finished
+        last = started_work(2)
+        last._world = waited._world
+        progress.leave_in_background(last)
+    assert is_finished_within(last, 30.0)
+
+
 def test_a_future_waits_for_its_callback_in_another_thread() -> None:
     future, may_end = dist.Future(), threading.Event()
     child = future.then(lambda f: may_end.wait(30) and f.value())
@@ -240,8 +292,15 @@ def test_wrong_arguments_are_refused() -> None:
         dist.all_reduce(wg.ones(2))
     with pytest.raises(ValueError, match="unknown backend 'ucc'"):
         dist.init_process_group("ucc")
-    with pytest.raises(ValueError, match="init_method='tcp://localhost:1'"):
+    with pytest.raises(ValueError, match="init_method='tcp://localhost:1': no launcher has started this process"):
         dist.init_process_group("mpi", init_method="tcp://localhost:1")
+    for address in ("tcp://localhost", "tcp://:1", "tcp://localhost:x", "tcp://localhost:1/a", "file:///tmp/a", 3):
+        with pytest.raises(ValueError, match="pass 'env://', or an address and a port where the ranks meet"):
+            dist.init_process_group("mpi", init_method=address, rank=0, world_size=1)
+    with pytest.raises(ValueError, match="ranks of world_size=2 begin at 0"):
+        dist.init_process_group("mpi", init_method="tcp://localhost:1", rank=2, world_size=2)
+    with pytest.raises(ValueError, match="ranks meet without a store"):
+        dist.init_process_group("mpi", store=object())
     with pytest.raises(ValueError, match="op must be isend or irecv"):
         dist.P2POp(dist.send, wg.ones(2), 1)
     assert issubclass(dist.CollectiveTimeout, TimeoutError)

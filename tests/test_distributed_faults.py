@@ -93,3 +93,19 @@ def test_restarts(tmp_path: Path) -> None:
     assert ended.status == 0, ended.output + ended.errors
     assert sorted(ended.output.split("\n"))[-2:] == ["resumed at 7 by 0 of 2", "resumed at 7 by 1 of 2"]
     assert "starting it again (2 more restarts)" in ended.errors
+
+
+def test_a_training_that_fails_three_times_ends_with_the_same_bits(tmp_path: Path) -> None:
+    """It goes on from the checkpoint before each failure, in the middle of an epoch."""
+    texts = []
+    for failures in (0, 3):
+        folder = tmp_path / str(failures)
+        folder.mkdir()
+        ended = launch("distributed_resume.py", [str(folder), str(failures)], 2, "--restarts", "3")
+        assert ended.status == 0, ended.output + ended.errors
+        assert ended.errors.count("starting it again") == failures
+        texts += re.findall(r"BITS (\w+) attempt (\d) from step (\d+) to (\d+)", ended.output)
+    (whole, *start), (resumed, *end) = texts
+    assert start == ["0", "0", "24"]
+    assert end == ["3", "18", "24"]
+    assert resumed == whole

@@ -12,7 +12,7 @@ from distributed_ranks import run_ranks
 from weftgrad.runtime import native
 
 PROGRAM = "distributed_message_checks.py"
-REDUCTIONS = "every_size,averages,sums_are_in_the_order_of_the_ranks,layouts"
+REDUCTIONS = "every_size,messages_in_parts,averages,sums_are_in_the_order_of_the_ranks,layouts"
 CALLS = "calls_in_any_state,many_layouts,wrong_arguments"
 
 
@@ -22,17 +22,28 @@ def test_two_ranks() -> None:
 
 def test_two_ranks_without_the_c_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFTGRAD_NATIVE", "0")
-    run_ranks(PROGRAM, f"layouts,{CALLS}", 2)
+    run_ranks(PROGRAM, f"layouts,messages_in_parts,{CALLS}", 2)
 
 
 def test_five_ranks_and_smaller_groups() -> None:
     run_ranks(PROGRAM, "subgroups,calls_in_any_state", 5)
 
 
+def test_four_ranks() -> None:
+    run_ranks(PROGRAM, "messages_in_parts,calls_in_any_state", 4)
+
+
+@pytest.mark.parametrize("uses_c", [True, False])
+def test_messages_of_different_numbers_of_parts(uses_c: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not uses_c:
+        monkeypatch.setenv("WEFTGRAD_NATIVE", "0")
+    run_ranks(PROGRAM, "different_numbers_of_parts", 2)
+
+
 START = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 TEST = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int), ctypes.c_void_p)
 ARRIVED, PENDING, DIFFERENT, BUSY = range(4)
-SEND, RECEIVE, DATA = 1, 2, 3  # handles of requests
+SEND, RECEIVE, DATA, SEND_REST, RECEIVE_REST = range(1, 6)  # handles of requests
 
 
 class StandIn:
@@ -45,15 +56,21 @@ class StandIn:
     """
 
     def __init__(self) -> None:
-        self.tests_left = dict.fromkeys((SEND, RECEIVE, DATA), 0)
+        self.tests_left = dict.fromkeys(range(1, 6), 0)
         self.error = 0
         self.started: list[int] = []
-        self.handles = {number: ctypes.c_int(number) for number in (SEND, RECEIVE, DATA)}
+        self.handles = {number: ctypes.c_int(number) for number in range(1, 6)}
         self.row, self.peer_row = ctypes.create_string_buffer(100), ctypes.create_string_buffer(100)
         self.start, self.test = START(self._start), TEST(self._test)
         self.values = ctypes.create_string_buffer(b"values of a rank")
         words = (1, 16, *map(ctypes.addressof, (self.row, self.handles[SEND], self.handles[RECEIVE], self.peer_row)))
         self.plan = struct.pack("=6Q", *words)
+
+    def send_in_two_parts(self) -> None:
+        """Let the message to the other rank consist of two parts."""
+        handles = [ctypes.addressof(self.handles[n]) for n in (SEND, SEND_REST, RECEIVE, RECEIVE_REST)]
+        words = (2, 16, ctypes.addressof(self.row), *handles, ctypes.addressof(self.peer_row), 0)
+        self.plan = struct.pack("=9Q", *words)
 
     def _start(self, request: int) -> int:
         self.started.append(ctypes.c_int.from_address(request).value)
@@ -111,6 +128,22 @@ def test_headers_that_differ(mpi: StandIn) -> None:
     mpi.peer_row[:5] = b"\x07\0\0\0\0"
     assert mpi.exchange() == ARRIVED
     mpi.peer_row[63:64] = b"\x01"
+    assert mpi.exchange() == DIFFERENT
+
+
+def test_a_message_in_two_parts(mpi: StandIn) -> None:
+    mpi.send_in_two_parts()
+    mpi.tests_left[RECEIVE_REST] = 15
+    mpi.peer_row[:4] = b"\x07\0\0\0"
+    assert mpi.exchange() == PENDING
+    assert mpi.started == [SEND, SEND_REST, RECEIVE, RECEIVE_REST]
+    assert mpi.exchange(number=-1) == ARRIVED
+
+
+def test_headers_that_differ_before_the_second_part_has_arrived(mpi: StandIn) -> None:
+    mpi.send_in_two_parts()
+    mpi.tests_left[RECEIVE_REST] = 1 << 30
+    mpi.peer_row[:5] = b"\x07\0\0\0\x01"
     assert mpi.exchange() == DIFFERENT
 
 

@@ -46,6 +46,89 @@ def skip_without_mpich() -> None:
         pytest.skip("MPI must ask its process manager by PMI-1")
 
 
+def run_rank_programs(programs: list[str], **variables: str) -> list[str]:
+    """Run a program in each rank, without a launcher's variables, and return what each of them prints."""
+    environment = {name: value for name, value in os.environ.items() if name not in LAUNCHERS}
+    environment |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for program in programs
+    ]
+    outputs = []
+    for process in ranks:
+        output, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        outputs.append(output.strip())
+    return outputs
+
+
+SUM = """
+import os, weftgrad as wg, weftgrad.distributed as dist
+{before}
+dist.init_process_group({arguments})
+x = wg.ones(3) * (dist.get_rank() + 1)
+dist.all_reduce(x)
+print(dist.get_rank(), dist.get_world_size(), x.tolist(), os.environ.get("RANK"))
+dist.destroy_process_group()
+"""
+
+
+def test_ranks_that_are_arguments() -> None:
+    """As in programs that start their processes themselves."""
+    method = f"'gloo', init_method='tcp://localhost:{free_port()}', rank={{}}, world_size=2"
+    programs = [SUM.format(before="", arguments=method.format(rank)) for rank in (1, 0)]
+    assert run_rank_programs(programs) == [f"{rank} 2 [3.0, 3.0, 3.0] None" for rank in (1, 0)]
+
+
+def test_ranks_that_are_arguments_beside_an_address_in_the_environment() -> None:
+    programs = [SUM.format(before="", arguments=f"rank={rank}, world_size=2") for rank in (0, 1)]
+    outputs = run_rank_programs(programs, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
+    assert outputs == [f"{rank} 2 [3.0, 3.0, 3.0] None" for rank in (0, 1)]
+
+
+def test_slurm_without_its_mpi() -> None:
+    """`srun --mpi=none` sets the variables of a step, and the job's script the address."""
+    step = "os.environ.update(SLURM_PROCID='{0}', SLURM_NTASKS='2', SLURM_LOCALID='{0}', SLURM_JOB_ID='9')"
+    programs = [SUM.format(before=step.format(rank), arguments="'gloo'") for rank in (0, 1)]
+    outputs = run_rank_programs(programs, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
+    assert outputs == [f"{rank} 2 [3.0, 3.0, 3.0] None" for rank in (0, 1)]
+
+
+SPAWNING = """
+import os
+import torch, torch.distributed as dist, torch.multiprocessing as mp
+
+def run(rank, size):
+    os.environ["MASTER_ADDR"] = "localhost"
+    os.environ["MASTER_PORT"] = "{port}"
+    dist.init_process_group("gloo", rank=rank, world_size=size)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 1))
+    torch.manual_seed(rank)
+    model(torch.rand(4, 3)).sum().backward()
+    print(rank, model.module.weight.grad.tolist(), flush=True)
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    mp.spawn(run, args=(2,), nprocs=2)
+"""
+
+
+def test_spawned_ranks_of_a_program_written_for_pytorch(tmp_path: Path) -> None:
+    program = tmp_path / "spawning.py"
+    program.write_text(SPAWNING.format(port=free_port()))
+    (output,) = run_rank_programs(
+        [
+            f"import runpy, sys; sys.argv = ['as_torch', {str(program)!r}]; "
+            "runpy.run_module('weftgrad.as_torch', run_name='__main__')"
+        ]
+    )
+    (first, second) = sorted(output.splitlines())
+    assert (first[0], second[0]) == ("0", "1")
+    assert first[1:] == second[1:]
+
+
 def servers(port: int) -> list[str]:
     """Return the process managers that run for a port."""
     lines = []
@@ -122,6 +205,7 @@ def test_a_port_in_use() -> None:
         ({"TORCHELASTIC_USE_AGENT_STORE": "True"}, ("node1", 29501)),
         ({"TORCHELASTIC_USE_AGENT_STORE": "True", "WEFTGRAD_MASTER_PORT": "5"}, ("node1", 5)),
         ({"TORCHELASTIC_USE_AGENT_STORE": "False"}, ("node1", 29500)),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, ("node1", 29500)),
         ({"WORLD_SIZE": "1"}, None),
         ({"MASTER_PORT": "x"}, None),
         ({"PMI_RANK": "0"}, None),
@@ -132,3 +216,5 @@ def test_meeting_points(variables: dict[str, str], point: tuple[str, int] | None
     environment = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
     assert process_manager.find_meeting_point(environment | variables) == point
     assert process_manager.find_meeting_point({"WORLD_SIZE": "2"}) is None
+    slurm = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "MASTER_ADDR": "node1", "MASTER_PORT": "5"}
+    assert process_manager.find_meeting_point(slurm) == ("node1", 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,10 @@ from distributed_ranks import find_launcher, run_ranks
 
 import weftgrad as wg
 from weftgrad.distributed import checkpoint
+from weftgrad.distributed.fsdp import fully_shard
+from weftgrad.distributed.optim import ZeroRedundancyOptimizer
+from weftgrad.distributed.pipelining import Schedule1F1B
+from weftgrad.distributed.tensor.parallel import parallelize_module
 from weftgrad.runtime.errors import ArgumentError
 
 PROGRAM = "distributed_training_checks.py"
@@ -112,3 +117,21 @@ def test_names_exist_without_processes():
         "    raise AssertionError('no error')\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: wg.nn.parallel.DistributedDataParallel(wg.ones(2)), "DistributedDataParallel: expects a module"),
+        (lambda: fully_shard([wg.nn.Linear(1, 1)]), "fully_shard: expects a module, not list"),
+        (lambda: parallelize_module(wg.nn.Linear(1, 1), None, {"": "col"}), "has a str in place of a style"),
+        (lambda: Schedule1F1B(wg.nn.Linear(1, 1), 2), "Schedule1F1B: expects a PipelineStage, not Linear"),
+        (lambda: checkpoint.save([wg.ones(1)], checkpoint_id="x"), "checkpoint.save: expects a dict, not list"),
+        (lambda: ZeroRedundancyOptimizer([wg.ones(1)], "sgd"), "optimizer_class must be an Optimizer, not 'sgd'"),
+        (lambda: ZeroRedundancyOptimizer([wg.ones(1)], int), "optimizer_class must be an Optimizer, not <class 'int'>"),
+        (lambda: wg.distributed.init_process_group(timeout=3), "timeout must be a datetime.timedelta, not int"),
+    ],
+)
+def test_arguments_of_other_types_are_refused(call, message):
+    with pytest.raises(TypeError, match=re.escape(message)):
+        call()

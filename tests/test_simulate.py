@@ -236,6 +236,26 @@ def test_the_command_explains_wrong_arguments(arguments, message, tmp_path, monk
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0"),
+        (3e-8, "0.03 us"),
+        (99.96e-6, "100 us"),
+        (999.7e-6, "1 ms"),
+        (0.9996, "1 s"),
+        (12.34, "12.3 s"),
+        (4321, "4321 s"),
+    ],
+)
+def test_times_have_three_digits(seconds, text):
+    assert simulating._time(seconds) == text
+
+
+def test_sizes_have_three_digits():
+    assert [simulating._size(n) for n in (0, 999, 1000, 999_700, 4.5e9)] == ["0 B", "999 B", "1 KB", "1 MB", "4.5 GB"]
+
+
 def test_plans_are_parsed():
     plan = simulating.parse_plan("zero1,tensor=8,pipeline=4,microbatches=16,overlap=no,sequence_parallel=yes")
     assert plan == sim.Plan("zero1", 8, 4, 16, overlap=False, sequence_parallel=True)

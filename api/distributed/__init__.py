@@ -6,11 +6,11 @@ engines are libraries: `mpi4py` with any MPI, and NCCL.
 
 Modules, in the order of their imports: `errors`, `reduce_ops`, `headers` (what ranks compare), `watching` (notices
 between ranks about failures), `launchers` (environment variables), `process_manager` (ranks that no MPI launcher has
-started), `world` (start and end of MPI), `works` (calls in flight), `buffers`, `nccl`, `availability`,
-`host_collectives` (MPI's functions), `exchanges` (the messages of each call), `process_group`, `groups` (beginning and
-end of process groups), `staging` (copies on the host), `collectives`, `barriers`, `point_to_point`, `objects`, and
-`nn.functional` (differentiable collectives). They are internal, like every name that begins with an underscore; public
-are the names in `__all__`, and `nn.functional`.
+started), `world` (start and end of MPI), `progress` (a thread for calls in flight), `works` (these calls), `buffers`,
+`nccl`, `availability`, `host_collectives` (MPI's functions), `exchanges` (the messages of each call), `process_group`,
+`groups` (beginning and end of process groups), `staging` (copies on the host), `collectives`, `barriers`,
+`point_to_point`, `objects`, and `nn.functional` (differentiable collectives). They are internal, like every name that
+begins with an underscore; public are the names in `__all__`, and `nn.functional`.
 """
 
 from . import nn as nn

@@ -12,19 +12,38 @@ from ..runtime import dtypes
 from ..runtime.device import device, meta
 from ..runtime.dispatch import empty
 from ..runtime.dtypes import DType
+from ..runtime.errors import NotSupported, ShapeError
+from ..runtime.layout import has_internal_overlap
 from ..runtime.tensor import Tensor
 from .reduce_ops import mpi_datatype
 
-__all__ = ["check_tensor", "empty_like_on_host", "is_direct", "is_half", "mark_written", "mpi_buffer"]
+__all__ = ["check_tensor", "check_writable", "empty_like_on_host", "is_direct", "is_half", "mark_written", "mpi_buffer"]
 
 _HALF = (dtypes.float16, dtypes.bfloat16)
 
 
 def check_tensor(name: str, tensor: object) -> Tensor:
-    """Return the argument of the collective `name`. Raise `TypeError` unless it is a tensor."""
+    """Return the argument of the collective `name`.
+
+    Raises:
+        TypeError: It is no tensor.
+        NotSupported: It is a tensor without values, on `meta`.
+    """
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name}: expects a tensor, not {type(tensor).__name__}")
+    if tensor.meta.device.type == "meta":
+        raise NotSupported(f"{name}: a tensor on device meta has no values; use Module.to_empty, and load its values")
     return tensor
+
+
+def check_writable(tensor: Tensor) -> None:
+    """Raise `ShapeError` if a collective cannot write its result to a tensor, because elements share memory."""
+    layout = tensor.meta
+    if has_internal_overlap(layout):
+        raise ShapeError(
+            f"cannot write the result of a collective to a tensor of shape {list(layout.shape)} with strides "
+            f"{list(layout.strides)}: several indices are the same element; call .clone() first"
+        )
 
 
 def is_direct(tensor: Tensor) -> bool:

@@ -4,10 +4,10 @@ A group of at most `MAX_DIRECT_RANKS` ranks has `DirectMessages`: each rank send
 persistent requests, which cost less than any of MPI's collectives. Larger groups gather the headers by `Iallgather`,
 whose number of messages grows with the logarithm of the number of ranks.
 
-The values of a small `all_reduce` travel behind the header: it is one message each way. Small means up to 128 KiB on
-two ranks, 42 on three and 21 on four. Every rank combines the values of all ranks itself, in the order of the ranks:
-all get the same bits, in every run. It compares the headers first, so values of another shape, dtype or reduction are
-never combined.
+The values of a small `all_reduce` travel behind the header, in one message each way, which is sent in parts of 8000
+bytes. Small means up to 128 KiB on two ranks, 42 on three and 21 on four. Every rank combines the values of all ranks
+itself, in the order of the ranks: all get the same bits, in every run. It compares the headers first, so values of
+another shape, dtype or reduction are never combined.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ __all__ = ["MAX_DIRECT_RANKS", "DirectMessages", "Exchange", "FailedRequest", "G
 
 MAX_DIRECT_RANKS = 4
 _VALUE_BYTES = 1 << 18  # of all messages of a call together
+# MPICH copies messages of up to 8 KiB, with its own header, through a queue in shared memory. For a larger one the
+# ranks first agree on a copy from process to process, which takes 3 µs more; parts are faster up to 128 KiB.
+_PART_BYTES = 8000
 _TAG = 0  # collectives have no tags, and messages between two ranks use other communicators
 _MAX_LAYOUTS = 64
 # tests for messages before a `Work` waits for them: 100 to 200 µs. C holds the interpreter's lock meanwhile
@@ -159,17 +162,15 @@ class DirectMessages:
         self._header_bytes = self._header.cast("B")
         self._peers = [rank for rank in range(self._size) if rank != self.rank]
         self._peer_headers = [self._headers[rank] for rank in self._peers]
-        self._receives = [
-            comm.Recv_init([mpi.buffer.fromaddress(self._address(rank), self.row_nbytes), mpi.BYTE], rank, _TAG)
-            for rank in self._peers
-        ]
-        self.header_sends = self.make_sends(HEADER_BYTES)
+        self._receives = [comm.Recv_init(self._row_part(rank, 0, self.row_nbytes), rank, _TAG) for rank in self._peers]
+        self.header_sends = self.make_requests(HEADER_BYTES)[0]
         self._exchange_in_c = _load_exchange(mpi)
         self._last_layout: ValueLayout | None = None  # whose header, but for the number, is in this rank's row
         self.layouts: list[dict[Meta, ValueLayout]] = [{} for _ in ReduceOp]  # hashing a ReduceOp takes 0.1 µs
         self.is_finished = True
         self._queue: deque[Exchange] = deque()
         self._active_sends: list[Any] = []
+        self._active_receives: list[Any] = []  # of the messages' later parts
         self._is_front_sent = False
         self._error: Exception | None = None
 
@@ -180,23 +181,49 @@ class DirectMessages:
         """Return whether `all_reduce` sends the values of tensors of a layout behind the header."""
         return layout.device.type == "cpu" and layout.numel * layout.dtype.itemsize <= self._max_nbytes
 
-    def make_sends(self, nbytes: int) -> list[Any]:
-        """Return persistent requests that send the first bytes of this rank's row to each other rank."""
-        row = self.mpi.buffer.fromaddress(self._address(self.rank), nbytes)
-        return [self._comm.Send_init([row, self.mpi.BYTE], rank, _TAG) for rank in self._peers]
+    def make_requests(self, nbytes: int) -> tuple[list[Any], list[Any]]:
+        """Return persistent requests that send the first bytes of this rank's row to each other rank.
+
+        Messages are sent in parts of `_PART_BYTES`.
+
+        Args:
+            nbytes: How many bytes.
+
+        Returns:
+            The requests that send: first those of the first parts, one for each other rank. And the requests that
+            receive the later parts of the others' messages.
+        """
+        parts = [(begin, min(_PART_BYTES, nbytes - begin)) for begin in range(0, nbytes, _PART_BYTES)]
+        comm, rank = self._comm, self.rank
+        sends = [comm.Send_init(self._row_part(rank, *part), peer, _TAG) for part in parts for peer in self._peers]
+        receives = [
+            comm.Recv_init(self._row_part(peer, *part), peer, _TAG) for part in parts[1:] for peer in self._peers
+        ]
+        return sends, receives
+
+    def _row_part(self, rank: int, begin: int, nbytes: int) -> list[Any]:
+        """Return a part of a rank's row, for mpi4py."""
+        return [self.mpi.buffer.fromaddress(self._address(rank) + begin, nbytes), self.mpi.BYTE]
 
     def row_bytes(self, nbytes: int) -> memoryview:
         """Return the bytes of this rank's values."""
         row = self.mpi.buffer.fromaddress(self._address(self.rank) + HEADER_BYTES, nbytes)
         return memoryview(row)
 
-    def plan_of(self, layout: Meta, sends: Sequence[Any], value_nbytes: int) -> bytes | None:
-        """Return the plan by which C sends so many bytes of tensors of a layout; None if C cannot."""
+    def plan_of(self, layout: Meta, sends: Sequence[Any], receives: Sequence[Any], value_nbytes: int) -> bytes | None:
+        """Return the plan by which C sends so many bytes of tensors of a layout; None if C cannot.
+
+        Args:
+            layout: The tensors' layout.
+            sends: The requests that `make_requests` returns.
+            receives: Likewise.
+            value_nbytes: How many bytes of values travel behind the header.
+        """
         if self._exchange_in_c is None or not layout.contiguous or not layout.numel:
             return None
-        words = [len(self._peers), value_nbytes, self._address(self.rank)]
-        words += [self.mpi._addressof(request) for request in (*sends, *self._receives)]
-        words += [self._address(rank) for rank in self._peers]
+        words = [len(sends), value_nbytes, self._address(self.rank)]
+        words += [self.mpi._addressof(request) for request in (*sends, *self._receives, *receives)]
+        words += [self._address(rank) for rank in self._peers] + [0] * len(receives)
         return struct.pack(f"={len(words)}Q", *words)
 
     def values(self, layout: Meta) -> list[Tensor]:
@@ -218,8 +245,9 @@ class DirectMessages:
             for layout in layouts.values():
                 if layout.sends is not self.header_sends:
                     _free(layout.sends)
+                    _free(layout.receives)
             layouts.clear()
-        self._last_layout, self._active_sends = None, []
+        self._last_layout, self._active_sends, self._active_receives = None, [], []
 
     def post(self, exchange: Exchange) -> None:
         """Put a call behind the earlier ones, and send its messages if those are finished."""
@@ -346,7 +374,7 @@ class DirectMessages:
             if self._queue or self._error is not None or not self._are_sends_complete():
                 return False
             self._header_bytes[:] = layout.header(number)
-            self._last_layout, self._active_sends = layout, layout.sends
+            self._last_layout, self._active_sends, self._active_receives = layout, layout.sends, layout.receives
         return True
 
     def _exchange(self, layout: ValueLayout, tensor: Tensor, number: int, receive_polls: int) -> int:
@@ -355,22 +383,28 @@ class DirectMessages:
             return _BUSY
         _set_number(self._header_bytes, 0, number & 0xFFFFFFFF)
         layout.load(tensor)
-        self._start_messages(layout.sends)
+        self._start_messages(layout.sends, layout.receives)
         for _ in range(min(receive_polls, _POLLS_IN_PYTHON)):
             if self._have_arrived():
                 return _ARRIVED if self._are_headers_equal() else _DIFFERENT
         return _PENDING
 
-    def _start_messages(self, sends: list[Any]) -> None:
+    def _start_messages(self, sends: list[Any], receives: list[Any]) -> None:
         for send in sends:
             send.Start()
-        self._active_sends = sends
-        for receive in self._receives:
+        self._active_sends, self._active_receives = sends, receives
+        for receive in (*self._receives, *receives):
             receive.Start()
 
     def _have_arrived(self) -> bool:
-        """Return whether all messages of the call have arrived. A persistent request stays complete."""
-        return all(receive.Test() for receive in self._receives)
+        """Return whether all messages of the call have arrived. A persistent request stays complete.
+
+        If headers differ, later parts of messages are not waited for: the other rank may not send them.
+        """
+        if not all(receive.Test() for receive in self._receives):
+            return False
+        receives = self._active_receives
+        return not receives or not self._are_headers_equal() or all(receive.Test() for receive in receives)
 
     def _are_headers_equal(self) -> bool:
         return all(theirs == self._header for theirs in self._peer_headers)
@@ -383,13 +417,13 @@ class DirectMessages:
         if not self._are_sends_complete():
             return False
         exchange = self._queue[0]
-        sends = self.header_sends
+        sends, receives = self.header_sends, list[Any]()
         self._header_bytes[:] = exchange.header
         self._last_layout = layout = exchange.layout
         if layout is not None:
-            sends = layout.sends
+            sends, receives = layout.sends, layout.receives
             layout.load(exchange.tensor)
-        self._start_messages(sends)
+        self._start_messages(sends, receives)
         self._is_front_sent = True
         return True
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from ..runtime.errors import ArgumentError
 from .errors import DistBackendError
@@ -19,6 +22,7 @@ from .process_group import (
     is_initialized,
     set_default_group,
 )
+from .process_manager import has_launcher
 from .world import start_world
 
 __all__ = ["destroy_process_group", "init_process_group", "new_group", "new_subgroups"]
@@ -44,15 +48,17 @@ def init_process_group(
     """Join all processes of the job, and create the group of all ranks. Every process calls it once.
 
     The launcher starts the processes: `mpiexec -n 4 python train.py`, `weftgrad launch -n 4 train.py` or Slurm's
-    `srun`. Without a launcher there is one rank.
+    `srun`. A program may also start them by itself, with `multiprocessing.spawn`, and pass `rank` and `world_size`; MPI
+    has to be MPICH then, or a library that comes from it. Without any of that there is one rank.
 
     Args:
         backend: `mpi`, or `nccl` for CUDA tensors by NCCL (other tensors go by MPI). PyTorch's `gloo` means `mpi`. The
             default, and pairs such as `cpu:gloo,cuda:nccl`, use NCCL for CUDA tensors if it is installed.
-        init_method: `env://` or None: the ranks come from the launcher.
+        init_method: `env://` or None: the ranks meet at `MASTER_ADDR` and `MASTER_PORT`, if no launcher of MPI has
+            started them. `tcp://node1:29500`: they meet there.
         timeout: How long a collective may take before it raises `CollectiveTimeout`; default 30 minutes.
-        world_size: The expected number of ranks; -1: any.
-        rank: The expected rank; -1: any.
+        world_size: The number of ranks, which must be the launcher's if there is one; -1: that of the launcher.
+        rank: This process's rank, likewise.
         store: Must be None.
         group_name: Ignored, as in PyTorch.
         pg_options: Ignored.
@@ -60,6 +66,7 @@ def init_process_group(
 
     Raises:
         DistBackendError: It was called before, MPI is missing, or the launcher's ranks are not MPI's.
+        DistNetworkError: The ranks that no launcher of MPI has started do not meet.
         ArgumentError: The backend or the method is unknown, or rank or world size is not the launcher's.
 
     Example:
@@ -70,12 +77,12 @@ def init_process_group(
     if is_initialized():
         raise DistBackendError("init_process_group: the group exists; call destroy_process_group first")
     engine = _read_backend(backend)
-    if init_method not in (None, "env://") or store is not None:
-        raise ArgumentError(
-            f"init_process_group: init_method={init_method!r}: ranks come from the launcher; pass 'env://' and no store"
-        )
-    seconds = (_DEFAULT_TIMEOUT if timeout is None else timeout).total_seconds()
-    world = start_world(seconds)
+    if store is not None:
+        raise ArgumentError("init_process_group: store: ranks meet without a store; pass None")
+    variables = _meeting_variables(init_method, rank, world_size)
+    seconds = _seconds("init_process_group", _DEFAULT_TIMEOUT if timeout is None else timeout)
+    with _in_environment(variables):
+        world = start_world(seconds)
     if rank not in (-1, world.rank) or world_size not in (-1, world.size):
         raise ArgumentError(
             f"init_process_group: rank={rank}, world_size={world_size}: MPI says rank {world.rank} of {world.size}"
@@ -86,6 +93,57 @@ def init_process_group(
     group = ProcessGroup(world, members, comms, "default", engine, seconds)
     _groups.append(group)
     set_default_group(group)
+
+
+def _meeting_variables(init_method: str | None, rank: int, world_size: int) -> dict[str, str]:
+    """Return torchrun's variables that arguments of `init_process_group` stand for; none under a launcher of MPI."""
+    variables = {}
+    if init_method not in (None, "env://"):
+        try:
+            parts = urlsplit(str(init_method))
+            port = parts.port
+        except ValueError:
+            port = None
+        if port is None or parts.scheme != "tcp" or not parts.hostname or parts.query or parts.path.strip("/"):
+            raise ArgumentError(
+                f"init_process_group: init_method={init_method!r}: pass 'env://', or an address and a port where the "
+                "ranks meet, as in 'tcp://node1:29500'"
+            )
+        variables = {"MASTER_ADDR": parts.hostname, "MASTER_PORT": str(port)}
+    if has_launcher():
+        return {}
+    if rank >= 0 and world_size > 0 and ("MASTER_ADDR" in os.environ or variables):
+        if rank >= world_size:
+            raise ArgumentError(f"init_process_group: rank={rank}: ranks of world_size={world_size} begin at 0")
+        variables |= {"RANK": str(rank), "WORLD_SIZE": str(world_size)}
+    elif variables and not (read_environment().launcher == "torchrun" and rank == world_size == -1):
+        raise ArgumentError(
+            f"init_process_group: init_method={init_method!r}: no launcher has started this process; pass its rank and "
+            "the world_size"
+        )
+    return variables
+
+
+@contextmanager
+def _in_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the time of the context."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _seconds(name: str, timeout: timedelta) -> float:
+    """Return the seconds of a `timedelta`. Raise `TypeError` for anything else."""
+    if not isinstance(timeout, timedelta):
+        raise TypeError(f"{name}: timeout must be a datetime.timedelta, not {type(timeout).__name__}")
+    return timeout.total_seconds()
 
 
 def _read_backend(backend: str | None) -> str:
@@ -165,7 +223,7 @@ def new_group(
     if world.rank not in members:
         return GroupMember.NON_GROUP_MEMBER
     name = group_desc or f"group of ranks {', '.join(map(str, members))}"
-    seconds = default._timeout if timeout is None else timeout.total_seconds()
+    seconds = default._timeout if timeout is None else _seconds("new_group", timeout)
     with world.guard(f"new_group ({name})", default._timeout):
         mpi_group = world.comm.Get_group().Incl(members)
         first = world.comm.Create_group(mpi_group, fingerprint & 0x7FFF)

@@ -16,8 +16,9 @@ from .buffers import check_tensor, mark_written, mpi_buffer
 from .errors import CollectiveMismatch
 from .headers import HEADER_BYTES, describe, pack, read_message
 from .process_group import ProcessGroup, find_group
+from .progress import leave_in_background
 from .staging import HostCopy, with_host_copies
-from .works import Steps, Work, leave_in_background
+from .works import Steps, Work
 
 __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
 
@@ -283,5 +284,7 @@ def _peer(group: ProcessGroup, name: str, rank: int | None, group_rank: int | No
 
 
 def _check_tag(name: str, tag: int) -> None:
+    if not isinstance(tag, int):
+        raise TypeError(f"{name}: tag must be an integer, not {type(tag).__name__}")
     if not 0 <= tag <= _MAX_TAG:
         raise ArgumentError(f"{name}: tag {tag} is not between 0 and {_MAX_TAG}")

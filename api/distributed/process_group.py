@@ -14,9 +14,10 @@ from .errors import DistBackendError
 from .exchanges import MAX_DIRECT_RANKS, DirectMessages, Exchange, GatheredHeaders
 from .headers import describe, pack
 from .launchers import read_environment
+from .progress import leave_in_background
 from .reduce_ops import ReduceOp
 from .value_layouts import ValueLayout
-from .works import Steps, Work, leave_in_background
+from .works import Steps, Work
 from .world import World
 
 __all__ = [

@@ -1,9 +1,10 @@
 """A process manager for ranks that no MPI launcher has started: the part of it that MPI needs to connect them.
 
 `torchrun`, and schedulers with the same variables, start processes and set `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and
-`MASTER_PORT`. MPI asks its process manager for its rank, and exchanges addresses through the manager's table of keys
-and values. MPICH and the libraries that come from it do so in lines of text over a socket: the Process Management
-Interface, version 1 (RFC 13 of the Flux project describes the lines). `join_by_environment` starts a server of this
+`MASTER_PORT`. Slurm's `srun --mpi=none` sets variables of its own in place of the first two. MPI asks its process
+manager for its rank, and exchanges addresses through the manager's table of keys and values. MPICH and the libraries
+that come from it do so in lines of text over a socket: the Process Management Interface, version 1 (RFC 13 of the Flux
+project describes the lines). `join_by_environment` starts a server of this
 table beside rank 0, connects every rank to it, and names the socket in `PMI_FD`, where MPI looks for it. From then on
 MPI works as under its own launcher.
 
@@ -23,7 +24,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-__all__ = ["find_meeting_point", "join_by_environment"]
+__all__ = ["find_meeting_point", "has_launcher", "join_by_environment"]
 
 _LAUNCHER_VARIABLES = (
     "PMI_FD", "PMI_PORT", "PMI_RANK", "PMI2_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS",
@@ -37,11 +38,27 @@ _servers: list[subprocess.Popen[bytes]] = []
 """The server of rank 0. It ends when its standard input does, so this process must hold that open."""
 
 
+def has_launcher(environment: Mapping[str, str] | None = None) -> bool:
+    """Return whether a launcher of MPI has started this process, so that MPI knows its rank.
+
+    Args:
+        environment: The variables; None: those of this process.
+
+    Example:
+        >>> from weftgrad.distributed.process_manager import has_launcher
+        >>> has_launcher({'PMI_RANK': '0'})
+        True
+    """
+    variables = os.environ if environment is None else environment
+    return any(name in variables for name in _LAUNCHER_VARIABLES)
+
+
 def find_meeting_point(environment: Mapping[str, str] | None = None) -> tuple[str, int] | None:
     """Return address and port at which the ranks of a job meet; None if there is one rank, or an MPI launcher.
 
-    The port is `WEFTGRAD_MASTER_PORT` or `MASTER_PORT`. Where `torchrun`'s agent listens at `MASTER_PORT`, which
-    `TORCHELASTIC_USE_AGENT_STORE` tells, it is the next port.
+    `RANK` and `WORLD_SIZE`, or Slurm's `SLURM_PROCID` and `SLURM_NTASKS`, tell how many ranks there are. The address
+    is `MASTER_ADDR`. The port is `WEFTGRAD_MASTER_PORT` or `MASTER_PORT`. Where `torchrun`'s agent listens at
+    `MASTER_PORT`, which `TORCHELASTIC_USE_AGENT_STORE` tells, it is the next port.
 
     Args:
         environment: The variables; None: those of this process.
@@ -55,10 +72,11 @@ def find_meeting_point(environment: Mapping[str, str] | None = None) -> tuple[st
         ('node1', 29500)
     """
     variables = os.environ if environment is None else environment
-    if any(name in variables for name in _LAUNCHER_VARIABLES):
+    if has_launcher(variables):
         return None
     try:
-        if int(variables["WORLD_SIZE"]) < 2 or int(variables["RANK"]) < 0:
+        rank, size = _read_rank(variables)
+        if size < 2 or rank < 0:
             return None
         address, port = variables["MASTER_ADDR"], int(variables["MASTER_PORT"])
         if "WEFTGRAD_MASTER_PORT" in variables:
@@ -68,6 +86,13 @@ def find_meeting_point(environment: Mapping[str, str] | None = None) -> tuple[st
     except (KeyError, ValueError):
         return None
     return address, port
+
+
+def _read_rank(variables: Mapping[str, str]) -> tuple[int, int]:
+    """Return rank and number of ranks by torchrun's variables, or else by Slurm's. Raise `KeyError` without them."""
+    if "RANK" in variables:
+        return int(variables["RANK"]), int(variables["WORLD_SIZE"])
+    return int(variables["SLURM_PROCID"]), int(variables["SLURM_NTASKS"])
 
 
 def join_by_environment(seconds: float) -> dict[str, str]:
@@ -88,8 +113,9 @@ def join_by_environment(seconds: float) -> dict[str, str]:
     if meeting_point is None:
         return {}
     address, port = meeting_point
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    run_id = f"{os.environ.get('TORCHELASTIC_RUN_ID', '')}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '')}"
+    rank, size = _read_rank(os.environ)
+    job = os.environ.get("TORCHELASTIC_RUN_ID", os.environ.get("SLURM_JOB_ID", ""))
+    run_id = f"{job}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '')}"
     if rank == 0:
         _servers.append(_start_server(port, size, run_id, min(seconds, _BIND_SECONDS)))
     connection = _connect(address, port, seconds)

@@ -10,7 +10,7 @@ from ..runtime.context import current_stream
 from ..runtime.host_data import to_host
 from ..runtime.tensor import Tensor
 from ..runtime.views import contiguous
-from .buffers import empty_like_on_host, is_direct, mark_written
+from .buffers import check_writable, empty_like_on_host, is_direct, mark_written
 
 if TYPE_CHECKING:
     from ..runtime.backends.protocol import Event
@@ -30,6 +30,9 @@ class HostCopy:
         reads: Whether the collective reads it.
         writes: Whether the collective writes it.
 
+    Raises:
+        ShapeError: It is to be written, and several of its elements share memory.
+
     Attributes:
         tensor: The tensor.
         host: The counterpart. After `load`, it has the tensor's values if the collective reads them.
@@ -42,6 +45,8 @@ class HostCopy:
         self.host = self.tensor
         if self._is_direct:
             return
+        if writes:
+            check_writable(tensor)
         self._stream = current_stream(tensor.meta.device)  # the steps may run in another thread
         with no_grad():
             self._source = contiguous(self.tensor) if reads else None

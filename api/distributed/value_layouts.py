@@ -34,6 +34,7 @@ class ValueLayout:
         is_behind_header: Whether the values travel in one message with the header. Otherwise MPI's `Iallreduce`
             combines them, and the messages are headers.
         sends: Persistent requests that send this rank's message.
+        receives: Persistent requests that receive what follows the first part of the others' messages.
         plan: The same for `native.exchange_messages`; None if the layout needs the Python code.
         synchronize: Waits for launches that write the tensors.
     """
@@ -46,13 +47,13 @@ class ValueLayout:
         self._is_contiguous = layout.contiguous
         self.is_behind_header = messages.has_room(layout)
         if not self.is_behind_header:
-            self.sends = messages.header_sends
-            self.plan = messages.plan_of(layout, self.sends, 0)
+            self.sends, self.receives = messages.header_sends, list[Any]()
+            self.plan = messages.plan_of(layout, self.sends, self.receives, 0)
             self._datatype = mpi_datatype(self._mpi, layout.dtype)
             self._operation = mpi_operation(self._mpi, op, layout.dtype)
             return
-        self.sends = messages.make_sends(HEADER_BYTES + self._nbytes)
-        self.plan = messages.plan_of(layout, self.sends, self._nbytes)
+        self.sends, self.receives = messages.make_requests(HEADER_BYTES + self._nbytes)
+        self.plan = messages.plan_of(layout, self.sends, self.receives, self._nbytes)
         self._rows = messages.values(layout)
         self._row = self._rows[messages.rank]
         self._row_bytes = messages.row_bytes(self._nbytes)

@@ -2,8 +2,7 @@
 
 A `Work` consists of the exchange of the headers (`exchanges`), and of steps: a generator that starts MPI requests,
 yields them, and continues when they are complete. MPI moves data only inside of its functions. Whoever waits
-tests the requests in a loop; while nobody waits, a thread tests those that `async_op=True` has left, every
-`_PROGRESS_SECONDS`, so that transfers overlap with computation. The thread sleeps if there are none.
+tests the requests in a loop; while nobody waits, a thread tests those that `async_op=True` has left (`progress`).
 
 A loop that waits looks for failures of other ranks and for the timeout, so a wait ends by an error, and never hangs.
 """
@@ -22,19 +21,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .errors import CollectiveMismatch, DistBackendError
 from .headers import describe
+from .progress import make_progress, paused_thread
 from .world import World, timeout_error
 
 if TYPE_CHECKING:
     from ..runtime.tensor import Tensor
     from .exchanges import Exchange, GatheredHeaders
 
-__all__ = ["Future", "Steps", "Work", "leave_in_background", "make_progress"]
+__all__ = ["Future", "Steps", "Work"]
 
 Steps: TypeAlias = Generator[list[Any], None, None]
 """A generator that yields lists of `mpi4py.MPI.Request`, and continues when all of a list are complete. Other objects
 with a method `Test` may be among them."""
 
-_PROGRESS_SECONDS = 2e-4
 _POLLS_BEFORE_YIELD = 100
 _TESTS_IN_POLL = 16
 _POLLS_BETWEEN_EXCHANGES = 16
@@ -388,6 +387,11 @@ class Work:
 
 def _poll(work: Work, begin: float, seconds: float) -> None:
     """Test a work until it is done, a rank has failed, or `seconds` since `begin` are over; the work stores errors."""
+    with paused_thread():
+        _poll_without_thread(work, begin, seconds)
+
+
+def _poll_without_thread(work: Work, begin: float, seconds: float) -> None:
     world = work._world
     lock = world.lock
     polls = 0
@@ -405,6 +409,7 @@ def _poll(work: Work, begin: float, seconds: float) -> None:
         polls += 1
         if polls < _POLLS_BEFORE_YIELD:
             continue
+        make_progress()
         os.sched_yield()
         if polls % _POLLS_BETWEEN_CHECKS:
             continue
@@ -435,57 +440,3 @@ def _find_reason_to_stop(work: Work, begin: float, seconds: float) -> BaseExcept
     if time.monotonic() - begin > seconds:
         return timeout_error(call, seconds, world.explain_absence(list(work._members), call))
     return None
-
-
-class _Progress:
-    """The thread that moves on asynchronous works while nobody waits for them."""
-
-    def __init__(self, world: World):
-        self._world = world
-        self._works: deque[Work] = deque()
-        self._wake = threading.Event()
-        threading.Thread(target=self._run, name="weftgrad-progress", daemon=True).start()
-
-    def add(self, work: Work) -> None:
-        with self._world.lock:
-            self._works.append(work)
-        self._wake.set()
-
-    def advance_all(self) -> None:
-        """Move on each work, the oldest first."""
-        with self._world.lock:
-            works = self._works
-            if self._world.is_ending:
-                works.clear()
-            for _ in range(len(works)):
-                work = works.popleft()
-                if not work._advance_safely():
-                    works.append(work)
-
-    def _run(self) -> None:
-        while True:
-            if not self._works:
-                self._wake.clear()
-                if not self._works:
-                    self._wake.wait()
-            self.advance_all()
-            time.sleep(_PROGRESS_SECONDS)
-
-
-_progress: _Progress | None = None
-
-
-def leave_in_background(work: Work) -> None:
-    """Have the progress thread move on a work until it is done."""
-    global _progress
-    if work._done:
-        return
-    if _progress is None:
-        _progress = _Progress(work._world)
-    _progress.add(work)
-
-
-def make_progress() -> None:
-    """Advance all asynchronous works now. Code that computes for long between collectives calls it."""
-    if _progress is not None:
-        _progress.advance_all()

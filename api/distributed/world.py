@@ -317,8 +317,9 @@ def _check_size(size: int, place: Place) -> None:
         raise DistBackendError(
             f"init_process_group: {place.launcher}'s variables promise {place.size} ranks, and MPI has {size}. Start "
             f"the program with `weftgrad launch -n {place.size}` or with the mpiexec of the MPI library that mpi4py "
-            "uses (under Slurm: srun --mpi=pmi2 or --mpi=pmix, as that library was built). torchrun works with MPICH "
-            "and the libraries that come from it, if MASTER_ADDR and MASTER_PORT are set and MPI has not started before"
+            "uses (under Slurm: srun --mpi=pmi2 or --mpi=pmix, as that library was built). torchrun and srun --mpi=none"
+            " work with MPICH and the libraries that come from it, if MASTER_ADDR and MASTER_PORT are set and MPI has "
+            "not started before"
         )
 
 

@@ -88,6 +88,7 @@ STAND_INS: dict[str, str] = {
     "torch.autograd.graph": "autograd_graph",
     "torch.cuda.amp.common": "cuda_amp_common",
     "torch.cuda.nvtx": "cuda_nvtx",
+    "torch.distributed.elastic.multiprocessing.errors": "distributed_elastic_errors",
     "torch.functional": "functional",
     "torch.hub": "hub",
     "torch.jit.annotations": "jit_annotations",

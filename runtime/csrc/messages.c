@@ -1,4 +1,4 @@
-/* Exchange a message with each other rank of a small process group, by MPI's persistent requests. The same in Python
+/* Exchange messages with each other rank of a small process group, by MPI's persistent requests. The same in Python
  * is `DirectMessages._exchange` of api/distributed/exchanges.py.
  *
  * MPI is not needed to compile this: requests are passed by their addresses, whatever type MPI gives them, and MPI's
@@ -6,7 +6,7 @@
  */
 #include "native.h"
 
-enum { HEADER_BYTES = 64, MAX_RANKS = 64 };
+enum { HEADER_BYTES = 64, MAX_MESSAGES = 64 };
 enum { STATUS_BYTES = 256 };  /* more than the status of any MPI */
 enum { ARRIVED, PENDING, DIFFERENT, BUSY };  /* results; errors of MPI are negative */
 
@@ -44,8 +44,9 @@ static int start_all(const uint64_t *requests, uint64_t count) {
     return 0;
 }
 
-/* plan: 64-bit words: the number of other ranks, the bytes of the values, the address of this rank's row, and for each
- * other rank the addresses of the request that sends, of the request that receives, and of its row. */
+/* plan: 64-bit words: the number of messages, the bytes of the values, the address of this rank's row, and for each
+ * message the addresses of the request that sends, of the request that receives, and of the other rank's row, or 0 if
+ * the message has no header, because it continues an earlier one. */
 static int send_messages(const uint64_t *plan, uint32_t number, const void *values, long polls) {
     uint64_t count = plan[0];
     char *row = (char *)(uintptr_t)plan[2];
@@ -62,9 +63,11 @@ static int receive_messages(const uint64_t *plan, uint64_t request, long polls) 
     uint64_t count = plan[0];
     const uint64_t *receives = plan + 3 + count, *rows = receives + count;
     int state = request ? test_all(&request, 1, polls) : 1;
-    if (state <= 0 || (state = test_all(receives, count, polls)) <= 0) return state ? state : PENDING;
-    for (uint64_t i = 0; i < count; i++)
-        if (memcmp((char *)(uintptr_t)plan[2], (char *)(uintptr_t)rows[i], HEADER_BYTES)) return DIFFERENT;
+    if (state <= 0) return state ? state : PENDING;
+    for (uint64_t i = 0; i < count; i++) {  /* a rank with another header may not send what continues its message */
+        if ((state = test_all(receives + i, 1, polls)) <= 0) return state ? state : PENDING;
+        if (rows[i] && memcmp((char *)(uintptr_t)plan[2], (char *)(uintptr_t)rows[i], HEADER_BYTES)) return DIFFERENT;
+    }
     return ARRIVED;
 }
 
@@ -75,7 +78,7 @@ PyObject *exchange_messages(PyObject *Py_UNUSED(module), PyObject *const *args, 
     }
     const uint64_t *plan = (const uint64_t *)(const void *)PyBytes_AS_STRING(args[0]);
     size_t words = (size_t)PyBytes_GET_SIZE(args[0]) / sizeof *plan;
-    if (words < 3 || plan[0] > MAX_RANKS || words != 3 + 3 * plan[0]) {
+    if (words < 3 || plan[0] > MAX_MESSAGES || words != 3 + 3 * plan[0]) {
         PyErr_SetString(PyExc_ValueError, "exchange_messages: not a plan");
         return NULL;
     }

@@ -159,7 +159,7 @@ PyDoc_STRVAR(reaching_doc,
 
 PyDoc_STRVAR(exchange_doc,
 "exchange_messages(plan, number, values, request, send_polls, receive_polls)\n--\n\n"
-"Exchange a message with each other rank of a process group; see csrc/messages.c. number: of the call, or -1 if its\n"
+"Exchange messages with each other rank of a process group; see csrc/messages.c. number: of the call, or -1 if its\n"
 "messages have been sent. values: their address. request: the address of a request to wait for, too, or 0.\n"
 "receive_polls: 0 to send only.\n\n"
 "Returns 0 if all messages have arrived with equal headers, 1 if some have not after so many tests, 2 if headers\n"

@@ -44,7 +44,10 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], p
 
     Raises:
         ArgumentError: A value is no tensor and cannot be written as JSON.
+        TypeError: `state_dict` is no dict.
     """
+    if not isinstance(state_dict, dict):
+        raise TypeError(f"checkpoint.save: expects a dict, not {type(state_dict).__name__}")
     folder = Path(checkpoint_id)
     is_first = _rank(process_group) == 0
     error: str | None = None

@@ -6,7 +6,7 @@ from functools import partial
 
 from ...runtime.tensor import Tensor
 from .. import host_collectives, nccl
-from ..buffers import check_tensor, is_direct, is_half, mark_written
+from ..buffers import check_tensor, check_writable, is_direct, is_half, mark_written
 from ..direct_all_reduce import direct_all_reduce_steps, is_large
 from ..process_group import ProcessGroup, find_group
 from ..reduce_ops import ReduceOp, check_reduction
@@ -102,6 +102,7 @@ def all_reduce(
     dtype = check_tensor("all_reduce", tensor).meta.dtype
     op = ReduceOp(op)
     check_reduction("all_reduce", op, dtype)
+    check_writable(tensor)
     if nccl.takes(target, tensor, op):
         return nccl.start(target, "all_reduce", tensor, tensor, tensor.meta.numel, op=op, async_op=async_op)
     is_simple = is_direct(tensor) and not is_half(dtype)

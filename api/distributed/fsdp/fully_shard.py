@@ -97,6 +97,7 @@ def fully_shard(
     Raises:
         ArgumentError: It was called for this module already.
         NotSupported: `mp_policy` or `offload_policy` is passed.
+        TypeError: `module` is no module.
 
     Example:
         >>> for block in model.blocks:  # on every rank  # doctest: +SKIP
@@ -106,6 +107,10 @@ def fully_shard(
     """
     if mp_policy is not None or offload_policy is not None:
         raise NotSupported("fully_shard: mp_policy and offload_policy are not supported; use autocast")
+    if not isinstance(module, Module):
+        raise TypeError(
+            f"fully_shard: expects a module, not {type(module).__name__}; call it for each module of a list"
+        )
     if isinstance(module, FSDPModule):
         raise ArgumentError("fully_shard: was called for this module already")
     ignored = {id(param) for param in ignored_params or ()}

@@ -49,6 +49,8 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
     ):
         if overlap_with_ddp:
             raise NotSupported("ZeroRedundancyOptimizer: overlap_with_ddp is not supported; call step() after backward")
+        if not (isinstance(optimizer_class, type) and issubclass(optimizer_class, Optimizer)):
+            raise TypeError(f"ZeroRedundancyOptimizer: optimizer_class must be an Optimizer, not {optimizer_class!r}")
         Joinable.__init__(self)
         self.process_group = process_group
         self.world_size, self.rank = dist.get_world_size(process_group), dist.get_rank(process_group)

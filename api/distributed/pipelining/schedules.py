@@ -37,6 +37,8 @@ class _Schedule:
         loss_fn: Callable[[Any, Any], Tensor] | None = None,
         scale_grads: bool = True,
     ):
+        if not isinstance(stage, PipelineStage):
+            raise TypeError(f"{type(self).__name__}: expects a PipelineStage, not {type(stage).__name__}")
         if n_microbatches < 1:
             raise ArgumentError(f"{type(self).__name__}: n_microbatches must be positive, not {n_microbatches}")
         self._stage, self._count, self._loss_fn = stage, n_microbatches, loss_fn

@@ -58,6 +58,7 @@ class DistributedDataParallel(Module, Joinable):
         DistError: The ranks' parameters differ in number, shape or dtype.
         GradientError: From backward, if it does not reach a parameter, without `find_unused_parameters`.
         NotSupported: An option has a value that is not supported.
+        TypeError: `module` is no module.
     """
 
     module: Module
@@ -82,6 +83,8 @@ class DistributedDataParallel(Module, Joinable):
         device_mesh: object = None,
         skip_all_reduce_unused_params: bool = False,
     ):
+        if not isinstance(module, Module):
+            raise TypeError(f"DistributedDataParallel: expects a module, not {type(module).__name__}")
         super().__init__()
         Joinable.__init__(self)
         unsupported = {

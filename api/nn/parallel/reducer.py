@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from ... import distributed as dist
 from ...creation.factories import zeros
 from ...creation.from_data import tensor
+from ...distributed.progress import paused_thread
 from ...runtime import dtypes
 from ...runtime.autograd.ready_leaves import is_reached, queue_callback, set_ready_hook
 from ...runtime.dispatch import call, call_into
@@ -294,8 +295,9 @@ class Reducer:
                 f"{' and others' if len(unused) > 8 else ''}, so the ranks cannot average it; let every parameter take "
                 "part in the loss, or pass find_unused_parameters=True"
             )
-        for bucket, work in zip(self.buckets, self._works, strict=True):
-            self._store(bucket, work.wait())
+        with paused_thread():
+            for bucket, work in zip(self.buckets, self._works, strict=True):
+                self._store(bucket, work.wait())
         self._works = []
         if self._finds_unused or self._expected_arrivals is not None:
             self._store_used_gradients()

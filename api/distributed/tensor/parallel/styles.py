@@ -173,7 +173,15 @@ def parallelize_module(
         ArgumentError: No submodule has a path of the plan.
         NotSupported: A style cannot divide a submodule.
         ShapeError: A size is not a multiple of the number of ranks.
+        TypeError: The plan has something else than styles.
     """
+    styles = [parallelize_plan] if isinstance(parallelize_plan, ParallelStyle) else (parallelize_plan or {}).values()
+    for style in styles:
+        if not isinstance(style, ParallelStyle):
+            raise TypeError(
+                f"parallelize_module: the plan has a {type(style).__name__} in place of a style such as "
+                "ColwiseParallel()"
+            )
     if isinstance(parallelize_plan, ParallelStyle):
         parallelize_plan._apply(module, device_mesh)
         return module
