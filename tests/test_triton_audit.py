@@ -18,6 +18,7 @@ from weftgrad.bench.audit import auditing, bars, command, estimate, gpu_timing, 
 from weftgrad.bench.audit.case import Case
 from weftgrad.bench.audit.cases import cases
 from weftgrad.bench.audit.execution import count_instructions
+from weftgrad.bench.audit.launch_time import CALIBRATION
 from weftgrad.bench.audit.machine_code import _read_amd, _read_nvidia, load_bytes, tensor_shape
 from weftgrad.bench.audit.machines import MACHINES, machines_of
 from weftgrad.bench.audit.operands import Operands
@@ -261,8 +262,8 @@ def launch(**changes: object) -> estimate.LaunchFigures:
     values: dict[str, object] = {
         "kernel": "k", "programs": 1, "tile": "1024", "warps": 4, "registers": 32, "spills": 0, "shared": 0,
         "resident": 16, "occupancy": 1.0, "tensor": "", "widths": (16,), "narrow_loads": 0, "hot_instructions": 10,
-        "hot_barriers": 0, "calls": 0, "instructions": 100.0, "moved": 200, "requested": 200, "issue": 1e-6,
-        "tensor_time": 0.0, "memory": 30e-6, "cache": 1e-6, "latency": 1e-6, "depends_on_data": False,
+        "hot_barriers": 0, "calls": 0, "instructions": 100.0, "moved": 200, "requested": 200, "issue": 0.0,
+        "tensor_time": 0.0, "memory": 28e-6, "cache": 0.0, "exchange": 0.0, "latency": 0.0, "depends_on_data": False,
         "tensor_share": 0.0,
     }  # fmt: skip
     return estimate.LaunchFigures(**{**values, **changes})  # type: ignore[arg-type]
@@ -270,7 +271,7 @@ def launch(**changes: object) -> estimate.LaunchFigures:
 
 def figures(**changes: object) -> estimate.CallFigures:
     values: dict[str, object] = {
-        "machine": "H100", "launches": (launch(), launch(memory=1e-9)), "least": 100, "limit": 16e-6,
+        "machine": "H100", "launches": (launch(), launch(memory=0.0)), "least": 100, "limit": 16e-6,
         "limit_name": "memory",
     }  # fmt: skip
     return estimate.CallFigures(**{**values, **changes})  # type: ignore[arg-type]
@@ -278,7 +279,7 @@ def figures(**changes: object) -> estimate.CallFigures:
 
 def test_a_call_takes_the_sum_of_its_launches() -> None:
     call = figures()
-    assert call.seconds == pytest.approx(32e-6)  # a launch takes two microseconds at least
+    assert call.seconds == pytest.approx(32e-6)  # a launch takes two microseconds besides
     assert call.share == pytest.approx(0.5)
     assert (call.bound, call.moved_ratio) == ("memory", 4)
 
@@ -414,7 +415,7 @@ def test_wrong_options_are_refused(arguments: tuple[str, ...]) -> None:
 
 
 def test_a_missed_bar_is_exit_status_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def audit(names: object, machines: object, jobs: int) -> list[auditing.Row]:
+    def audit(names: object, machines: object, jobs: int, times: object) -> list[auditing.Row]:
         return [auditing.Row("add 16M f32", "elementwise", "H100", figures(), misses)]
 
     monkeypatch.setattr("weftgrad.runtime.triton.compile.compiler_installed", lambda: True)
@@ -456,7 +457,8 @@ def test_a_matrix_product_is_counted_exactly() -> None:
         4 * 2 * 64 * 256 * 16 / 2048 * 4 / (8 * product.hot_instructions), rel=0.01
     )
     # 512 tiles on 132 cores: the busiest has 4.
-    assert product.tensor_time == pytest.approx(4 * 128 * 256 * 4096 / 2048 / H100.clock, rel=0.02)
+    peak_seconds = 4 * 128 * 256 * 4096 / 2048 / H100.clock
+    assert product.tensor_time == pytest.approx(peak_seconds / CALIBRATION.tensor_share, rel=0.02)
 
 
 @needs_triton
@@ -466,4 +468,6 @@ def test_other_machines_are_judged_too(machine: str) -> None:
     (row,) = auditing.audit(["add 16M f32"], [MACHINES[machine]])
     assert row.figures is not None
     assert row.figures.bound == "memory"
-    assert row.figures.share == pytest.approx(estimate.REACHABLE_BANDWIDTH)
+    (launch,) = row.figures.launches
+    assert launch.memory == pytest.approx(row.figures.limit / CALIBRATION.memory_share)
+    assert 0.6 < row.figures.share < CALIBRATION.memory_share

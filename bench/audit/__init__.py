@@ -10,6 +10,9 @@ program_text   Triton's intermediate code, parsed
 program_code   the same, run on scalars: how often each loop, load and matrix product is executed
 machine_code   disassembly: instructions and loops of NVIDIA's and AMD's machine code
 execution      how often each instruction is executed
+warp_time      how long one warp takes alone
+bank_conflicts what its accesses of shared and device memory cost
+launch_time    the times of a launch, how they overlap, and the constants that a GPU's measured times gave
 estimate       all figures of a launch and of a call
 measured       the time of a call and of the same call of PyTorch, where a GPU is present
 auditing       cases on machines, in several processes

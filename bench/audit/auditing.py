@@ -54,7 +54,9 @@ def matching_cases(patterns: Sequence[str]) -> list[str]:
     ]
 
 
-def audit(names: Sequence[str], machines: Sequence[Machine], jobs: int = 1) -> Iterable[Row]:
+def audit(
+    names: Sequence[str], machines: Sequence[Machine], jobs: int = 1, times: gpu_timing.Times | None = None
+) -> Iterable[Row]:
     """Yield a row for each case and machine, case by case.
 
     This process measures, so that calls never share the GPU. It reads the kernels from Triton's cache, where the
@@ -64,11 +66,15 @@ def audit(names: Sequence[str], machines: Sequence[Machine], jobs: int = 1) -> I
         names: Of cases.
         machines: The GPUs.
         jobs: Processes that compile.
+        times: What an earlier audit measured, by case and machine; None to measure on the GPU that is present.
     """
     work = [(name, machine.name) for name in names for machine in machines]
     rows = map(_audit_case, work) if jobs <= 1 else map_in_processes(_audit_case, work, jobs, 1)
-    present = gpu_timing.present_machine()
+    present = gpu_timing.present_machine() if times is None else None
     for row in rows:
+        if row.figures is not None and times is not None and (row.case, row.machine) in times:
+            ours, peer = times[row.case, row.machine]
+            row = replace(row, figures=replace(row.figures, measured=ours, peer=peer))
         yield row if present is None or row.machine != present.name else _with_measured_time(row)
 
 

@@ -48,6 +48,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--bars", type=Path, metavar="FILE", help="write the bars that the calls reach now, and check none"
     )
     parser.add_argument(
+        "--measured", type=Path, metavar="FILE",
+        help="set beside the estimates the times that an earlier audit measured on a GPU (.json, .json.gz)",
+    )  # fmt: skip
+    parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="number of processes (default: one per core)"
     )
     parser.set_defaults(run=run)
@@ -67,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
     names = auditing.matching_cases(options.case)
     if not names:
         raise ArgumentError(f"audit: no call has {' or '.join(options.case)} in its group or name: see --list")
+    times = gpu_timing.read(options.measured) if options.measured else None
     if options.output and options.output.suffix not in (".json", ".md"):
         raise ArgumentError(f"audit: --output writes .json and .md, not {options.output}")
     if options.list:
@@ -77,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
     rows: list[auditing.Row] = []
     try:
-        for row in auditing.audit(names, machines, options.jobs):
+        for row in auditing.audit(names, machines, options.jobs, times):
             rows.append(row)
             if not options.json:
                 print(table.line(row), flush=True)

@@ -1,19 +1,12 @@
 """Every figure of a launch and of a call, derived from machine code and a described machine. All times are estimates.
 
-The time of a launch is the largest of five, because each is a floor that the hardware cannot go below:
-
-    issue     the instructions of all warps, at the rate of the schedulers
-    tensor    the multiplications of all blocks, padding included, at the peak of the tensor cores
-    memory    the bytes of device memory, at `REACHABLE_BANDWIDTH` of the published bandwidth
-    cache     the bytes that programs ask for, at the rate of the last cache
-    latency   loads that wait for one another and barriers of one program, times the rounds of resident programs
-
-A launch takes at least `LAUNCH_SECONDS`. Launches follow one another, so a call takes the sum. The five are taken to
-overlap fully, so the estimate is optimistic, and `CallFigures.share` (limit divided by estimate) is an upper bound. One
-thing makes it pessimistic: code behind a branch on values, such as the slow path of sine, counts as executed.
+The times of a launch, and how they overlap, are those of `launch_time`. Launches follow one another, so a call takes
+the sum. One thing makes an estimate pessimistic: code behind a branch on values, such as the slow path of sine, counts
+as executed. One makes it optimistic: a loop whose end depends on data, such as a search, counts as one iteration.
 
 The limit of a call is the larger of two times: of the least bytes, which are its operands read once and its results
-written once, and of its multiplications, at the published bandwidth and peak.
+written once, and of its multiplications, at the published bandwidth and peak. `CallFigures.share` is the limit divided
+by the estimate.
 """
 
 from __future__ import annotations
@@ -25,23 +18,26 @@ from math import ceil, prod
 from ...runtime.backends.protocol import Instance, Step
 from ...runtime.triton.compile import Compiled, Target, compile_for
 from ...runtime.triton.signature import signature
+from .bank_conflicts import parameter_words, warp_accesses
 from .capture import Launch
-from .execution import Counts, count_instructions
+from .execution import count_instructions
+from .launch_time import (
+    CALIBRATION,
+    exchange_seconds,
+    issue_seconds,
+    latency_seconds,
+    overlapped_seconds,
+    sent_shares,
+    tensor_seconds,
+)
 from .machine_code import Instruction, MachineCode, load_bytes, read, tensor_shape
 from .machines import Machine
 from .program_code import Access, Execution, execute
+from .warp_time import GROUP_WARPS, warp_cycles
 
-__all__ = ["LAUNCH_SECONDS", "REACHABLE_BANDWIDTH", "CallFigures", "LaunchFigures", "call_figures", "launch_figures",
-           "limit_seconds"]  # fmt: skip
+__all__ = ["CallFigures", "LaunchFigures", "call_figures", "launch_figures", "limit_seconds"]
 
-REACHABLE_BANDWIDTH = 0.9  # of the published one; copies reach about that on these GPUs
-LAUNCH_SECONDS = 2e-6  # from the end of a kernel to the begin of the next one of the same stream
-_BARRIER_CYCLES = 30
 _codes: dict[tuple[Instance, str, str], tuple[Compiled, MachineCode]] = {}
-_GROUP_WARPS = 4  # that execute an HGMMA together
-_SYNCHRONOUS_LOADS = ("LDG.", "global_load", "buffer_load", "flat_load")
-_SPECIAL = ("MUFU", "v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_", "v_sin_", "v_cos_")
-_SCALAR_OF_AMD = ("s_", "v_nop")  # the scalar unit issues beside the vector units
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +62,8 @@ class LaunchFigures:
         calls: Of functions, in the whole kernel.
         instructions: That a warp of an average program executes.
         moved: Bytes of device memory.
-        requested: Bytes that programs ask for, whether a cache or memory delivers them.
-        issue, tensor_time, memory, cache, latency: Estimated seconds.
+        requested: Bytes that programs ask of the last cache, whether it or memory delivers them.
+        issue, tensor_time, memory, cache, exchange, latency: Estimated seconds.
         depends_on_data: A loop or a branch depends on data and is counted once.
         tensor_share: Cycles of the tensor cores for each cycle of issuing instructions, in the hot loop alone.
     """
@@ -94,22 +90,24 @@ class LaunchFigures:
     tensor_time: float
     memory: float
     cache: float
+    exchange: float
     latency: float
     depends_on_data: bool
     tensor_share: float
 
     @property
     def times(self) -> dict[str, float]:
-        """The estimated seconds by their names."""
+        """The estimated seconds of what overlaps, by name, and of the launch itself."""
         return {
             "issue": self.issue, "tensor": self.tensor_time, "memory": self.memory, "cache": self.cache,
-            "latency": self.latency, "launch": LAUNCH_SECONDS,
+            "exchange": self.exchange, "latency": self.latency, "launch": CALIBRATION.launch_seconds,
         }  # fmt: skip
 
     @property
     def seconds(self) -> float:
         """The estimated time."""
-        return max(self.times.values())
+        times = self.times
+        return times.pop("launch") + overlapped_seconds(times)
 
     @property
     def bound(self) -> str:
@@ -167,7 +165,7 @@ class CallFigures:
 
     @property
     def share(self) -> float:
-        """The estimated share of the limit that the call reaches, at most."""
+        """The estimated share of the limit that the call reaches."""
         return self.limit / self.seconds
 
 
@@ -254,13 +252,16 @@ def _figures_and_accesses(
     """Return figures, the bytes that are asked for by pointer argument, and the pointer arguments that are written."""
     step = launch.step
     compiled, code = _compile(step, machine.target)
-    execution = execute(compiled.asm["ttir"], _arguments(launch), step.global_size, _unknown_trips(step))
+    arguments = _arguments(launch)
+    execution = execute(compiled.asm["ttir"], arguments, step.global_size, _unknown_trips(step))
     counts = count_instructions(code, execution)
+    warp_costs = warp_accesses(code.instructions, parameter_words(compiled.asm["ttir"], arguments, machine.target))
     body = code.within(counts.hot)
     programs, warps = prod(step.global_size), compiled.binary.threads // machine.warp
     resident = _resident(compiled, warps, machine)
     busiest_programs = _busiest_core_programs(programs, execution.imbalance, machine)
-    moved, requested = _traffic(launch, execution.accesses, min(programs, resident * machine.cores), cache)
+    shares = sent_shares(code, warp_costs, counts)
+    moved, requested = _traffic(launch, execution.accesses, min(programs, resident * machine.cores), shares, cache)
     tensor_opcode = next((i.opcode for i in code.instructions if tensor_shape(i.opcode) is not None), "")
     figures = LaunchFigures(
         kernel=step.instance.entry, programs=programs, tile=_tile(dict(step.instance.defines)), warps=warps,
@@ -270,11 +271,14 @@ def _figures_and_accesses(
         narrow_loads=sum(map(_is_narrow, body)), hot_instructions=len(body),
         hot_barriers=sum(i.opcode.startswith(("BAR", "s_barrier")) for i in body), calls=code.calls,
         instructions=sum(counts.by_instruction), moved=moved, requested=requested,
-        issue=_issue_seconds(code, counts, warps, programs, busiest_programs, machine),
-        tensor_time=_tensor_seconds(execution, tensor_opcode, busiest_programs, machine),
-        memory=moved / (machine.bandwidth * REACHABLE_BANDWIDTH),
+        issue=issue_seconds(code, counts, warps, busiest_programs, machine),
+        tensor_time=tensor_seconds(execution, code, counts, busiest_programs, machine),
+        memory=moved / (machine.bandwidth * CALIBRATION.memory_share),
         cache=requested / (machine.cache_bytes_per_clock * machine.clock),
-        latency=_latency_seconds(code, counts, execution, programs, resident, machine),
+        exchange=exchange_seconds(warp_costs, counts, warps, busiest_programs, machine),
+        latency=latency_seconds(
+            warp_cycles(code, counts, warps, machine), programs, busiest_programs, resident, machine
+        ),
         depends_on_data=execution.depends_on_data, tensor_share=_tensor_share(body, machine),
     )  # fmt: skip
     reads: dict[int, float] = {}
@@ -357,42 +361,6 @@ def _busiest_core_programs(programs: int, imbalance: float, machine: Machine) ->
     return max(per_core, programs / machine.cores * (imbalance if per_core == 1 else 1.0))
 
 
-def _issue_seconds(
-    code: MachineCode, counts: Counts, warps: int, programs: int, busiest_programs: float, machine: Machine
-) -> float:
-    """Return the time in which the schedulers of the busiest core issue its warps' instructions."""
-    cycles = 0.0
-    special = 0.0
-    for instruction, count in zip(code.instructions, counts.by_instruction, strict=True):
-        if machine.warp == 64 and instruction.opcode.startswith(_SCALAR_OF_AMD):
-            continue
-        cycles += count
-        special += count * instruction.opcode.startswith(_SPECIAL)
-    slots = max(cycles, special * machine.special_cycles)  # special functions have a unit of their own
-    schedulers = min(machine.issue, warps * max(1, int(busiest_programs)))
-    return slots * warps * busiest_programs / schedulers / machine.clock
-
-
-def _tensor_seconds(execution: Execution, opcode: str, busiest_programs: float, machine: Machine) -> float:
-    """Return the time of the tensor cores of the busiest core; 0 if the kernel does not use them."""
-    if not opcode:
-        return 0.0
-    seconds = 0.0
-    for product in execution.products:
-        is_half = product.dtype in ("bf16", "f16")
-        passes = 1
-        peak = machine.half_flops if is_half else machine.tf32_flops
-        if not is_half and machine.single_flops:
-            peak = machine.single_flops
-        elif not is_half and product.precision == "tf32x3":
-            passes = 3
-        if opcode.startswith("HMMA"):  # operands in registers
-            peak *= machine.synchronous_share
-        seconds += 2 * product.macs * passes / peak
-    total_programs = max(execution.programs, 1)
-    return seconds * machine.cores * busiest_programs / total_programs
-
-
 def _tensor_share(body: Sequence[Instruction], machine: Machine) -> float:
     """Return cycles of the tensor cores for each cycle of issuing a loop's instructions; 0 if shapes are not known."""
     cycles = 0.0
@@ -400,24 +368,27 @@ def _tensor_share(body: Sequence[Instruction], machine: Machine) -> float:
         if shape := tensor_shape(instruction.opcode):
             peak = machine.tf32_flops if "TF32" in instruction.opcode else machine.half_flops
             macs_per_cycle = peak / (2 * machine.cores * machine.clock)
-            group = _GROUP_WARPS if instruction.opcode.startswith("HGMMA") else 1
+            group = GROUP_WARPS if instruction.opcode.startswith("HGMMA") else 1
             cycles += prod(shape) / group / macs_per_cycle
     return cycles * machine.issue / len(body)
 
 
-def _traffic(launch: Launch, accesses: Sequence[Access], live_programs: int, cache: _Cache) -> tuple[int, int]:
-    """Return the bytes of device memory, and those that programs ask for.
+def _traffic(
+    launch: Launch, accesses: Sequence[Access], live_programs: int, shares: tuple[float, float], cache: _Cache
+) -> tuple[int, int]:
+    """Return the bytes of device memory, and those that programs ask of the last cache.
 
     A load or store of a buffer moves no more than the buffer has: what several programs ask for comes from the cache.
     So does what an earlier launch has left there, and a second load of the same bytes by a program, if the cache holds
     what all live programs have loaded. Several accesses of a buffer, as of an unrolled loop, are taken to be of
-    different bytes until together they have the buffer's size.
+    different bytes until together they have the buffer's size. shares: bytes sent divided by bytes asked for, of loads
+    and of stores.
     """
     moved, requested = 0.0, 0.0
     accessed: dict[tuple[int, bool], float] = {}  # bytes
     touched: dict[int, int] = {}
     for access in accesses:
-        requested += access.nbytes
+        requested += access.nbytes * shares[access.is_store]
         if access.pointer is None:
             moved += access.nbytes
             continue
@@ -438,24 +409,3 @@ def _traffic(launch: Launch, accesses: Sequence[Access], live_programs: int, cac
     for buffer_key, size in touched.items():
         cache.touch(buffer_key, size)
     return int(moved), int(requested)
-
-
-def _latency_seconds(
-    code: MachineCode, counts: Counts, execution: Execution, programs: int, resident: int, machine: Machine
-) -> float:
-    """Return the time of rounds of resident programs, each as long as one program's waiting loads and barriers.
-
-    Loads that go to shared memory asynchronously are not waited for.
-    """
-    cycles = float(execution.loops[0].load_depth * machine.latency)
-    for loop, source in counts.sources.items():
-        own = code.within(loop)
-        if any(i.opcode.startswith(_SYNCHRONOUS_LOADS) for i in own) and not any(
-            loop.holds(other) for other in counts.sources
-        ):
-            cycles += counts.iterations[loop] * source.load_depth * machine.latency
-    for instruction, count in zip(code.instructions, counts.by_instruction, strict=True):
-        if instruction.opcode.startswith(("BAR", "s_barrier")):
-            cycles += count * _BARRIER_CYCLES
-    rounds = max(1.0, programs / (resident * machine.cores))
-    return cycles * rounds / machine.clock

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from functools import cache
 from importlib.util import find_spec
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import weftgrad as wg
 
-from ...runtime.errors import DeviceError
+from ...runtime.errors import ArgumentError, DeviceError
 from ..library_source import execute_source
 from ..measure import Timing, compare
 from ..sites import OurSite, Site
@@ -25,7 +28,27 @@ from .operands import Operands
 if TYPE_CHECKING:
     from ...runtime.device import Device
 
-__all__ = ["present_machine", "time_case"]
+__all__ = ["Times", "present_machine", "read", "time_case"]
+
+Times = Mapping[tuple[str, str], tuple[float, float | None]]  # ours and PyTorch's, by case and machine
+
+
+def read(path: Path) -> Times:
+    """Return the measured times of a file that `weftgrad audit --output FILE.json` wrote on a machine with a GPU.
+
+    Raises:
+        ArgumentError: The file cannot be read, or it has no measured times.
+    """
+    try:
+        content = path.read_bytes()
+        records = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+        figures = {(r["case"], r["machine"]): r["figures"] for r in records if r["figures"]}
+        times = {key: (f["measured"], f["peer"]) for key, f in figures.items() if f["measured"]}
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        raise ArgumentError(f"audit: {path} is not a file of an audit: {error}") from error
+    if not times:
+        raise ArgumentError(f"audit: {path} has no measured times")
+    return times
 
 
 @cache

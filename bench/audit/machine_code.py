@@ -22,10 +22,19 @@ _AMD_TARGET = re.compile(r"(\.LBB\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction. line: of the kernel's source, 0 if unknown."""
+    """One instruction.
+
+    Attributes:
+        opcode: With its modifiers, such as `LDG.E.128`.
+        line: Of the kernel's source, 0 if unknown.
+        operands: Text of the operands, the results first.
+        guard: Predicate that decides whether it is executed, such as `@!P0`; "" if it always is.
+    """
 
     opcode: str
     line: int
+    operands: str = ""
+    guard: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,7 @@ def _read_nvidia(text: str) -> MachineCode:
                 branches.append((len(instructions), target[1]))
             if match[2] == "EXIT" and not match[1]:
                 end = len(instructions)  # functions and the waiting loops of barriers follow the last one
-            instructions.append(Instruction(match[2], line))
+            instructions.append(Instruction(match[2], line, match[3].strip(" ;"), (match[1] or "").strip()))
     return _with_loops(instructions, labels, branches, end or len(instructions) - 1, "CALL")
 
 
@@ -102,7 +111,7 @@ def _read_amd(text: str) -> MachineCode:
             target = _AMD_TARGET.search(match[2])
             if match[1].startswith(("s_cbranch", "s_branch")) and target:
                 branches.append((len(instructions), target[1]))
-            instructions.append(Instruction(match[1], line))
+            instructions.append(Instruction(match[1], line, match[2].split(";")[0].strip()))
         if row.startswith(".Lfunc_end"):
             break
     return _with_loops(instructions, labels, branches, len(instructions) - 1, "s_swappc")

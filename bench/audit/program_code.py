@@ -74,7 +74,8 @@ class Loop:
         entries: How often an average program reaches it.
         iterations: Iterations of all these entries together.
         lines: By line of the source, executions of the operations that are directly in the loop. If a line has several
-            operations, the largest number.
+            operations, the largest number. Operations of the same name count with their mean: a line that was unrolled
+            has copies of each, which may be under conditions of their own.
         load_depth: Length of the longest chain of loads in an iteration. Each needs the value of the one before.
     """
 
@@ -409,10 +410,13 @@ def _average(runs: Sequence[_Run], programs: int) -> Execution:
             loop.entries += entries / len(runs)
             loop.iterations += iterations / len(runs)
             loop.load_depth = max(loop.load_depth, run.depths.get(key, 0))
+        copies: dict[tuple[int, str], list[float]] = {}
         for operation in dict.fromkeys(o for run in runs for o in run.executions.get(key, {})):
             mean = sum(run.executions.get(key, {}).get(operation, 0.0) for run in runs) / len(runs)
-            loop.lines[operation.line] = max(mean, loop.lines.get(operation.line, 0.0))
-        loop.lines.pop(0, None)
+            copies.setdefault((operation.line, operation.name), []).append(mean)
+        for (line, _), counts in copies.items():
+            if line:
+                loop.lines[line] = max(sum(counts) / len(counts), loop.lines.get(line, 0.0))
     accesses, products = [], []
     for operation in dict.fromkeys(operation for run in runs for operation in run.counts):
         counts = [run.counts.get(operation, 0.0) for run in runs]

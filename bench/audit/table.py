@@ -28,7 +28,7 @@ def line(row: Row) -> str:
     measured = "" if figures.measured is None else f", measured {_micro(figures.measured)}"
     measured += "" if figures.peer is None else f" and {_micro(figures.peer)} in torch"
     return (
-        f"{name}  {figures.share:4.0%} of its limit at most, by {figures.bound}: {_micro(figures.seconds)} µs estimated"
+        f"{name}  {figures.share:4.0%} of its limit, by {figures.bound}: {_micro(figures.seconds)} µs estimated"
         f"{measured}, {_micro(figures.limit)} at least; {_count(len(figures.launches), 'launch')}, {slowest.kernel}"
         f"{' MISSES ITS BAR' if row.missed else ''}{f'; {_one_line(row.error, 160)}' if row.error else ''}"
     )
@@ -110,8 +110,8 @@ def _group_table(rows: Sequence[Row]) -> str:
     has_peer = any(row.figures and row.figures.peer for row in rows)
     titles = ["call", "launches", "MB moved / least", "slowest kernel, tile, warps", "registers, spills, shared KiB",
               "occupancy", "matrix instruction", "loads, B", "hot loop", "issue, µs", "memory", "tensor", "cache",
-              "latency", "estimate, µs", *["measured, µs"] * has_measured, *["torch, µs"] * has_peer, "limit, µs",
-              "bound", "share"]  # fmt: skip
+              "exchange", "latency", "estimate, µs", *["measured, µs"] * has_measured, *["torch, µs"] * has_peer,
+              "limit, µs", "bound", "share"]  # fmt: skip
     lines = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
     for row in rows:
         if row.figures is None:
@@ -124,7 +124,7 @@ def _group_table(rows: Sequence[Row]) -> str:
             f"{slowest.registers}, {slowest.spills}, {number(slowest.shared / 1024)}", f"{slowest.occupancy:.2f}",
             slowest.tensor.replace("x", "×") or "-", _widths(slowest) or "-", str(slowest.hot_instructions),
             *(_micro(t) if t else "-" for t in (slowest.issue, slowest.memory, slowest.tensor_time, slowest.cache,
-                                                slowest.latency)),
+                                                slowest.exchange, slowest.latency)),
             _micro(figures.seconds),
             *[_micro(figures.measured) if figures.measured else ""] * has_measured,
             *[_micro(figures.peer) if figures.peer else ""] * has_peer, _micro(figures.limit),

@@ -1,0 +1,292 @@
+"""How many passes through shared memory each of its loads and stores takes, from the addresses of a warp's lanes.
+
+Addresses are integer arithmetic on the position of a lane in its program. So the integer instructions of NVIDIA's
+machine code are run once, in order, for the 32 lanes of a launch's first warp, with the launch's arguments. Pointers
+and other unknown values that all lanes have in common count as 0: they move all addresses alike. So does what is
+computed of such values alone. What comes from memory is unknown, and an access at such an address counts as one without
+conflicts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .machine_code import Instruction
+
+__all__ = ["WarpAccess", "conflict_passes", "parameter_words", "warp_accesses"]
+
+_LANES = 32
+_BANKS = 32
+_WORD = 4  # bytes of a bank
+_PASS_BYTES = _BANKS * _WORD
+_SECTOR = 32  # bytes
+_SECTORS_PER_CYCLE = 2  # between a core and the last cache
+_PARAMETER_OFFSETS = {"sm_80": 0x160, "sm_90": 0x210, "sm_100": 0x380}  # in the constant bank
+Lanes = NDArray[np.int64]
+_UNSIGNED = 0xFFFFFFFF
+_COMPARISONS: dict[str, Callable[[Lanes, Lanes], Lanes]] = {
+    "EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal,
+}  # fmt: skip
+
+
+def conflict_passes(addresses: Sequence[int], nbytes: int) -> int:
+    """Return in how many passes a warp accesses shared memory.
+
+    A pass moves 128 bytes, one word of each of 32 banks. Lanes with the same word share it. Half of a warp at a time
+    accesses 8 bytes a lane, a quarter 16 bytes.
+
+    Args:
+        addresses: Of each lane, in bytes.
+        nbytes: That each lane accesses.
+    """
+    lanes = min(_LANES, _PASS_BYTES // max(nbytes, _WORD))
+    passes = 0
+    for first in range(0, len(addresses), lanes):
+        words = {a // _WORD + k for a in addresses[first : first + lanes] for k in range(max(1, nbytes // _WORD))}
+        by_bank: dict[int, int] = {}
+        for word in words:
+            by_bank[word % _BANKS] = by_bank.get(word % _BANKS, 0) + 1
+        passes += max(by_bank.values())
+    return passes
+
+
+class WarpAccess(NamedTuple):
+    """What one execution of an instruction by a warp costs.
+
+    passes: cycles on the core's path to shared memory and the first cache, 128 bytes each. asked: bytes that all lanes
+    together load from or store to device memory. sent: bytes of the sectors of 32 bytes in which these lie.
+    """
+
+    passes: float
+    asked: int = 0
+    sent: int = 0
+
+
+def parameter_words(text: str, arguments: Sequence[int | None], target: str) -> dict[int, int]:
+    """Return the words of the constant bank in which NVIDIA's kernels find their arguments, by offset.
+
+    Args:
+        text: The kernel's intermediate code, whose header has the parameters' types.
+        arguments: A number for each parameter; None for pointers and for unknown numbers, which count as 0.
+        target: The architecture, such as `sm_90`.
+    """
+    header = next((line for line in text.splitlines() if "tt.func" in line), "")
+    types = re.findall(r"%\w+: (!tt\.\w+|[a-z]+\d+)", header)
+    offset = _PARAMETER_OFFSETS.get(target, 0)
+    if not offset or len(types) != len(arguments) or "!tt.tensordesc" in types:
+        return {}
+    words: dict[int, int] = {}
+    for name, argument in zip(types, arguments, strict=True):
+        size = 8 if name.startswith("!") or name.endswith("64") else 4
+        offset = -(-offset // size) * size
+        for k in range(0, size, _WORD):
+            words[offset + k] = (argument or 0) >> 8 * k & _UNSIGNED
+        offset += size
+    return words
+
+
+def warp_accesses(instructions: Sequence[Instruction], constants: Mapping[int, int]) -> list[WarpAccess]:
+    """Return for each instruction what its access of shared or device memory costs; shuffles are a pass, others none.
+
+    Args:
+        instructions: Of a kernel.
+        constants: Words of the constant bank by offset, as `parameter_words` returns them.
+    """
+    registers: dict[str, Lanes | None] = {f"c{offset}": np.full(_LANES, word) for offset, word in constants.items()}
+    return [_warp_access(instruction, registers) for instruction in instructions]
+
+
+def _warp_access(instruction: Instruction, registers: dict[str, Lanes | None]) -> WarpAccess:
+    opcode, operands = instruction.opcode, [o.strip() for o in instruction.operands.split(",")]
+    name = opcode.split(".")[0]
+    nbytes = _access_bytes(opcode)
+    passes, asked, sent = 0.0, 0, 0
+    if name in ("LDS", "STS", "ATOMS", "LDGSTS"):
+        addresses = _address(operands, 0 if name in ("STS", "LDGSTS") else 1, registers)
+        passes = max(1, nbytes // _WORD) if addresses is None else conflict_passes(addresses, nbytes)
+    if name in ("LDG", "STG", "LDGSTS"):
+        addresses = _address(operands, 0 if name == "STG" else 1, registers)
+        if addresses is None:
+            addresses = [nbytes * lane for lane in range(_LANES)]
+        lines = {a // _PASS_BYTES for a in addresses}
+        sectors = {a // _SECTOR for a in addresses}
+        passes = max(passes, len(lines), len(sectors) / _SECTORS_PER_CYCLE * (name == "STG"))
+        asked, sent = _LANES * nbytes, len(sectors) * _SECTOR
+    elif name in ("LDSM", "STSM", "LD", "ST", "LDL", "STL", "RED", "ATOMG"):
+        passes = max(1, nbytes // _WORD)
+    elif name == "SHFL":
+        passes = 1
+    elif opcode.startswith(("ds_", "global_", "buffer_", "flat_")):
+        passes = 2 * max(1, nbytes // _WORD)  # a wave has 64 lanes
+    _execute(instruction, opcode, operands, registers)
+    return WarpAccess(passes, asked, sent)
+
+
+def _access_bytes(opcode: str) -> int:
+    parts = opcode.split(".")
+    if parts[0] in ("LDSM", "STSM"):
+        return {"4": 16, "2": 8}.get(parts[-1], 4)
+    widths = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
+    if "_" in opcode:
+        return 16 if "b128" in opcode or "x4" in opcode else 8 if "b64" in opcode or "x2" in opcode else 4
+    return next((widths[part] for part in parts[1:] if part in widths), 4)
+
+
+def _address(operands: list[str], position: int, registers: dict[str, Lanes | None]) -> list[int] | None:
+    """Return the lanes' addresses of an operand such as `[R21+UR4+0x30]`, `[R3.X4]` or `desc[UR4][R2.64+0x10]`."""
+    if position >= len(operands):
+        return None
+    total = np.zeros(_LANES, np.int64)
+    for term in operands[position].rpartition("[")[2].strip("]").split("+"):
+        name, *scale = term.split(".X")
+        value = _value(name, registers)
+        if value is None:
+            return None
+        total = total + value * (int(scale[0]) if scale else 1)
+    return [int(address) for address in total]
+
+
+def _value(text: str, registers: dict[str, Lanes | None]) -> Lanes | None:
+    text = text.removesuffix(".reuse").removesuffix(".64")
+    if text.startswith("-") and not re.match(r"-(0x)?\d", text):
+        value = _value(text[1:], registers)
+        return None if value is None else -value
+    if text.startswith("~"):
+        value = _value(text[1:], registers)
+        return None if value is None else ~value
+    if re.fullmatch(r"-?0x[0-9a-f]+|-?\d+", text):
+        return np.full(_LANES, int(text, 0), np.int64)
+    if text.startswith("R") and text != "RZ":
+        return registers.get(text)
+    if match := re.fullmatch(r"c\[0x0\]\[(0x[0-9a-f]+)\]", text):
+        text = f"c{int(match[1], 16)}"
+    # Uniform registers that are not known, constants, RZ and URZ.
+    value = registers.get(text)
+    return np.zeros(_LANES, np.int64) if value is None else value
+
+
+def _predicate(text: str, registers: dict[str, Lanes | None]) -> Lanes | None:
+    name = text.lstrip("@!")
+    if name in ("PT", "UPT"):
+        value: Lanes | None = np.ones(_LANES, np.int64)
+    else:
+        value = registers.get(name)
+    return 1 - value if value is not None and "!" in text else value
+
+
+def _execute(instruction: Instruction, opcode: str, operands: list[str], registers: dict[str, Lanes | None]) -> None:
+    if not operands or not re.fullmatch(r"U?[RP]\d+", operands[0]):
+        return
+    result = _result(opcode, operands, registers)
+    guard = _predicate(instruction.guard, registers) if instruction.guard else None
+    old = registers.get(operands[0])
+    if result is not None and guard is not None and old is not None:
+        result = np.where(guard != 0, result, old)
+    registers[operands[0]] = result
+    match = re.fullmatch(r"(U?R)(\d+)", operands[0])
+    for k in range(1, 4 if "128" in opcode else 2 if "64" in opcode or "WIDE" in opcode else 1):
+        if match:
+            registers[f"{match[1]}{int(match[2]) + k}"] = (
+                _constant(operands[-1], k, registers) if "LDC" in opcode else None
+            )
+    if len(operands) > 1 and re.fullmatch(r"U?P\d", operands[1]):
+        registers[operands[1]] = None
+
+
+def _constant(operand: str, index: int, registers: dict[str, Lanes | None]) -> Lanes:
+    """Return a word of the constant bank, `index` words behind the operand's address; 0 if it is not known."""
+    match = re.fullmatch(r"c\[0x0\]\[(0x[0-9a-f]+)\]", operand)
+    word = registers.get(f"c{int(match[1], 16) + index * _WORD}") if match else None
+    return np.zeros(_LANES, np.int64) if word is None else word
+
+
+def _result(opcode: str, operands: list[str], registers: dict[str, Lanes | None]) -> Lanes | None:
+    """Return what an instruction computes, in 32 bits; None if that is unknown."""
+    parts = opcode.split(".")
+    name = parts[0][1:] if parts[0].startswith("U") and len(parts[0]) > 2 else parts[0]
+    if name in ("S2R", "S2UR"):
+        return np.arange(_LANES) if operands[1] == "SR_TID.X" else np.zeros(_LANES, np.int64)
+    if name == "LDC":
+        return _constant(operands[1], 0, registers)
+    if name in ("LDG", "LDS", "SHFL", "LDL"):
+        return None
+    if name == "ISETP":
+        return _compare(parts, operands, registers)
+    sources = [_value(o, registers) for o in operands[1:] if not re.fullmatch(r"!?U?P[T\d]", o)]
+    known = [value & _UNSIGNED for value in sources if value is not None]
+    if len(known) < len(sources):
+        return None
+    result = _arithmetic(name, parts, known)
+    if name == "SEL" and (choice := _predicate(operands[-1], registers)) is not None:
+        result = np.where(choice != 0, known[0], known[1])
+    is_uniform = all((value == value[0]).all() for value in known)
+    return np.zeros(_LANES, np.int64) if result is None and is_uniform else result
+
+
+def _arithmetic(name: str, parts: list[str], sources: list[Lanes]) -> Lanes | None:
+    """Return the result of an operation on unsigned numbers of 32 bits; None for operations that no address needs."""
+    a, b, c, d = [*sources, *[np.zeros(_LANES, np.int64)] * 4][:4]
+    is_high = "HI" in parts
+    if name in ("MOV", "R2UR", "SEL"):
+        result = a
+    elif name == "SGXT":
+        value = a & ((1 << b) - 1)
+        result = value if "U32" in parts else np.where(value >> (b - 1), value - (1 << b), value)
+    elif name == "PRMT":
+        result = _permute(a, int(b[0]), c)
+    elif name == "IMAD":
+        result = ((a.astype(object) * b >> 32) + c).astype(np.int64) if is_high else a * b + c
+    elif name in ("IADD3", "VIADD"):
+        result = a + b + c
+    elif name == "IABS":
+        result = np.abs((a ^ 0x80000000) - 0x80000000)
+    elif name == "LEA":
+        bits = int(sources[-1][0])
+        result = ((c << 32 | a) << bits >> 32) + b if is_high and len(sources) > 3 else (a << bits) + b
+        if is_high and len(sources) < 4:
+            result = (a >> (32 - bits)) + b
+    elif name == "LOP3":
+        result = _logic(a, b, c, int(d[0]))
+    elif name == "SHF":
+        shift = b & 31
+        result = a << shift if "L" in parts and not is_high else (c if is_high else a) >> shift
+    else:
+        return None
+    return result & _UNSIGNED
+
+
+def _compare(parts: list[str], operands: list[str], registers: dict[str, Lanes | None]) -> Lanes | None:
+    a, b = _value(operands[2], registers), _value(operands[3], registers)
+    comparison = next((_COMPARISONS[part] for part in parts if part in _COMPARISONS), None)
+    if a is None or b is None or comparison is None or "EX" in parts:
+        return None
+    other = _predicate(operands[4], registers)
+    if other is None:
+        return None
+    if "U32" not in parts:
+        a, b = ((value & _UNSIGNED ^ 0x80000000) - 0x80000000 for value in (a, b))
+    result = comparison(a, b).astype(np.int64)
+    return result & other if "AND" in parts else result | other
+
+
+def _logic(a: Lanes, b: Lanes, c: Lanes, table: int) -> Lanes:
+    """Return the bitwise function of three values with this table of truth."""
+    result = np.zeros(_LANES, np.int64)
+    for index in range(8):
+        if table >> index & 1:
+            result |= (a if index & 4 else ~a) & (b if index & 2 else ~b) & (c if index & 1 else ~c)
+    return result & _UNSIGNED
+
+
+def _permute(a: Lanes, selector: int, b: Lanes) -> Lanes:
+    """Return four bytes of two values, as `PRMT` selects them, without its copies of signs."""
+    result = np.zeros(_LANES, np.int64)
+    joined = a | b << 32
+    for k in range(4):
+        result |= (joined >> 8 * (selector >> 4 * k & 7) & 0xFF) << 8 * k
+    return result
