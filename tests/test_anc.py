@@ -317,6 +317,39 @@ def test_success_is_being_right_and_faster():
     assert not train.Verdict(1.0, 6.0).is_success(6)
 
 
+def test_best_weights_are_kept():
+    """With a learning rate that destroys the program, the compiled one is kept; a better one replaces it."""
+    task = replace(tasks.TASKS["access"], selections=2)
+    sharp = replace(task, sharpness=20, lr=1e3, batch_size=2)
+    training = train.train(sharp, seeds=2, updates=5)
+    assert [verdict.right for verdict in training.soft] == [1, 1]
+    np.testing.assert_array_equal(training.final, training.initial)
+    ideal, generic = (
+        wg.tensor(weights.compile_weights(kind["access"], 9, np.random.default_rng(0), seeds=2))
+        for kind in (programs.IDEAL, programs.GENERIC)
+    )
+    best = train.BestWeights(task, 0, generic, machine.run)
+    mixed = wg.stack([ideal[0], wg.zeros_like(ideal[0])])
+    best.update(mixed)
+    assert [verdict.states for verdict in best.verdicts] == [4, 6]
+    np.testing.assert_array_equal(best.logits.numpy(), np.stack([ideal[0].numpy(), generic[1].numpy()]))
+
+
+def test_selection_leaves_the_training_as_it_is():
+    """The selection has random numbers of its own: data and weights of the training stay the same."""
+    task = replace(tasks.TASKS["access"], batch_size=2)
+    trainings = [train.train(replace(task, selections=count), seeds=2, updates=4) for count in (0, 2)]
+    assert trainings[0].losses == trainings[1].losses
+    np.testing.assert_array_equal(trainings[0].initial, trainings[1].initial)
+
+
+def test_efficiency_counts_in_the_second_half():
+    """A program that never changes has the early loss first, and then more by the late weight times the states."""
+    task = replace(tasks.TASKS["access"], lr=0, sharpness=50, late_efficiency=2)
+    losses = [value for _, value, _ in train.train(task, seeds=1, updates=4).losses]
+    np.testing.assert_allclose(losses, [0, 0, 10, 10], atol=1e-3)  # states 0 .. 4 still run
+
+
 def test_wilson_intervals():
     """Compare with the values of Wilson's formula that Newcombe (1998), table I, prints."""
     np.testing.assert_allclose(train.wilson_interval(81, 263), [0.2553, 0.3662], atol=1e-4)

@@ -1,6 +1,7 @@
 """Train the paper's tasks and print what came of them.
 
 python -m examples.anc access --seeds 64
+python -m examples.anc access swap --seeds 256 --improved
 python -m examples.anc access swap --seeds 64 --output results.json --picture controllers.png
 """
 
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from . import kernel, machine
 from .programs import GENERIC
-from .tasks import TASKS
+from .tasks import IMPROVED, TASKS
 from .train import train
 from .weights import decompile
 
@@ -67,6 +68,9 @@ def main(arguments=None):
     parser.add_argument("--seeds", type=int, default=16, help="trainings of each task, all at once")
     parser.add_argument("--updates", type=int, help="number of updates (default: the paper's)")
     parser.add_argument("--lr", type=float, help="learning rate (default: the task's)")
+    parser.add_argument(
+        "--improved", action="store_true", help="use the settings IMPROVED in tasks.py, not the paper's"
+    )
     parser.add_argument("--exact-stop", action="store_true", help="use the true gradient of the stop probability")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
     parser.add_argument("--snapshots", type=int, default=0, help="how often to judge all seeds during the training")
@@ -78,7 +82,9 @@ def main(arguments=None):
 
     results = []
     for name in options.tasks:
-        task = TASKS[name] if options.lr is None else replace(TASKS[name], lr=options.lr)
+        task = (IMPROVED if options.improved else TASKS)[name]
+        if options.lr is not None:
+            task = replace(task, lr=options.lr)
 
         def report(update, median, least, name=name):
             print(f"{name} update {update:5d}  loss: median {median:8.3f}  best {least:8.3f}", flush=True)
@@ -95,7 +101,8 @@ def main(arguments=None):
             run=machine.run if options.plain else kernel.run,
         )
         print_training(training)
-        results.append(as_json(training) | {"lr": task.lr, "exact stop": options.exact_stop})
+        settings = {"lr": task.lr, "exact stop": options.exact_stop, "improved": options.improved}
+        results.append(as_json(training) | settings)
         if options.output:
             options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         if options.picture:

@@ -1,11 +1,11 @@
-"""The six tasks of the paper: data, the machine's size, and the settings that the authors published.
+"""The six tasks of the paper: data, the machine's size, the settings that the authors published, and improved ones.
 
 Each task has generic data and, but for addition, biased data, whose samples have something in common. A generic
 program is compiled, and training on biased data finds a faster one. M is the number of memory cells and of values.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -110,7 +110,7 @@ def draw_sort(rng, n, biased):
 
 @dataclass(frozen=True)
 class Task:
-    """A task, and the settings of the run that the paper's authors published for it."""
+    """A task, and the settings of its training. The loss is a sum over samples."""
 
     name: str
     draw: Callable[[np.random.Generator, int, bool], Samples]
@@ -122,6 +122,8 @@ class Task:
     updates: int
     max_steps: int
     is_biased: bool = True  # which data to train on
+    late_efficiency: float | None = None  # weight of the loss's efficiency in the second half of the training
+    selections: int = 0  # how often a seed's weights are compared with its best so far, see train.py; 0: keep the last
 
 
 TASKS = {
@@ -135,4 +137,18 @@ TASKS = {
         Task("addition", draw_addition, "Adam", 0.1, 1, LossWeights(10, 0, 0, 10), 4, 3001, 65, False),
         Task("sort", draw_sort, "Adam", 1.0, 5, LossWeights(10, 5, 0.1, 5), 6, 701, 75),
     )
+}
+
+# Departures from the published settings, chosen on trainings whose random numbers have seed 0.
+IMPROVED = {
+    name: replace(TASKS[name], selections=20, **settings)
+    for name, settings in {
+        # First be right, then be fast. Four samples with a quarter of the learning rate: the mean of four gradients.
+        "access": {"batch_size": 4, "lr": 0.25, "late_efficiency": 0.1},
+        "increment": {},
+        "swap": {"lr": 0.2},
+        "listk": {"lr": 0.05, "late_efficiency": 0.5},
+        "addition": {},
+        "sort": {},
+    }.items()
 }

@@ -1,7 +1,11 @@
-"""Train a task's compiled program on its data, many seeds at once, and judge what came of each seed."""
+"""Train a task's compiled program on its data, many seeds at once, and judge what came of each seed.
+
+Seeds lose what they have learnt. A task with `selections` therefore keeps each seed's best weights, by samples that
+are drawn for this alone: neither the training nor the final judgement sees them.
+"""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
@@ -17,6 +21,7 @@ from .tasks import Samples
 from .weights import compile_weights, decompile
 
 VALIDATION_SIZE = 100
+SELECTION_SIZE = 100
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,10 @@ class Verdict:
         """Return True if all samples are right, and faster than by the generic program."""
         return self.right == 1 and self.states < generic_states
 
+    def is_better(self, other):
+        """Return True if more samples are right than by the other verdict, or as many with fewer states."""
+        return (self.right, -self.states) > (other.right, -other.states)
+
 
 @dataclass(frozen=True)
 class Training:
@@ -41,7 +50,7 @@ class Training:
     seconds: float
     losses: list[tuple[int, float, float]]  # update, median and smallest mean loss of a seed since the last row
     initial: np.ndarray  # logits (S, 4 R + 12, M)
-    final: np.ndarray
+    final: np.ndarray  # the last weights, or the best ones of a task with selections
     soft: list[Verdict]  # of each seed: the mixture of programs, and the most likely program run on integers
     hard: list[Verdict]
     snapshots: list[list[Verdict]]  # soft verdicts on all seeds at some updates
@@ -121,6 +130,25 @@ def draw_batch(task, rng, seeds, device):
     return Samples(*(wg.tensor(part.reshape(seeds, task.batch_size, -1), device=device) for part in samples))
 
 
+class BestWeights:
+    """Each seed's best weights so far, by soft verdicts on `SELECTION_SIZE` samples of the training's distribution."""
+
+    def __init__(self, task, random_seed, logits, run):
+        rng = np.random.default_rng([random_seed, 1])  # other samples than those of training and validation
+        self.samples = task.draw(rng, SELECTION_SIZE, task.is_biased)
+        self.max_steps, self.run = task.max_steps, run
+        self.logits = logits.detach().clone()
+        self.verdicts = judge_weights(self.logits, self.samples, self.max_steps, run)
+
+    def update(self, logits):
+        """Replace the weights of the seeds that are better now."""
+        logits = logits.detach()
+        for seed, verdict in enumerate(judge_weights(logits, self.samples, self.max_steps, self.run)):
+            if verdict.is_better(self.verdicts[seed]):
+                self.verdicts[seed] = verdict
+                self.logits[seed] = logits[seed]
+
+
 def train(
     task, seeds, updates=None, exact_stop=False, random_seed=0, snapshots=0, device="cpu", report=None, run=machine.run
 ):  # fmt: skip
@@ -149,10 +177,14 @@ def train(
     updates = task.updates if updates is None else updates
     interval = max(1, updates // 20)
     losses, recent, judged = [], wg.zeros(seeds, device=device), []
+    early = late = task.loss
+    if task.late_efficiency is not None:
+        late = replace(task.loss, efficiency=task.late_efficiency)
+    best = BestWeights(task, random_seed, logits, run) if task.selections else None
     begin = time.perf_counter()
     for update in range(1, updates + 1):
         trace = run(logits, *draw_batch(task, rng, seeds, device), task.max_steps, exact_stop)
-        loss = compute_loss(trace, task.loss)
+        loss = compute_loss(trace, early if 2 * update <= updates else late)
         optimizer.zero_grad()
         loss.sum().backward()
         optimizer.step()
@@ -164,8 +196,10 @@ def train(
                 report(*losses[-1])
         if snapshots and update % max(1, updates // snapshots) == 0:
             judged.append(judge_weights(logits, validation, task.max_steps, run))
+        if best and (update % max(1, updates // task.selections) == 0 or update == updates):
+            best.update(logits)
     seconds = time.perf_counter() - begin
-    final = logits.detach()
+    final = best.logits if best else logits.detach()
     hard = [decompile(weights, threshold=0) for weights in final.cpu().numpy()]
     return Training(
         task.name, seeds, updates, seconds, losses, initial, final.cpu().numpy(),
