@@ -139,14 +139,14 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Return the powers 0 to N - 1 along a new last dimension: `(..., n)` to `(..., n, N)`, with N = n by default.
 
     Args:
-        x: Tensor of shape `(..., n)`. Bools become int64.
+        x: Tensor of shape `(..., n)`; one without dimensions is a vector of one element. Bools become int64.
         N: Number of powers, at least 2; None: n.
 
     Returns:
         Tensor of shape `(..., n, N)`.
 
     Raises:
-        ShapeError: If `x` has no dimension, or `N` is below 2.
+        ShapeError: If `N` is below 2, or None for an `x` without dimensions.
 
     Example:
         >>> wg.linalg.vander(wg.tensor([2, 3]), N=3)
@@ -154,8 +154,10 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
                 [1, 3, 9]])
     """
     only_tensors("vander", x)
-    if not x.meta.ndim or (N is not None and N < 2):
-        raise ShapeError(f"vander: takes at least one dimension and an N above 1, not {list(x.meta.shape)} and {N}")
+    if N is None if not x.meta.ndim else N is not None and N < 2:
+        raise ShapeError(f"vander: N must be 2 or more, got {N} for shape {list(x.meta.shape)}")
+    if not x.meta.ndim:
+        x = x.reshape(1)
     return powers_of(x if x.meta.dtype.kind != "b" else x.to(dtypes.int64), x.meta.shape[-1] if N is None else N)
 
 
