@@ -10,7 +10,9 @@ from ..arguments.out import copy_to_out
 from ..arguments.types import Dims
 from ..linear_algebra.determinants import det, slogdet
 from ..linear_algebra.factorizations import cholesky, cholesky_ex, lu, lu_factor, lu_factor_ex
+from ..linear_algebra.least_squares import lstsq
 from ..linear_algebra.matrix_batches import check_matrices
+from ..linear_algebra.matrix_functions import householder_product, matrix_exp
 from ..linear_algebra.orthogonalization import qr
 from ..linear_algebra.products import matmul
 from ..linear_algebra.ranks import matrix_rank, pinv
@@ -49,13 +51,16 @@ __all__ = [
     "diagonal",
     "eigh",
     "eigvalsh",
+    "householder_product",
     "inv",
     "inv_ex",
+    "lstsq",
     "lu",
     "lu_factor",
     "lu_factor_ex",
     "lu_solve",
     "matmul",
+    "matrix_exp",
     "matrix_norm",
     "matrix_power",
     "matrix_rank",
