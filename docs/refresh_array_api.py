@@ -37,6 +37,11 @@ x = wg.tensor([[1.0, 2.0], [3.0, 6.0]], requires_grad=True)
 standardize(x).sum().backward()
 ```
 
+`tests/test_array_libraries.py` calls 28 estimators and functions of scikit-learn (with `array_api_dispatch=True`), 23
+of SciPy (with `SCIPY_ARRAY_API=1`) and array-api-compat with tensors, and compares with NumPy's arrays: scalers, PCA,
+ridge regression, discriminants, mixtures, naive Bayes, metrics, kernels, cross-validation, statistics and special
+functions.
+
 What differs from the standard:
 
 - There are no complex dtypes, so that `imag`, `__complex__` and the extension `fft` are missing, and none of the

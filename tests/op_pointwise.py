@@ -32,7 +32,10 @@ from weftgrad.codegen.model import Op
 from weftgrad.runtime.device import Device
 
 # For these ops, the sample range in the spec is narrowed for derivatives; values are drawn from the whole domain.
-_FORWARD_WIDE = {"remainder", "fmod", "floor_divide", "trunc_divide", "true_divide", "reciprocal", "addcdiv", "pow"}
+_FORWARD_WIDE = {
+    "remainder", "fmod", "floor_divide", "trunc_divide", "trunc_quotient", "true_divide", "reciprocal", "addcdiv",
+    "pow",
+}  # fmt: skip
 _SMALL_INTEGERS = {
     "pow": {"input": (-6, 6), "exponent": (-3, 9)}, "gcd": {"input": (-100, 100), "other": (-100, 100)},
     "lcm": {"input": (-100, 100), "other": (-100, 100)}, "bitwise_left_shift": {"input": (-99, 99), "other": (-2, 33)},

@@ -301,6 +301,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "lgamma": lambda x: np.where(np.isinf(x), np.inf, sp.gammaln(x)),  # as C and PyTorch; SciPy returns -inf at -inf
     "add_scaled": lambda a, b, alpha: a + alpha * b,
     "trunc_divide": _truncated_divide,
+    "trunc_quotient": lambda a, b: np.trunc(a / b),
     "clamp_min": _clamp_one(np.maximum),
     "clamp_max": _clamp_one(np.minimum),
     "clamp_both": _clamp,
@@ -432,7 +433,7 @@ _RESULTS = {
     "acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma atan2 xlogy sigmoid sinc",
     "8u1248hBfd": "square",
     "------hBfd": "hypot lerp addcdiv frac logaddexp logaddexp2 logsigmoid leaky_relu gelu_erf gelu_tanh silu mish "
-    "softplus elu selu hardswish hardsigmoid",
+    "softplus elu selu hardswish hardsigmoid trunc_quotient",
     "bbbbbbbbbb": "eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isinf isfinite signbit",
     "bu1248----": "bitwise_and bitwise_or bitwise_xor bitwise_not",
     "-u1248----": "bitwise_left_shift bitwise_right_shift gcd lcm",

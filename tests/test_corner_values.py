@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fuzz_reference import cast
 
 import weftgrad as wg
 import weftgrad.nn.functional as F
@@ -167,6 +168,12 @@ def test_rounded_quotients_have_the_gradient_zero() -> None:
         assert quotient.requires_grad
         assert [g.tolist() for g in wg.autograd.grad(quotient.sum(), [x, y])] == [[0, 0], [0, 0]]
     assert wg.div(x, 2, rounding_mode="floor").tolist() == [2, -3]
+    for rounding_mode in ("floor", "trunc"):
+        zeros = [0.0, 0.0, -0.0, inf]
+        quotient, divisor = gradients(
+            lambda a, b, mode=rounding_mode: wg.div(a, b, rounding_mode=mode), [5.0, 0.0, -7.0, 2.0], zeros
+        )
+        assert quotient == divisor == [0, 0, 0, 0]
 
 
 def test_standard_deviation_of_one_element_has_no_gradient() -> None:
@@ -234,8 +241,9 @@ def test_cumulative_products_of_no_elements_have_a_gradient() -> None:
 
 def test_gather_with_an_empty_index_of_any_shape() -> None:
     x = wg.tensor([[1.0, 2.0]])
-    for shape in ((0,), (0, 2, 3), (1, 0)):
+    for shape in ((0,), (0, 2, 3), (1, 0), (0, 9), (9, 0)):
         assert x.gather(0, wg.empty(shape, dtype=wg.int64)).shape == shape
+        assert x.gather(1, wg.empty(shape, dtype=wg.int64)).shape == shape
         gathered = x.requires_grad_().gather(0, wg.empty(shape, dtype=wg.int64))
         assert wg.autograd.grad(gathered.sum(), [x])[0].tolist() == [[0, 0]]
         x = x.detach()
@@ -264,6 +272,48 @@ def test_fractional_pooling_of_an_empty_batch() -> None:
     assert F.fractional_max_pool3d(wg.zeros(0, 1, 5, 6, 7), 2, output_ratio=0.5).shape == (0, 1, 2, 3, 3)
     with pytest.raises(RuntimeError, match="at least one channel"):
         F.fractional_max_pool2d(wg.zeros(1, 0, 6, 6), 2, output_size=3)
+
+
+def test_fractional_pooling_rounds_the_distance_of_windows_to_bfloat16() -> None:
+    samples = np.arange(64) / 64
+    x = wg.arange(10, dtype=wg.bfloat16).reshape(1, 1, 10, 1).expand(1, 64, 10, 3)
+    pairs = np.stack([np.full(64, 0.5), samples], -1)[None]
+    maxima = F.fractional_max_pool2d(x, (3, 1), output_size=(6, 3), _random_samples=wg.tensor(pairs, dtype=wg.bfloat16))
+    distance, steps = cast(7 / 5, "bfloat16"), np.arange(5)
+    ends, begins = (
+        np.trunc(cast(cast(i + samples[:, None], "bfloat16") * distance, "bfloat16")) for i in (steps, np.zeros(5))
+    )
+    np.testing.assert_array_equal(maxima[0, :, :5, 0].float().numpy(), ends - begins + 2)
+
+
+@pytest.mark.parametrize("dtype", [wg.float16, wg.float32, wg.float64])
+def test_transposed_convolutions_with_a_result_of_size_0(dtype: wg.DType) -> None:
+    for shape, kernel, padding, size in (
+        ((2, 3, 1), (2,), 1, (0,)),
+        ((3, 1), (2,), 1, (0,)),
+        ((2, 3, 1, 4), (2, 2), (1, 0), (0, 5)),
+        ((1, 3, 1, 1, 1), (2, 2, 2), 1, (0, 0, 0)),
+    ):
+        rank = len(kernel)
+        convolve = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[rank - 1]
+        operands = [wg.ones(s, dtype=dtype, requires_grad=True) for s in (shape, (3, 4, *kernel), (4,))]
+        result = convolve(*operands, padding=padding)
+        assert result.shape == (*shape[: -rank - 1], 4, *size)
+        assert result.dtype is dtype
+        for operand, grad in zip(operands, wg.autograd.grad(result.sum(), operands), strict=True):
+            assert grad.tolist() == wg.zeros_like(operand).tolist()
+    assert F.conv_transpose2d(
+        wg.ones(2, 3, 1, 1), wg.ones(3, 4, 1, 1), stride=2, padding=1, output_padding=1
+    ).shape == (2, 4, 0, 0)  # fmt: skip
+    with pytest.raises(RuntimeError, match=r"size \[-1\]"):
+        F.conv_transpose1d(wg.ones(2, 3, 1), wg.ones(3, 4, 1), padding=1)
+
+
+def test_powers_of_a_0d_tensor() -> None:
+    assert wg.linalg.vander(wg.tensor(2), N=4).tolist() == [[1, 2, 4, 8]]
+    for x, count in ((wg.tensor(2), None), (wg.tensor([2.0]), 1)):
+        with pytest.raises(RuntimeError, match="N must be 2 or more"):
+            wg.linalg.vander(x, N=count)
 
 
 def test_masks_of_attention_broadcast_from_fewer_dimensions() -> None:

@@ -62,7 +62,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     only_tensors("gather", input, index)
     axis_index = layout.normalize_dim(dim, input.meta.ndim, "gather")
     source, index_vector = at_least_1d(input), at_least_1d(index)
-    if not index.meta.numel and index.meta.dtype.kind in "ui" and index.meta.ndim != source.meta.ndim:
+    if not index.meta.numel and index.meta.dtype.kind in "ui":  # of any shape
         empty = views.reshape(views.reshape(input, (-1,))[:0], index.meta.shape)  # it has a gradient
         return empty if out is None else copy_to_out(empty, out, "gather")
     check = prepare_check(index_vector, source.meta.shape[axis_index], "gather")

@@ -68,8 +68,11 @@ def convolution_statics(
 def transposed_convolution_statics(
     name: str, rank: int, input: Meta, weight: Meta, bias: Meta | None, stride: IntOrInts, padding: IntOrInts,
     output_padding: IntOrInts, groups: int, dilation: IntOrInts,
-) -> tuple[object, ...]:  # fmt: skip
-    """Check the arguments and return the static arguments of the op `convolution_input`."""
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:  # fmt: skip
+    """Check the arguments and return the static arguments of the op `convolution_input`: the result's size is first.
+
+    Sizes may be 0, which the op does not take.
+    """
     _check(name, rank, input, weight, groups)
     strides, dilations = (
         _spatial_numbers(name, "stride", stride, rank, 1),
@@ -95,7 +98,7 @@ def transposed_convolution_statics(
             input.shape[-rank:], strides, padding_sizes, dilations, kernel, extra_sizes, strict=True
         )
     )
-    if min(size) < 1:
+    if min(size) < 0 or (min(size) == 0 and 0 in input.shape[-rank:]):
         raise ShapeError(f"{name}: the result of an input of shape {_shape(input)} would have the size {list(size)}")
     _check_bias(name, weight, bias, out_channels * groups)
     return size, strides, padding_sizes, dilations, groups

@@ -316,7 +316,16 @@ def _convolve_transposed(
     metas = operand_layouts(name, input, weight, bias)
     numbers = as_hashable(stride), as_hashable(padding), as_hashable(output_padding), groups, as_hashable(dilation)
     statics = transposed_convolution_statics(name, rank, *metas, *numbers)
-    return _call_batched(rank, input, bias, "convolution_input", weight, statics)
+    if 0 not in statics[0]:
+        return _call_batched(rank, input, bias, "convolution_input", weight, statics)
+    # Kernels have at least one element to compute: compute some in the dimensions of size 0, and drop them.
+    size, strides, padding_sizes, *others = statics
+    less_padding = tuple(p if n else p - 1 for n, p in zip(size, padding_sizes, strict=True))
+    enlarged = (tuple(n or 2 for n in size), strides, less_padding, *others)
+    out = _call_batched(rank, input, bias, "convolution_input", weight, enlarged)
+    for dim, n in zip(range(-rank, 0), size, strict=True):
+        out = out if n else _ops.narrow(out, dim, 0, 0)
+    return out
 
 
 # Cached, because they are pure functions of layouts and arguments, and the checks take longer than a small convolution.

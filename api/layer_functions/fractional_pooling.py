@@ -250,10 +250,10 @@ def _window_positions(samples: Tensor, size: int, kernel: int, count: int) -> Te
     last = ops.add(ops.mul(samples.unsqueeze(-1), 0.0), float(size - kernel))
     starts = last
     if count > 1:
-        spacing = (size - kernel) / (count - 1)
+        spacing = ops.true_divide(last, float(count - 1))  # rounded to the dtype of the samples, as in PyTorch
         u = samples.unsqueeze(-1)
         steps = arange(count - 1, dtype=samples.meta.dtype, device=device).reshape(1, 1, -1)
-        first = ops.sub(ops.trunc(ops.add(steps, u) * spacing), ops.trunc(u * spacing))
+        first = ops.sub(ops.trunc(ops.mul(ops.add(steps, u), spacing)), ops.trunc(ops.mul(u, spacing)))
         starts = cat([first, last], 2)
     offsets = arange(kernel, dtype=dtypes.int64, device=device).reshape(1, 1, 1, -1)
     return ops.add(starts.to(dtypes.int64).reshape(batch, channels, count, 1), offsets)

@@ -12,12 +12,16 @@ from . import factorizations, ranks, solving, spectra
 from .determinants import det, logdet, slogdet
 from .factorizations import lu_unpack
 from .matrix_batches import copy_results, transpose
+from .matrix_functions import householder_product, matrix_exp
 from .solving import cholesky_inverse, cholesky_solve
 
 __all__ = [
-    "cholesky", "cholesky_inverse", "cholesky_solve", "det", "inverse", "logdet", "lu_solve", "lu_unpack", "pinverse",
-    "slogdet", "svd",
+    "cholesky", "cholesky_inverse", "cholesky_solve", "det", "inverse", "logdet", "lu_solve", "lu_unpack", "matrix_exp",
+    "orgqr", "pinverse", "slogdet", "svd",
 ]  # fmt: skip
+
+
+orgqr = householder_product
 
 
 class _SVDResult(NamedTuple):
@@ -160,6 +164,7 @@ def svd(
 
 METHODS = {
     "cholesky": cholesky, "cholesky_inverse": cholesky_inverse, "cholesky_solve": cholesky_solve, "det": det,
-    "inverse": inverse, "logdet": logdet, "lu_solve": lu_solve, "pinverse": pinverse,
+    "inverse": inverse, "logdet": logdet, "lu_solve": lu_solve, "matrix_exp": matrix_exp, "orgqr": orgqr,
+    "pinverse": pinverse,
     "slogdet": slogdet, "svd": svd,
 }  # fmt: skip

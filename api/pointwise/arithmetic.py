@@ -163,8 +163,7 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None, out
         return ops.floor_divide(input, other, out=out)
     if rounding_mode == "trunc":
         if result_type(input, other).is_floating_point:  # trunc_divide is for integers: it gives NaN for infinities
-            quotient = ops.trunc(ops.true_divide(input, other))
-            return quotient if out is None else out.copy_(quotient)
+            return ops.trunc_quotient(input, other, out=out)
         return ops.trunc_divide(input, other, out=out)
     raise ArgumentError(f"div: rounding_mode must be None, 'floor' or 'trunc', not {rounding_mode!r}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .._generated import ops
 from ..arguments.aliases import resolve_axis_alias
@@ -16,7 +16,7 @@ from ..shape.joining import cat
 from ..tensor_methods.argument_checks import only_tensors, to_integer
 from .scans import cumsum
 
-__all__ = ["cumulative_trapezoid", "diff", "trapezoid", "trapz"]
+__all__ = ["cumulative_trapezoid", "diff", "gradient", "trapezoid", "trapz"]
 
 
 def _narrow(tensor: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -198,6 +198,82 @@ def _double_strip_areas(where: str, y: Tensor, x: Tensor, dim: int) -> Tensor:
     elif len(x_shape) < len(shape):
         x = views.reshape(x, (1,) * (len(shape) - len(x_shape)) + x_shape)
     return ops.mul(_combine_neighbours(y, dim, ops.add), _combine_neighbours(x, dim, ops.sub))
+
+
+def gradient(
+    input: Tensor, *, spacing: float | Sequence[float | Tensor] = 1, dim: int | Sequence[int] | None = None,
+    edge_order: int = 1,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Return estimates of the derivative along each dimension, by differences of neighbours.
+
+    Inside, they are exact for polynomials of degree 2, also where points are not equally spaced.
+
+    Args:
+        input: Values of a function at the points of a grid. Integers become the default floating dtype.
+        spacing: Distance of neighbours; a number for each dimension; or a vector of coordinates for each dimension.
+        dim: Dimension or dimensions; None: all.
+        edge_order: Degree of polynomials for which the estimates at both ends are exact, 1 or 2.
+
+    Returns:
+        A tensor of the shape of `input` for each dimension.
+
+    Raises:
+        ArgumentError: `edge_order` is neither 1 nor 2, or `spacing` has another number of elements than `dim`.
+        ShapeError: A dimension has less than `edge_order` + 1 elements, or coordinates have another number of them.
+        DTypeError: `input` is bool.
+
+    Example:
+        >>> wg.gradient(wg.tensor([1.0, 4.0, 9.0, 16.0]))
+        (tensor([3., 4., 6., 7.]),)
+    """
+    only_tensors("gradient", input)
+    if input.meta.dtype.kind == "b":
+        raise DTypeError("gradient: input is bool; convert it with .float()")
+    if edge_order not in (1, 2):
+        raise ArgumentError(f"gradient: edge_order is 1 or 2, not {edge_order!r}")
+    dims = range(input.meta.ndim) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    axes = [layout.normalize_dim(d, input.meta.ndim, "gradient") for d in dims]
+    spacings = tuple(spacing) if isinstance(spacing, Sequence) else (spacing,) * len(axes)
+    if len(spacings) != len(axes):
+        raise ArgumentError(f"gradient: {len(axes)} dimensions take as many elements of spacing, not {len(spacings)}")
+    return tuple(_slopes(input, d, h, edge_order) for d, h in zip(axes, spacings, strict=True))
+
+
+def _slopes(values: Tensor, dim: int, spacing: float | Tensor, edge_order: int) -> Tensor:
+    """Return the estimates of `gradient` along one dimension."""
+    count = values.meta.shape[dim]
+    if count < edge_order + 1:
+        raise ShapeError(
+            f"gradient: dimension {dim} has {count} elements; edge_order={edge_order} takes {edge_order + 1} or more"
+        )
+    rises = _combine_neighbours(values, dim, ops.sub)
+    if isinstance(spacing, Tensor) and spacing.meta.ndim:
+        if spacing.meta.shape != (count,):
+            raise ShapeError(
+                f"gradient: dimension {dim} has {count} elements, its coordinates the shape {list(spacing.meta.shape)}"
+            )
+        steps = _combine_neighbours(spacing, 0, ops.sub)
+        steps = views.reshape(steps, tuple(count - 1 if d == dim else 1 for d in range(values.meta.ndim)))
+        slopes = ops.true_divide(rises, steps)  # between neighbours
+    else:
+        slopes = ops.true_divide(rises, spacing)
+        steps = None
+    first, last = _narrow(slopes, dim, 0, 1), _narrow(slopes, dim, count - 2, 1)
+    if count == 2:
+        return cat([first, last], dim)
+    before, after = _narrow(slopes, dim, 0, count - 2), _narrow(slopes, dim, 1, count - 2)
+    if steps is None:
+        shares: Tensor | float = 0.5
+    else:
+        step_before, step_after = _narrow(steps, dim, 0, count - 2), _narrow(steps, dim, 1, count - 2)
+        shares = ops.true_divide(step_before, ops.add(step_before, step_after))
+    # The slope of the parabola through three points: at the middle one a mean of both slopes, whose weights are the
+    # other intervals' shares; it is linear, so that at both ends it differs by as much on the other side.
+    inside = ops.add(before, ops.mul(ops.sub(after, before), shares))
+    if edge_order == 2:
+        first = ops.sub(ops.mul(first, 2), _narrow(inside, dim, 0, 1))
+        last = ops.sub(ops.mul(last, 2), _narrow(inside, dim, count - 3, 1))
+    return cat([first, inside, last], dim)
 
 
 METHODS = {"diff": diff}

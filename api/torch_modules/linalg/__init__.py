@@ -10,7 +10,9 @@ from ..arguments.out import copy_to_out
 from ..arguments.types import Dims
 from ..linear_algebra.determinants import det, slogdet
 from ..linear_algebra.factorizations import cholesky, cholesky_ex, lu, lu_factor, lu_factor_ex
+from ..linear_algebra.least_squares import lstsq
 from ..linear_algebra.matrix_batches import check_matrices
+from ..linear_algebra.matrix_functions import householder_product, matrix_exp
 from ..linear_algebra.orthogonalization import qr
 from ..linear_algebra.products import matmul
 from ..linear_algebra.ranks import matrix_rank, pinv
@@ -49,13 +51,16 @@ __all__ = [
     "diagonal",
     "eigh",
     "eigvalsh",
+    "householder_product",
     "inv",
     "inv_ex",
+    "lstsq",
     "lu",
     "lu_factor",
     "lu_factor_ex",
     "lu_solve",
     "matmul",
+    "matrix_exp",
     "matrix_norm",
     "matrix_power",
     "matrix_rank",
@@ -139,14 +144,14 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Return the powers 0 to N - 1 along a new last dimension: `(..., n)` to `(..., n, N)`, with N = n by default.
 
     Args:
-        x: Tensor of shape `(..., n)`. Bools become int64.
+        x: Tensor of shape `(..., n)`; one without dimensions is a vector of one element. Bools become int64.
         N: Number of powers, at least 2; None: n.
 
     Returns:
         Tensor of shape `(..., n, N)`.
 
     Raises:
-        ShapeError: If `x` has no dimension, or `N` is below 2.
+        ShapeError: If `N` is below 2, or None for an `x` without dimensions.
 
     Example:
         >>> wg.linalg.vander(wg.tensor([2, 3]), N=3)
@@ -154,8 +159,10 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
                 [1, 3, 9]])
     """
     only_tensors("vander", x)
-    if not x.meta.ndim or (N is not None and N < 2):
-        raise ShapeError(f"vander: takes at least one dimension and an N above 1, not {list(x.meta.shape)} and {N}")
+    if N is None if not x.meta.ndim else N is not None and N < 2:
+        raise ShapeError(f"vander: N must be 2 or more, got {N} for shape {list(x.meta.shape)}")
+    if not x.meta.ndim:
+        x = x.reshape(1)
     return powers_of(x if x.meta.dtype.kind != "b" else x.to(dtypes.int64), x.meta.shape[-1] if N is None else N)
 
 
