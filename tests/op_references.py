@@ -62,6 +62,25 @@ def _truncated_divide(a: Array, b: Array) -> Array:
     return ((quotient + half) % (1 << 8 * a.dtype.itemsize) - half).astype(a.dtype)
 
 
+def _coded(position: Array, index: Array, size: int, number: int, limit: int, base: int) -> Array:
+    """Return positions, and codes in place of those of indices out of range. Unsigned numbers wrap around."""
+    low, high = (np.asarray(n).astype(index.dtype) for n in (-limit, limit - 1))
+    clamped = np.minimum(np.maximum(index, low), high).astype(np.int64)
+    code = (base - number * 2 * limit - clamped).astype(index.dtype)
+    return np.where((index < -size) | (index >= size), code, position)
+
+
+def _linear_index_pair(major: Array, minor: Array, rows: int, columns: int, limit: int, base: int) -> Array:
+    row, column = np.where(major < 0, major + rows, major), np.where(minor < 0, minor + columns, minor)
+    position = _coded(row * columns + column, minor, columns, 1, limit, base)
+    return _coded(position, major, rows, 0, limit, base)
+
+
+def _linear_index_next(major: Array, minor: Array, size: int, number: int, limit: int, base: int) -> Array:
+    position = major * size + np.where(minor < 0, minor + size, minor)
+    return np.where(major < 0, major, _coded(position, minor, size, number, limit, base))
+
+
 def _layer_norm(x: Array, weight: Array | None, bias: Array | None, normalized_shape: Any, eps: float = 1e-5) -> Array:
     """Ba, Kiros and Hinton 2016, equations 3 and 4, with eps inside the root."""
     axes = tuple(range(x.ndim - len(normalized_shape), x.ndim))
@@ -344,19 +363,19 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "threshold": lambda x, threshold, value: np.where(x > threshold, x, np.where(np.isnan(x), x, value)),
     "prelu_slope": lambda x, w: np.where(x > 0, x, w * x),  # He et al. 2015, equation 1
     "masked_fill": lambda x, mask, value: np.where(mask, value, x),
-    "wrap_index": lambda i, size: np.where(i < 0, i + size, i),
     "grid_place": lambda at, scale, shift: (at + 1) * scale - shift,
     "grid_tap": _tap,
     "histogram_place": lambda x, first, last, bins: np.where(
         (x >= first) & (x <= last), np.floor(np.minimum((x - first) / ((last - first) / bins), bins - 1)), -1
     ),
+    "linear_index_pair": _linear_index_pair,
+    "linear_index_next": _linear_index_next,
     "linear_index": lambda major, minor, size: major * size + minor,
     "zero_like": lambda x: np.zeros(x.shape),
     "index_bounds": lambda x, axis=None, keepdims=False: (x.min(), x.max()),
     "copy": lambda x: x,
     "contiguous_copy": lambda x: x,
     "channels_last_copy": lambda x: x,
-    "index_copy_int32": lambda x: np.where((x >= 0) & (x < 2**31), x.astype(np.int64), -1),
     "fill": lambda x, value: np.full(x.shape, value),
     "full_like_as": lambda x, value: np.full(x.shape, value),
     "absolute_sum": lambda x, axis=None, keepdims=False: np.sum(np.abs(x), axis, keepdims=keepdims),

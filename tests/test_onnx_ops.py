@@ -165,7 +165,7 @@ def test_indexing() -> None:
             x[i[:, 0, 0] % 2, i[:, 1, 0]], x[:, i[0, 0], i[0, 1]], x.scatter(1, i, 1.0), x.scatter_add(1, i, x[:, :2]),
             x.index_add(1, i[0, :, 0], x[:, :2]), x.index_fill(1, i[0, :, 0], 2.0), wg.take_along_dim(x, i, 1),
             F.embedding(i, wg.arange(12.0).view(4, 3)), x.index_copy(1, wg.tensor([1, 3]), x[:, :2]),
-            x[:, -i[0, :, 0] - 1],
+            x[:, -i[0, :, 0] - 1], x[:, i[0, :, 0].to(wg.int8)], x.take(i.to(wg.int16)),
         )  # fmt: skip
 
     indices = [wg.tensor([[[0] * 8, [3] * 8]] * count) for count in (2, 3)]

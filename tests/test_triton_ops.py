@@ -276,7 +276,7 @@ CALLS = (
 ELSEWHERE = {
     "index.count": "test_masks", "index.sum": "test_masks", "index.list": "test_masks",
     "index.count many": "test_masks", "index.list many": "test_masks",
-    **dict.fromkeys(("index.segments", "index.runs", "index.joins"), "test_sorted_writes"),
+    **dict.fromkeys(("index.keys", "index.segments", "index.runs", "index.joins"), "test_sorted_writes"),
     **dict.fromkeys(("batch_statistics.finish", "batch_statistics.move"), "test_launches_of_a_layer"),
     "contraction.tma": "test_the_copy_engine", "contraction.split": "test_split_products",
     "pointwise.many": "test_updates_of_many_tensors", "reduction.many": "test_norms_of_many_tensors",

@@ -186,7 +186,9 @@ def _merged_index_calls(
 
 def _index_call(record: OpRecord, tensor: Tensor, index: Tensor, source: Tensor, statics: Mapping[str, object]) -> Call:
     tensors = {"input": tensor, "index": index, "source": source}
-    static_values = {**statics, "shape": tuple(tensor.shape), "misses": False, "check": 0}
+    # x[index] and x[index] = v count negative indices from the end; gather and scatter do not.
+    negative = "count" in record.statics
+    static_values = {**statics, "shape": tuple(tensor.shape), "misses": False, "check": 0, "negative": negative}
     operands = [tensors[o.name] for o in record.operands]
     return partial(call_with_backward, record, operands, tuple(static_values[s] for s in record.statics))
 

@@ -3,17 +3,21 @@
 `resolve_advanced` applies the basic items (ints, slices, None, `...`) first. They give a view of `x` that still has
 every element of the dimensions that advanced items index. The advanced items then become row-major positions in those
 dimensions, as if they were flattened into one. `subscripts` reads or writes at these positions.
+
+One index tensor is passed to the op unchanged. The op's kernel counts negative indices from the end, and checks the
+range on devices with a miss word (`runtime.deferred`). Several index tensors are combined by one launch for each after
+the first. It stores a code (`_decode_miss`) in place of a position if an index is out of range, so one check suffices.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from types import EllipsisType
-from typing import SupportsIndex, TypeAlias, TypeGuard, overload
+from typing import SupportsIndex, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -25,11 +29,11 @@ from ..runtime.errors import IndexKindError, IndexOutOfRange, IndexShapeError, S
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from .assignment import on_device, positions, upload
-from .bounds import check_bounds, check_range
+from .bounds import CHECKED, Check, check_bounds, check_range, checked, prepare_check, prepare_judged_check
 
 __all__ = [
-    "FULL_SLICE", "Static", "check_mask", "is_int", "is_mask", "mask_tensor", "resolve_advanced", "to_bound", "to_step",
-    "without_negatives",
+    "FULL_SLICE", "Static", "check_mask", "dimension_name", "is_int", "is_mask", "mask_tensor", "resolve_advanced",
+    "to_bound", "to_step",
 ]  # fmt: skip
 
 _Bounds: TypeAlias = tuple[int | None, int | None, int | None]
@@ -76,7 +80,7 @@ def is_int(item: object) -> TypeGuard[SupportsIndex]:
     return isinstance(item, (int, np.integer)) or (hasattr(item, "__index__") and not isinstance(item, (list, tuple)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _AdvancedIndex:
     """The positions that one advanced item selects in one or more adjacent dimensions of the view.
 
@@ -84,16 +88,24 @@ class _AdvancedIndex:
         dim: The first of these dimensions.
         count: Their number: that of a mask's dimensions, else 1.
         size: Product of their sizes.
-        index: Row-major positions in them, below `size`.
+        index: Row-major positions in them, in [0, size), or an unchecked tensor whose indices may also be out of range
+            or negative.
+        axis: Dimension of the indexed tensor, for error messages, if `index` is an unchecked tensor, else -1.
     """
 
     dim: int
     count: int
     size: int
     index: Array | Tensor
+    axis: int = -1
 
 
-def resolve_advanced(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, int, int, Tensor]:
+def dimension_name(dim: int) -> str:
+    """Return the name of a dimension's index in error messages."""
+    return f"index of dimension {dim}"
+
+
+def resolve_advanced(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, int, int, Tensor, Check]:
     """Split an index into a view by its basic items and positions by its advanced items.
 
     Args:
@@ -101,8 +113,9 @@ def resolve_advanced(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor,
         items: The index, with at least one advanced item.
 
     Returns:
-        The view; its first indexed dimension; the number of indexed dimensions, which are adjacent; and an int64 tensor
-        of row-major positions in them. If they are not adjacent in `tensor`, they are the first ones of the view.
+        The view; its first indexed dimension; the number of indexed dimensions, which are adjacent; an integer tensor
+        of row-major positions in them; and the check of these positions, which calls the op that uses them. If the
+        dimensions are not adjacent in `tensor`, they are the first ones of the view.
 
     Raises:
         IndexOutOfRange: There are too many items, a position is out of range, or a mask has another shape.
@@ -117,8 +130,8 @@ def resolve_advanced(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor,
         other_dims = [d for d in range(view.meta.ndim) if d not in dims]
         view = call(registry["permute"], (view,), ((*dims, *other_dims),))
         first = 0
-    index = _combine_positions([(entry.index, entry.size) for entry in advanced], tensor.meta.device)
-    return view, first, len(dims), index
+    index, check = _combine_positions(advanced, tensor.meta.device)
+    return view, first, len(dims), index, check
 
 
 def _split_items(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, list[_AdvancedIndex]]:
@@ -161,7 +174,10 @@ def _split_items(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, lis
         else:
             statics.append(FULL_SLICE)
             size = tensor_shape[axis]
-            advanced.append(_AdvancedIndex(view_axis, 1, size, without_negatives(item, size, axis)))
+            if isinstance(item, Tensor):
+                advanced.append(_AdvancedIndex(view_axis, 1, size, item, axis))
+            else:
+                advanced.append(_AdvancedIndex(view_axis, 1, size, _without_negatives(item, size, axis)))
             axis, view_axis = axis + 1, view_axis + 1
     is_identity = all(s == FULL_SLICE for s in statics)
     return (tensor if is_identity else call(_index_view, (tensor,), tuple(statics))), advanced
@@ -255,11 +271,7 @@ def _true_positions(mask: _Mask) -> Array | Tensor:
     return positions(mask) if isinstance(mask, Tensor) else np.flatnonzero(mask)
 
 
-@overload
-def without_negatives(index: Tensor, size: int, dim: int) -> Tensor: ...
-@overload
-def without_negatives(index: Array, size: int, dim: int) -> Array: ...
-def without_negatives(index: Array | Tensor, size: int, dim: int) -> Array | Tensor:
+def _without_negatives(index: Array, size: int, dim: int) -> Array:
     """Return `index` with `size` added to negative positions.
 
     Args:
@@ -268,44 +280,99 @@ def without_negatives(index: Array | Tensor, size: int, dim: int) -> Array | Ten
         dim: Number of that dimension, for the error message.
 
     Raises:
-        IndexOutOfRange: A position is not in [-size, size). For a tensor on another device than `cpu` the error may
-            come later, when the host next waits for the device.
+        IndexOutOfRange: A position is not in [-size, size).
     """
-    where = f"index of dimension {dim}"
-    if isinstance(index, Tensor):
-        if check_bounds(index, size, where, negative=True) < 0:
-            index = call(registry["wrap_index"], (index, size))
-        return index
     if index.size:
         lowest = int(index.min())
-        check_range(lowest, int(index.max()), size, where, -size)
+        check_range(lowest, int(index.max()), size, dimension_name(dim), -size)
         if lowest < 0:
             return np.where(index < 0, index + size, index)
     return index
 
 
-def _combine_positions(items: Sequence[tuple[Array | Tensor, int]], device: Device) -> Tensor:
-    """Combine indices of several dimensions, which broadcast, into one int64 tensor of row-major positions.
+def _combine_positions(items: Sequence[_AdvancedIndex], device: Device) -> tuple[Tensor, Check]:
+    """Combine indices of several dimensions, which broadcast, into one integer tensor of row-major positions.
 
     Args:
-        items: (index, size) for each dimension or group of dimensions, outermost first.
+        items: The index of each dimension or group of dimensions, outermost first.
         device: Device of the result.
+
+    Returns:
+        The positions and their check.
     """
-    combined, _ = items[0]
+    first = items[0]
     if len(items) == 1:
-        return _as_int64(combined, device)
+        if first.axis < 0 or not isinstance(first.index, Tensor):
+            return _as_int64(first.index, device), CHECKED
+        where = dimension_name(first.axis)
+        if first.index.meta.device is device:
+            return first.index, prepare_check(first.index, first.size, where, negative=True)
+        has_negatives = check_bounds(first.index, first.size, where, negative=True) < 0
+        return on_device(first.index, device), checked(has_negatives)
     try:
-        shape = layout.broadcast([_shape(i) for i, _ in items], "indices")
+        shape = layout.broadcast([_shape(item.index) for item in items], "indices")
     except ShapeError as error:
         raise IndexShapeError(str(error)) from None
-    for index, size in items[1:]:
-        if isinstance(combined, np.ndarray) and isinstance(index, np.ndarray):
-            combined = combined * size + index
+    is_deferred = device.type != "cpu" and _are_unchecked_on(items, device)
+    has_negatives = is_deferred or _check_items(items)
+    combined = first.index
+    for number, item in enumerate(items[1:], 1):
+        minor = item.index
+        if isinstance(combined, np.ndarray) and isinstance(minor, np.ndarray):
+            combined = combined * item.size + minor
+            continue
+        operands = (_as_int64(combined, device), _as_int64(minor, device))
+        if not has_negatives:
+            combined = call(registry["linear_index"], (*operands, item.size))
+        elif number == 1 and isinstance(first.index, Tensor):
+            numbers = (first.size, item.size, _VALUE_LIMIT, _CODE_BASE)
+            combined = call(registry["linear_index_pair"], (*operands, *numbers))
         else:
-            combined = call(registry["linear_index"], (_as_int64(combined, device), _as_int64(index, device), size))
+            combined = call(registry["linear_index_next"], (*operands, item.size, number, _VALUE_LIMIT, _CODE_BASE))
     if isinstance(combined, np.ndarray):
-        return upload(np.broadcast_to(combined, shape), device)
-    return on_device(combined, device)
+        return upload(np.broadcast_to(combined, shape), device), CHECKED
+    combined = on_device(combined, device)
+    if not is_deferred:
+        return combined, CHECKED
+    sizes, axes = tuple(item.size for item in items), tuple(item.axis for item in items)
+    where = f"index of {axes} of {sizes}"
+    return combined, prepare_judged_check(combined, prod(sizes), where, _judge_codes(sizes, axes))
+
+
+def _are_unchecked_on(items: Sequence[_AdvancedIndex], device: Device) -> bool:
+    """Return True if there are unchecked index tensors and all of them are on `device`."""
+    return {i.index.meta.device for i in items if i.axis >= 0 and isinstance(i.index, Tensor)} == {device}
+
+
+def _check_items(items: Sequence[_AdvancedIndex]) -> bool:
+    """Check the ranges of unchecked index tensors; return True if one may be negative. Raises `IndexOutOfRange`."""
+    lowest = 0
+    for item in items:
+        if item.axis >= 0 and isinstance(item.index, Tensor):
+            lowest = min(lowest, check_bounds(item.index, item.size, dimension_name(item.axis), negative=True))
+    return lowest < 0
+
+
+# `linear_index_pair` and `linear_index_next` store a code in place of a position if an index is out of range.
+_VALUE_LIMIT = 1 << 35  # the code has the index clamped to [-limit, limit - 1]
+_CODE_BASE = -(1 << 42) - _VALUE_LIMIT  # codes are in [-2**43, -2**42]: a miss word of 44 bits holds them
+
+
+def _decode_miss(code: int) -> tuple[int, int]:
+    """Return the number of the index tensor and the index out of range that a code stands for."""
+    offset = _CODE_BASE - code + _VALUE_LIMIT
+    return offset // (2 * _VALUE_LIMIT), offset % (2 * _VALUE_LIMIT) - _VALUE_LIMIT
+
+
+def _judge_codes(sizes: Sequence[int], axes: Sequence[int]) -> Callable[[int, int], None]:
+    """Return the function that raises `IndexOutOfRange` if the smallest of the combined positions is a code."""
+
+    def judge(lowest: int, highest: int) -> None:
+        if lowest < 0:
+            number, value = _decode_miss(lowest)
+            check_range(value, value, sizes[number], dimension_name(axes[number]), -sizes[number])
+
+    return judge
 
 
 def _as_int64(index: Array | Tensor, device: Device) -> Tensor:

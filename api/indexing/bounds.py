@@ -10,7 +10,7 @@ import numpy as np
 
 from ..runtime import deferred, dtypes, host_data
 from ..runtime.device import Device
-from ..runtime.dispatch import call, call_multiple
+from ..runtime.dispatch import call, call_into, call_multiple
 from ..runtime.dtypes import Array
 from ..runtime.errors import DomainError, DTypeError, IndexOutOfRange
 from ..runtime.records import OpRecord, registry
@@ -18,8 +18,8 @@ from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
 
 __all__ = [
-    "Check", "check_bounds", "check_classes", "check_interval", "check_range", "defer_class_check", "prepare_check",
-    "unchecked",
+    "CHECKED", "Check", "check_bounds", "check_classes", "check_interval", "check_range", "checked",
+    "defer_class_check", "prepare_check", "prepare_judged_check", "unchecked",
 ]  # fmt: skip
 
 _unchecked: set[Device] = set()
@@ -48,6 +48,10 @@ def check_bounds(index: Tensor, size: int, where: str, *, negative: bool = False
         DTypeError: The dtype is not an integer one.
     """
     only_tensors(where, index)
+    return _check_integers(index, size, where, negative)
+
+
+def _check_integers(index: Tensor, size: int, where: str, negative: bool) -> int:
     _require_integers(index, where)
     low = -size if negative else 0
     if not index.meta.numel:
@@ -57,7 +61,7 @@ def check_bounds(index: Tensor, size: int, where: str, *, negative: bool = False
         lowest, highest = (0, -1) if device in _unchecked else _extremes_in_memory(index, size)
         check_range(lowest, highest, size, where, low)
         return lowest
-    _defer(index, lambda lowest, highest: check_range(lowest, highest, size, where, low))
+    _defer(index, _judge_range(size, where, negative))
     return -1 if negative and index.meta.dtype.kind == "i" else 0
 
 
@@ -66,32 +70,70 @@ def _require_integers(index: Tensor, where: str) -> None:
         raise DTypeError(f"{where}: an index must hold integers, not {index.meta.dtype.name}; convert it with .long()")
 
 
-def prepare_check(index: Tensor, size: int, where: str) -> Check:
-    """Return a `Check` of indices in [0, size) for a call that uses them. Small index tensors are checked at once."""
+def prepare_check(index: Tensor, size: int, where: str, *, negative: bool = False) -> Check:
+    """Return a `Check` for a call that uses the indices. Small index tensors on `cpu` are checked at once.
+
+    Args:
+        index: Integer tensor.
+        size: Size of the indexed dimension.
+        where: Name of the calling function, for error messages.
+        negative: Whether negative indices count from the end.
+
+    Raises:
+        IndexOutOfRange: An index is out of range; at the time that `check_bounds` names.
+        DTypeError: The dtype is not an integer one.
+    """
     only_tensors(where, index)
-    device = index.meta.device
-    if device.type != "cpu" and hasattr(device.driver, "miss_word"):
+    layout = index.meta
+    device = layout.device
+    if device.type == "cpu":
+        is_long = not negative and layout.numel >= _OVERLAP_MIN_INDICES and layout.contiguous
+        if is_long and layout.dtype is dtypes.int64 and device not in _unchecked:
+            return _OverlappedCheck(index, size, where)
+    elif hasattr(device.driver, "miss_word"):
         _require_integers(index, where)
-        return _KernelCheck(index, size, where)
-    if index.meta.device.type != "cpu" or index.meta.numel < _OVERLAP_MIN_INDICES or not index.meta.contiguous:
-        check_bounds(index, size, where)
-        return _CHECKED
-    if index.meta.dtype is not dtypes.int64 or index.meta.device in _unchecked:
-        check_bounds(index, size, where)
-        return _CHECKED
-    return _OverlappedCheck(index, size, where)
+        return _KernelCheck(index, size, where, _judge_range(size, where, negative), negative)
+    return CHECKED if _check_integers(index, size, where, negative) >= 0 else _CHECKED_NEGATIVE
+
+
+def prepare_judged_check(index: Tensor, size: int, where: str, judge: Callable[[int, int], None]) -> Check:
+    """Return a `Check` on another device than `cpu` whose errors are raised by `judge`.
+
+    Args:
+        index: Integer tensor; an index is out of range unless it is in [0, size).
+        size: Number of positions.
+        where: Key of the judge: calls with the same `where` and `size` share one.
+        judge: Called with the smallest and the largest index; if a kernel made the check, with the same index twice.
+    """
+    if hasattr(index.meta.device.driver, "miss_word"):
+        return _KernelCheck(index, size, where, judge, False)
+    if index.meta.numel:
+        _defer(index, judge)
+    return CHECKED
+
+
+def _judge_range(size: int, where: str, negative: bool) -> Callable[[int, int], None]:
+    """Return the function that raises `IndexOutOfRange` unless the extremes of the indices are in range."""
+    low = -size if negative else 0
+    return lambda lowest, highest: check_range(lowest, highest, size, where, low)
 
 
 class Check:
     """A bounds check for one call.
 
     This class does nothing: the check has passed on `cpu`, or is deferred. Subclasses still have to check.
+
+    Args:
+        negative: Whether indices may be negative. Negative ones count from the end.
     """
 
-    __slots__ = ()
+    __slots__ = ("negative",)
+
+    def __init__(self, negative: bool):
+        self.negative = negative
 
     def __call__(self) -> None:
-        """Check now, if not done. Call this before an in-place write.
+        """Check now, unless the check was made when this object was prepared.
 
         Raises:
             IndexOutOfRange: An index is out of range; at the time that `check_bounds` names.
@@ -99,39 +141,68 @@ class Check:
 
     def run(self, record: OpRecord, operands: Sequence[object], statics: tuple[object, ...]) -> Tensor:
         """Call the op `record`, which has the index among its `operands`. Raises `IndexOutOfRange`."""
-        return call(record, operands, statics)
+        return call(record, operands, self._complete(record, statics) if self.negative else statics)
+
+    def run_in_place(self, record: OpRecord, operands: Sequence[Tensor], statics: tuple[object, ...]) -> None:
+        """Call the op `record` in place of its first operand.
+
+        Raises:
+            IndexOutOfRange: An index is out of range. On `cpu` nothing has been written then.
+        """
+        self()
+        call_into(record, operands, self._complete(record, statics), operands[:1], in_place=True)
+
+    def _complete(
+        self, record: OpRecord, statics: tuple[object, ...], number: int = 0, misses: bool = False
+    ) -> tuple[object, ...]:
+        """Return `statics` with the op's arguments `misses`, `check` and `negative`, unless all have their defaults."""
+        if not (number or misses or self.negative):
+            return statics
+        values: dict[str, object] = {"misses": misses, "check": number, "negative": self.negative}
+        return (*statics, *[values[name] for name in record.statics[len(statics) :]])
 
 
-_CHECKED = Check()
+CHECKED = Check(False)
+_CHECKED_NEGATIVE = Check(True)
+
+
+def checked(negative: bool) -> Check:
+    """Return a check that has passed or is deferred. negative: whether an index is or may be negative."""
+    return _CHECKED_NEGATIVE if negative else CHECKED
 
 
 class _KernelCheck(Check):
     """A check by the kernel that uses the indices, on a device with a miss word (`runtime.deferred`).
 
     The op's kernel makes it if the op has the static argument `check`. For other ops, and for calls without elements,
-    whose own kernel is not launched, `check_bounds` makes the check.
+    whose own kernel is not launched, another kernel computes the extremes.
     """
 
-    __slots__ = ("index", "size", "where")
+    __slots__ = ("index", "judge", "size", "where")
 
-    def __init__(self, index: Tensor, size: int, where: str):
-        self.index, self.size, self.where = index, size, where
+    def __init__(self, index: Tensor, size: int, where: str, judge: Callable[[int, int], None], negative: bool):
+        super().__init__(negative)
+        self.index, self.size, self.where, self.judge = index, size, where, judge
 
     def __call__(self) -> None:
-        check_bounds(self.index, self.size, self.where)
+        if self.index.meta.numel:
+            _defer(self.index, self.judge)
 
     def run(self, record: OpRecord, operands: Sequence[object], statics: tuple[object, ...]) -> Tensor:
+        return call(record, operands, self._complete(record, statics, self._number(record, operands)))
+
+    def run_in_place(self, record: OpRecord, operands: Sequence[Tensor], statics: tuple[object, ...]) -> None:
+        number = self._number(record, operands)
+        call_into(record, operands, self._complete(record, statics, number), operands[:1], in_place=True)
+
+    def _number(self, record: OpRecord, operands: Sequence[object]) -> int:
+        """Return the number of the check that the op's kernel makes. If it cannot, check now and return 0."""
         number = 0
         if "check" in record.statics and all(o.meta.numel for o in operands if isinstance(o, Tensor)):
-            size, where = self.size, self.where
-            number = deferred.number_check(
-                self.index.meta.device, where, size, lambda low, high: check_range(low, high, size, where, 0)
-            )
+            number = deferred.number_check(self.index.meta.device, self.where, self.size, self.judge)
         if not number:
             self()
-            return call(record, operands, statics)
-        defaults = (False,) if "misses" in record.statics else ()
-        return call(record, operands, (*statics, *defaults, number))
+        return number
 
 
 class _OverlappedCheck(Check):
@@ -143,6 +214,7 @@ class _OverlappedCheck(Check):
     __slots__ = ("index", "size", "where")
 
     def __init__(self, index: Tensor, size: int, where: str):
+        super().__init__(negative=False)
         self.index, self.size, self.where = index, size, where
 
     def __call__(self) -> None:
@@ -154,12 +226,12 @@ class _OverlappedCheck(Check):
 
     def run(self, record: OpRecord, operands: Sequence[object], statics: tuple[object, ...]) -> Tensor:
         if "misses" in record.statics:
-            output, misses = call_multiple(record, operands, (*statics, True))
+            output, misses = call_multiple(record, operands, self._complete(record, statics, misses=True))
             if _host_values(misses).any():
                 self()
             return output
         values = _host_values(self.index)  # wait for the index first, so as not to wait for the launch
-        result = call(record, operands, statics)
+        result = call(record, operands, self._complete(record, statics))
         self._check_values(values)
         return result
 

@@ -22,7 +22,7 @@ from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..shape.joining import stack
 from ..tensor_methods.argument_checks import only_tensors, to_dtype_number
-from .advanced_indices import without_negatives
+from .advanced_indices import dimension_name
 from .assignment import at_least_1d, copy_if_aliased, on_device, positions, record_empty_write, tensor_value
 from .bounds import prepare_check
 from .subscripts import get, index_put
@@ -105,8 +105,9 @@ def take_along_dim(
 
 def _take_along_dim(input: Tensor, indices: Tensor, dim: int | None) -> Tensor:
     if dim is None:
-        flat_indices = without_negatives(views.reshape(indices, (-1,)), input.meta.numel, 0)
-        return call(registry["gather"], (views.reshape(input, (-1,)), flat_indices), (0,))
+        flat_indices = views.reshape(indices, (-1,))
+        check = prepare_check(flat_indices, input.meta.numel, dimension_name(0), negative=True)
+        return check.run(registry["gather"], (views.reshape(input, (-1,)), flat_indices), (0,))
     axis = layout.normalize_dim(dim, input.meta.ndim, "take_along_dim")
     if indices.meta.ndim != input.meta.ndim:
         raise ShapeError(f"take_along_dim: input has {input.meta.ndim} dimensions, indices {indices.meta.ndim}")
@@ -116,8 +117,8 @@ def _take_along_dim(input: Tensor, indices: Tensor, dim: int | None) -> Tensor:
     )
     input = call(registry["expand"], (input,), (common_shape[:axis] + (a[axis],) + common_shape[axis + 1 :],))
     indices = call(registry["expand"], (indices,), (common_shape[:axis] + (b[axis],) + common_shape[axis + 1 :],))
-    indices = without_negatives(indices, a[axis], axis)
-    return call(registry["gather"], (input, indices), (axis,))
+    check = prepare_check(indices, a[axis], dimension_name(axis), negative=True)
+    return check.run(registry["gather"], (input, indices), (axis,))
 
 
 @accept_axis
@@ -210,8 +211,8 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
         tensor([1, 4])
     """
     only_tensors("take", input, index)
-    index = without_negatives(index, input.meta.numel, 0)
-    output = call(_take_at, (input, index), (0, input.meta.ndim))
+    check = prepare_check(index, input.meta.numel, dimension_name(0), negative=True)
+    output = check.run(_take_at, (input, index), (0, input.meta.ndim))
     return output if out is None else copy_to_out(output, out, "take")
 
 

@@ -12,12 +12,11 @@ from ..arguments.out import copy_to_out
 from ..arguments.types import Operand
 from ..runtime import layout, views
 from ..runtime.autocast import autocast_operands
-from ..runtime.dispatch import call_into
 from ..runtime.errors import DTypeError, IndexOutOfRange, IndexShapeError, ShapeError
 from ..runtime.records import OpRecord, registry
 from ..runtime.tensor import Tensor
 from ..tensor_methods.argument_checks import only_tensors
-from .advanced_indices import without_negatives
+from .advanced_indices import dimension_name
 from .assignment import at_least_1d, clone, copy_if_aliased, record_empty_write, tensor_value
 from .bounds import Check, prepare_check
 from .index_reductions import check_reduce, reduce_into
@@ -28,19 +27,18 @@ _put_at, _put_add_at = registry["put_at"], registry["put_add_at"]
 
 
 def _check_slices(
-    input: Tensor, dim: int, index: Tensor, source: Operand, where: str
+    input: Tensor, dim: int, index: Tensor, source: Operand, where: str, negative: bool = False
 ) -> tuple[int, Tensor, Tensor, Check]:
-    """Check the operands of an index_* write. Return dimension, index, source and the bounds check.
+    """Check the operands of an index_* write. Return dimension, index, source, and the bounds check that calls the op.
 
-    Dimension `dim` of the source is as long as the index. Call the bounds check before an in-place write, and
-    after the launch of any other op.
+    Dimension `dim` of the source is as long as the index. negative: negative indices count from the end.
     """
     only_tensors(where, input, index)
     axis = layout.normalize_dim(dim, input.meta.ndim, where)
     if index.meta.ndim > 1:
         raise IndexShapeError(f"{where}: index must be a vector, not of shape {list(index.meta.shape)}")
     positions, shape = at_least_1d(index), input.meta.shape or (1,)
-    check = prepare_check(positions, shape[axis], where)
+    check = prepare_check(positions, shape[axis], dimension_name(axis) if negative else where, negative=negative)
     expected_shape = shape[:axis] + positions.meta.shape + shape[axis + 1 :]
     if not isinstance(source, Tensor):
         return axis, positions, tensor_value(source, input, expected_shape), check
@@ -55,13 +53,15 @@ def _check_slices(
     return axis, positions, source, check
 
 
-def _update_slices_in_place(op: OpRecord, self: Tensor, dim: int, index: Tensor, source: Operand, where: str) -> Tensor:
-    axis, positions, slices, check = _check_slices(self, dim, index, source, where)
-    check()
+def _update_slices_in_place(
+    op: OpRecord, self: Tensor, dim: int, index: Tensor, source: Operand, where: str, negative: bool = False
+) -> Tensor:
+    axis, positions, slices, check = _check_slices(self, dim, index, source, where, negative)
     if slices.meta.numel:
-        target = at_least_1d(self)
-        call_into(op, (target, positions, copy_if_aliased(slices, self)), (axis, 1), (target,), in_place=True)
+        positions, slices = copy_if_aliased(positions, self), copy_if_aliased(slices, self)
+        check.run_in_place(op, (at_least_1d(self), positions, slices), (axis, 1))
     else:
+        check()
         record_empty_write(self, slices)
     return self
 
@@ -154,14 +154,13 @@ def index_fill_(self: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor
     only_tensors("index_fill_", self, index)
     axis_index = layout.normalize_dim(dim, self.meta.ndim, "index_fill_")
     shape = self.meta.shape or (1,)
-    index = without_negatives(index, shape[axis_index], axis_index)
     if isinstance(value, Tensor):
         if value.meta.ndim:
             raise ShapeError(
                 f"index_fill_: value must be a number or a 0-d tensor, not of shape {list(value.meta.shape)}"
             )
         value = tensor_value(value, self, shape[:axis_index] + at_least_1d(index).meta.shape + shape[axis_index + 1 :])
-    return _update_slices_in_place(_put_at, self, dim, index, value, "index_fill_")
+    return _update_slices_in_place(_put_at, self, dim, index, value, "index_fill_", negative=True)
 
 
 @accept_axis
@@ -340,12 +339,13 @@ def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         raise DTypeError(
             f"put_: self is {self.meta.dtype.name} and source {source.meta.dtype.name}; convert one with .to()"
         )
-    positions = without_negatives(index, self.meta.numel, 0)
+    check = prepare_check(index, self.meta.numel, dimension_name(0), negative=True)
     if source.meta.numel:
         values = views.reshape(copy_if_aliased(source, self), index.meta.shape)
-        record = _put_add_at if accumulate else _put_at
-        call_into(record, (self, positions, values), (0, self.meta.ndim), (self,), in_place=True)
+        operands = (self, copy_if_aliased(index, self), values)
+        check.run_in_place(_put_add_at if accumulate else _put_at, operands, (0, self.meta.ndim))
     else:
+        check()
         record_empty_write(self, source)
     return self
 

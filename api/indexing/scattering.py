@@ -12,7 +12,7 @@ from ..arguments.out import copy_to_out
 from ..arguments.types import Number, Operand
 from ..runtime import layout, views
 from ..runtime.autocast import autocast_operands
-from ..runtime.dispatch import call, call_into
+from ..runtime.dispatch import call
 from ..runtime.errors import ArgumentError, DTypeError, NotSupported, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -30,9 +30,10 @@ _SCATTER_OPS = {None: "scatter", "add": "scatter_add", "multiply": "scatter_mult
 def _check_scatter(
     input: Tensor, dim: int, index: Tensor, src: Operand, where: str
 ) -> tuple[Tensor, Tensor, int, Check]:
-    """Check the operands of a scatter op. Return the index, a source of its shape, the dimension, and the bounds check.
+    """Check the operands of a scatter op.
 
-    Call the check before an in-place write, and after the launch of any other op.
+    Returns:
+        The index, a source of its shape, the dimension, and the bounds check, which calls the op.
     """
     only_tensors(where, input, index)
     axis = layout.normalize_dim(dim, input.meta.ndim, where)
@@ -60,11 +61,11 @@ def _check_scatter(
 
 def _scatter_in_place(op: str, self: Tensor, dim: int, index: Tensor, src: Operand, where: str) -> Tensor:
     positions, source, axis, check = _check_scatter(self, dim, index, src, where)
-    check()
     if source.meta.numel:
-        target = at_least_1d(self)
-        call_into(registry[op], (target, positions, copy_if_aliased(source, self)), (axis,), (target,), in_place=True)
+        positions, source = copy_if_aliased(positions, self), copy_if_aliased(source, self)
+        check.run_in_place(registry[op], (at_least_1d(self), positions, source), (axis,))
     else:
+        check()
         record_empty_write(self, source)
     return self
 

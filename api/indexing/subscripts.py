@@ -69,8 +69,8 @@ def get(tensor: Tensor, item: Index) -> Tensor:
         return call(_index_view, (tensor,), statics)
     if _is_tuple_like(item):
         return get(tensor, tuple(item))
-    view, dim, count, index = resolve_advanced(tensor, items)
-    return call(_take_at, (view, index), (dim, count))
+    view, dim, count, index, check = resolve_advanced(tensor, items)
+    return check.run(_take_at, (view, index), (dim, count))
 
 
 def _is_tuple_like(item: object) -> TypeGuard[list[Index]]:
@@ -194,14 +194,16 @@ def _basic_statics(tensor: Tensor, items: tuple[object, ...]) -> tuple[Static, .
 
 
 def _put_slices(tensor: Tensor, items: tuple[object, ...], value: object, accumulate: bool) -> None:
-    view, dim, count, index = resolve_advanced(tensor, items)
+    view, dim, count, index, check = resolve_advanced(tensor, items)
     shape = view.meta.shape
     slices_shape = shape[:dim] + index.meta.shape + shape[dim + count :]
     source = tensor_value(value, view, slices_shape)
     if source.meta.numel:
         record = _put_add_at if accumulate else _put_at
-        call_into(record, (view, index, copy_if_aliased(source, tensor)), (dim, count), (view,), in_place=True)
+        operands = (view, copy_if_aliased(index, tensor), copy_if_aliased(source, tensor))
+        check.run_in_place(record, operands, (dim, count))
     else:
+        check()
         record_empty_write(tensor, source)
 
 

@@ -147,8 +147,8 @@ IMPROVED = {
         "access": {"batch_size": 4, "lr": 0.25, "late_efficiency": 0.1},
         "increment": {},
         "swap": {"lr": 0.2},
-        "listk": {"lr": 0.05, "late_efficiency": 0.5},
-        "addition": {},
+        "listk": {"lr": 0.05, "late_efficiency": 0.5, "updates": 4002},
+        "addition": {"updates": 9003},
         "sort": {},
     }.items()
 }

@@ -59,6 +59,28 @@ def _shape_of(node: Node, position: int) -> tuple[int, ...]:
     return node.operand_layout(position).shape
 
 
+def _static(node: Node, name: str, default: object) -> object:
+    """Return a static argument, which the call may have left out at the end."""
+    return dict(zip(node.recipe.record.statics, node.statics, strict=False)).get(name, default)
+
+
+def _read_statics(node: Node) -> tuple[object, ...]:
+    """Return the static arguments of `gather` or `take_at` at the node's indices."""
+    dims = _dims(node)
+    return (*dims, False, 0, True) if _static(node, "negative", False) else dims
+
+
+def _dims(node: Node) -> tuple[object, ...]:
+    """Return the static arguments that name the indexed dimensions."""
+    return tuple([node.static(name) for name in ("dim", "count") if name in node.recipe.record.statics])
+
+
+def _write_statics(node: Node) -> tuple[object, ...]:
+    """Return the static arguments of the node's own op, without the check of the indices, which it has made."""
+    statics = dict(zip(node.recipe.record.statics, node.statics, strict=False))
+    return tuple(0 if name == "check" else value for name, value in statics.items())
+
+
 def _scatter_to_read(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
     """Gradient of gather and take: add to the elements that were read."""
     is_flattened = node.recipe.record.detail["index"] == "take"
@@ -70,11 +92,9 @@ def _scatter_to_read(node: Node, values: Mapping[str, Tensor], position: int) ->
     grad = values["grad"]
     if node.recipe.record.name == "embedding_shared":
         grad = _divide_by_row_counts(node, grad, index)
-    shape = _shape_of(node, 0)
-    if is_flattened:
-        statics = (shape, node.static("dim"), node.static("count"))
-        return call(registry["spread_at"], (grad, index), statics)
-    return call(registry["spread"], (grad, index), (shape, node.static("dim")))
+    record = registry["spread_at" if is_flattened else "spread"]
+    negative = (True,) if _static(node, "negative", False) else ()
+    return call(record, (grad, index), (_shape_of(node, 0), *_dims(node), *negative))
 
 
 def _scatter_to_bag_rows(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
@@ -99,10 +119,8 @@ def _gather_written(node: Node, values: Mapping[str, Tensor], position: int) -> 
 
 
 def _gather_at(node: Node, tensor: Tensor, index: Tensor) -> Tensor:
-    if "count" in node.recipe.record.statics:
-        statics = (node.static("dim"), node.static("count"))
-        return call(registry["take_at"], (tensor, index), statics)
-    return call(registry["gather"], (tensor, index), (node.static("dim"),))
+    record = registry["take_at" if "count" in node.recipe.record.statics else "gather"]
+    return call(record, (tensor, index), _read_statics(node))
 
 
 def _pass_through(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
@@ -115,7 +133,7 @@ def _zero_overwritten(node: Node, values: Mapping[str, Tensor], position: int) -
     scalar_zero = empty(meta(grad.meta.dtype, (1,) * len(_shape_of(node, 2)), None, grad.meta.device))
     scalar_zero = call(registry["zero_like"], (scalar_zero,))
     zeros = call(registry["expand"], (scalar_zero,), (_shape_of(node, 2),))
-    return call(node.recipe.record, (grad, values["index"], zeros), node.statics)
+    return call(node.recipe.record, (grad, values["index"], zeros), _write_statics(node))
 
 
 def _gather_surviving_writes(node: Node, values: Mapping[str, Tensor], position: int) -> Tensor:
@@ -129,17 +147,19 @@ def _gather_surviving_writes(node: Node, values: Mapping[str, Tensor], position:
         return grad
     input_layout, is_flattened = node.operand_layout(0), "count" in node.recipe.record.statics
     numbers = arange(index.meta.shape, index.meta.device)
-    record = node.recipe.record
+    record, read_statics, write_statics = node.recipe.record, _read_statics(node), _write_statics(node)
     if is_flattened:
         dim, count = node.static("dim"), node.static("count")
         number_layout = meta(dtypes.int64, input_layout.shape[dim : dim + count], None, index.meta.device)
-        last_writer = call(record, (empty(number_layout), index, numbers), (0, count))
-        survives = call(registry["eq"], (call(registry["take_at"], (last_writer, index), (0, count)), numbers))
+        last_writer = call(record, (empty(number_layout), index, numbers), (0, *write_statics[1:]))
+        numbers_read = call(registry["take_at"], (last_writer, index), (0, *read_statics[1:]))
+        survives = call(registry["eq"], (numbers_read, numbers))
         survives = reshape(survives, (*index.meta.shape, *(1,) * (input_layout.ndim - dim - count)))
     else:
         number_layout = meta(dtypes.int64, input_layout.shape, None, index.meta.device)
-        last_writer = call(record, (empty(number_layout), index, numbers), node.statics)
-        survives = call(registry["eq"], (call(registry["gather"], (last_writer, index), node.statics), numbers))
+        last_writer = call(record, (empty(number_layout), index, numbers), write_statics)
+        numbers_read = call(registry["gather"], (last_writer, index), read_statics)
+        survives = call(registry["eq"], (numbers_read, numbers))
     return call(registry["where"], (survives, grad, 0.0))
 
 

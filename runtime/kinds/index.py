@@ -10,8 +10,8 @@ unpredictable branch, which costs more than a second core gains.
 
 Elements are copied as raw bits, except by ops that combine a source element with the one in the result (add,
 multiply, maximum, minimum). With the static argument `misses`, each CPU work-item writes to an extra result whether
-it read an index out of range. The caller raises the error. With the static argument `check`, a Triton kernel notes an
-index out of range in the device's miss word (`runtime.deferred`).
+it read an index out of range. The caller raises the error. With the static argument `check`, a Triton kernel stores an
+index out of range in the device's miss word (`runtime.deferred`). With `negative`, negative indices count from the end.
 
 Read next: `index_access.py` (strides and shared helpers), `index_bags.py`, `index_masks.py`, `triton/index.py`.
 """
@@ -37,11 +37,14 @@ from .elementwise import elementwise_parts
 from .index_access import (
     Access,
     check_has_positions,
+    check_number,
     element_access,
+    has_negatives,
     index_step,
     lanes_of,
     merge_in_order,
     slice_access,
+    static_or,
 )
 from .index_bags import plan_bag_sums, plan_bags
 from .index_masks import plan_mask_counts, plan_mask_positions
@@ -100,7 +103,7 @@ def _read(request: Request, access: Access) -> Planned:
     indexed_dims = merge_in_order(access.indexed_sizes, [access.indexed_strides])
     if caps.style in READS:
         position_dims = (indexed_dims[0], indexed_dims[1][0])
-        check = _check_number(request)
+        check = check_number(request)
         step = READS[caps.style](
             request, raw.compute, slots, sizes, strides, position_dims, access.num_positions, check
         )  # fmt: skip
@@ -110,7 +113,7 @@ def _read(request: Request, access: Access) -> Planned:
     lanes = lanes_of(request, raw.compute)
     copies_vectors = has_row_index and strides[0][-1] == strides[2][-1] == 1 and inner >= lanes > 1
     reports_misses = _reports_misses(request)
-    defines.append(("MISSES", str(int(reports_misses))))
+    defines += [("MISSES", str(int(reports_misses))), ("NEGATIVE", str(int(has_negatives(request))))]
     if caps.takes_runs:
         # A row has an index per element: the kernel can gather a vector of elements by a vector of indices.
         source_stride = strides[0][-1]
@@ -153,17 +156,9 @@ def _read(request: Request, access: Access) -> Planned:
     )
 
 
-def _check_number(request: Request) -> int:
-    """Return the number of the index check that the reading kernel makes; 0: none."""
-    number = dict(zip(request.record.statics, request.statics, strict=False)).get("check", 0)
-    assert isinstance(number, int)
-    return number
-
-
 def _reports_misses(request: Request) -> bool:
     """Return True if work-items report indices out of range: on CPUs, if the call sets `misses`."""
-    statics = dict(zip(request.record.statics, request.statics, strict=False))
-    return bool(statics.get("misses")) and request.capabilities.takes_runs
+    return bool(static_or(request, "misses", False)) and request.capabilities.takes_runs
 
 
 def _miss_flags(request: Request, items: int) -> tuple[Meta, ...]:
@@ -207,6 +202,7 @@ def _write(
     accumulator: Meta | None = None,
     prepare: int = 0,
     scratch: list[int] | None = None,
+    miss_buffer: int | None = None,
 ) -> list[Step]:
     """Plan the launch that writes `source` into the result, or combines it with the result.
 
@@ -219,6 +215,7 @@ def _write(
         accumulator: layout of a wider temporary that replaces the result as destination.
         prepare: what the CPU kernel does to each row first: 0 nothing, 1 fill it with zeros, 2 copy it from the input.
         scratch: bytes of scratch buffers, to which the launches add theirs; None: they may not use any.
+        miss_buffer: position of the miss word, where a Triton kernel stores an index out of range; None: no check.
     """
     if source.shape != access.shape:
         raise ShapeError(
@@ -260,14 +257,18 @@ def _write(
             (index_sizes, index_strides[0], index_strides[1]),
         )
         if scratch is not None and should_sort_indices(request, access):
+            first_scratch = max(buffers) + 1 + len(scratch)
             steps, scratch_nbytes = sorted_write_steps(
-                request, element, slots, access, index, sizes, strides, position_dims, index_dims, buffers
-            )
+                request, element, slots, access, index, sizes, strides, position_dims, index_dims, buffers,
+                first_scratch, miss_buffer,
+            )  # fmt: skip
             scratch.extend(scratch_nbytes)
             return steps
-        return [
-            launch(request, element, slots, sizes, strides, position_dims, index_dims, access.num_positions, buffers)
-        ]
+        step = launch(
+            request, element, slots, sizes, strides, position_dims, index_dims, access.num_positions, buffers,
+            miss_buffer,
+        )  # fmt: skip
+        return [step]
     has_row_index = strides[0][-1] == 0
     lanes = lanes_of(request, element)
     # VECTOR: 0 scalar loops, 1 vectors of source elements, 2 one source element for the whole row
@@ -279,7 +280,7 @@ def _write(
         ("INDEXED_DIMS", str(len(indexed_dims[0]))),
         ("INDEX_DIMS", str(len(index_sizes))),
     ]
-    defines.append(("MISSES", str(int(_reports_misses(request)))))
+    defines += [("MISSES", str(int(_reports_misses(request)))), ("NEGATIVE", str(int(has_negatives(request))))]
     if not request.capabilities.takes_runs:
         defines.append(("PREPARE", "0"))
     tables = [*indexed_dims[0], *indexed_dims[1][0], *(s for row in strides for s in row), *index_sizes,
@@ -356,25 +357,31 @@ def _update(request: Request, locate: Callable[[Request, Meta, Meta], Access]) -
         if _should_sort_indices(request, locate(request, out, index))
         else _accumulator_layout(request, out, source)
     )
-    miss_buffer = (4,) if _reports_misses(request) else ()
+    miss_flags = (4,) if _reports_misses(request) else ()
+    has_check = request.capabilities.style in WRITES and check_number(request) > 0 and source.numel > 0
+    miss_word = (MISS_WORD,) if has_check else ()
     if accumulator is not None:
-        sum_buffer = 4 + len(miss_buffer)
+        sum_buffer = 4 + len(miss_flags)
         steps = pointwise_steps(request, "copy", input_layout, accumulator, (accumulator.dtype,), (0, sum_buffer))
         writes = _write(
-            request, out, locate(request, accumulator, index), source, index, (1, 2, sum_buffer, *miss_buffer),
-            accumulator,
+            request, out, locate(request, accumulator, index), source, index, (1, 2, sum_buffer, *miss_flags),
+            accumulator, miss_buffer=sum_buffer + 1 if has_check else None,
         )  # fmt: skip
         steps += [*writes, *pointwise_steps(request, "copy", accumulator, out, (out.dtype,), (sum_buffer, 3))]
-        return Planned((out, *_miss_flags(request, prod(writes[0].global_size))), tuple(steps), (accumulator.nbytes,))
+        outputs = (out, *_miss_flags(request, prod(writes[0].global_size)))
+        return Planned(outputs, tuple(steps), (accumulator.nbytes, *miss_word))
     access = locate(request, out, index)
     if not request.into and _can_prepare_rows(request, out, access, source, input_layout):
-        writes = _write(request, out, access, source, index, (1, 2, 3, 0, *miss_buffer), None, 2)
+        writes = _write(request, out, access, source, index, (1, 2, 3, 0, *miss_flags), None, 2)
         return Planned((out, *_miss_flags(request, prod(writes[0].global_size))), tuple(writes))
     steps = (
         [] if request.into or not out.numel else pointwise_steps(request, "copy", input_layout, out, (None,), (0, 3))
     )
-    scratch: list[int] = []
-    writes = _write(request, out, access, source, index, (1, 2, 3, *miss_buffer), scratch=scratch)
+    scratch: list[int] = [*miss_word]
+    miss_buffer = 4 if has_check else None
+    writes = _write(
+        request, out, access, source, index, (1, 2, 3, *miss_flags), scratch=scratch, miss_buffer=miss_buffer
+    )
     items = prod(writes[0].global_size) if writes else 0
     return Planned((out, *_miss_flags(request, items)), (*steps, *writes), tuple(scratch))
 

@@ -20,11 +20,14 @@ from . import Request
 __all__ = [
     "Access",
     "check_has_positions",
+    "check_number",
     "element_access",
+    "has_negatives",
     "index_step",
     "lanes_of",
     "merge_in_order",
     "slice_access",
+    "static_or",
 ]
 
 
@@ -134,6 +137,23 @@ def check_has_positions(request: Request, access: Access) -> None:
         raise IndexOutOfRange(
             f"{request.where()}: there is nothing to index in dimensions of sizes {list(access.indexed_sizes)}"
         )
+
+
+def static_or(request: Request, name: str, default: object) -> object:
+    """Return a static argument, which the call may have left out at the end."""
+    return dict(zip(request.record.statics, request.statics, strict=False)).get(name, default)
+
+
+def check_number(request: Request) -> int:
+    """Return the number of the index check that the kernel makes; 0: none."""
+    number = static_or(request, "check", 0)
+    assert isinstance(number, int)
+    return number
+
+
+def has_negatives(request: Request) -> bool:
+    """Return True if negative indices count from the end."""
+    return bool(static_or(request, "negative", False))
 
 
 def lanes_of(request: Request, element: str) -> int:

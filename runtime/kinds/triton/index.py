@@ -12,6 +12,7 @@ from ...backends.protocol import Slot, Step
 from ...layout import split
 from ...schedules import choose
 from .. import Request
+from ..index_access import check_number, has_negatives
 from . import Defines, Geometry, index_type, instance, next_power, strided_extent
 
 __all__ = ["bag_index_step", "bag_sums_step", "count_steps", "list_step", "read_step", "write_step"]
@@ -65,7 +66,7 @@ def read_step(
         numel // sizes[-1], sizes[-1], tiles_per_row, total, check, sizes[:-1], *(s[:-1] for s in strides),
         *(s[-1] for s in strides), *indexed_dims,
     )  # fmt: skip
-    defines["CHECK"] = int(check != 0)
+    defines |= {"CHECK": int(check != 0), "NEGATIVE": int(has_negatives(request))}
     kernel = instance(request, "read", element, (*slots, Slot("int64", "index")), defines)
     return Step(kernel, (0, 1, 2, 3 if check else 2), geometry, (tiles,), None, numel)
 
@@ -80,6 +81,7 @@ def write_step(
     index_dims: tuple[tuple[int, ...], Strides, Strides],
     total: int,
     buffers: tuple[int, ...],
+    miss_buffer: int | None,
 ) -> Step:
     """Plan the launch that writes, or combines with the result.
 
@@ -89,6 +91,7 @@ def write_step(
         indexed_dims: sizes and result strides of the indexed dimensions.
         index_dims: sizes of the index's own dimensions, and strides of index and source along them.
         total: number of positions that an index can name.
+        miss_buffer: position of the miss word, where the kernel stores an index out of range. None: it does not check.
     """
     num_results, index_count = prod(sizes), prod(index_dims[0])
     params = choose(request, "index", {"numel": num_results * index_count, "total": total}, slots[1].dtype)
@@ -102,13 +105,16 @@ def write_step(
         "INDEX_DIMS": len(index_dims[0]),
         "SHARED": int(not any(strides[0])),
     }
-    defines["CHUNK"] = params["chunk"]
+    has_check = miss_buffer is not None
+    defines |= {"CHUNK": params["chunk"], "CHECK": int(has_check), "NEGATIVE": int(has_negatives(request))}
     geometry: Geometry = (
-        num_results // sizes[-1], sizes[-1], tiles_per_row, total, range_size, index_count, sizes[:-1],
+        num_results // sizes[-1], sizes[-1], tiles_per_row, total, range_size, index_count,
+        check_number(request) if has_check else 0, sizes[:-1],
         *(s[:-1] for s in strides), *(s[-1] for s in strides), *indexed_dims, *index_dims,
     )  # fmt: skip
-    kernel = instance(request, "write", element, slots, defines)
-    return Step(kernel, buffers, geometry, (tiles, ranges), None, num_results * index_count)
+    kernel = instance(request, "write", element, (*slots, Slot("int64", "index")), defines)
+    miss_word = buffers[2] if miss_buffer is None else miss_buffer  # any buffer if the kernel does not check
+    return Step(kernel, (*buffers, miss_word), geometry, (tiles, ranges), None, num_results * index_count)
 
 
 def bag_index_step(request: Request, slots: tuple[Slot, ...], total: int, bags: int, offset_stride: int) -> Step:

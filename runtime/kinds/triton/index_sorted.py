@@ -1,8 +1,8 @@
 """Plan writes by many indices for Triton: sort the indices, then combine the values of each run of equal indices.
 
-The indices are copied to int32, in contiguous lines, and sorted by `..sort`, which is stable. If each element has an
-index of its own, a line has the indices of one position along the other dimensions. If an index names a slice, such as
-a row of an embedding, there is one line with all indices.
+`keys` copies the indices to int32, in contiguous lines, and `..sort`, which is stable, sorts them. If each element has
+an index of its own, a line has the indices of one position along the other dimensions. If an index names a slice, such
+as a row of an embedding, there is one line with all indices.
 
 - `segments`, for an index per element: one lane owns each run of equal indices. It combines the run's first `_SERIAL`
   elements alone, and the whole program combines the rest. The element of the result is read and written once.
@@ -21,10 +21,10 @@ from math import prod
 
 from ... import dtypes
 from ...backends.protocol import Slot, Step
-from ...device import Meta, contiguous_strides, meta
+from ...device import Meta, meta
 from ...records import registry
-from .. import Request, pointwise, sort
-from ..index_access import Access
+from .. import Request, slot, sort
+from ..index_access import Access, check_number, has_negatives, merge_in_order
 from . import Defines, Geometry, index_type, instance, next_power, strided_extent
 
 __all__ = ["should_sort_indices", "sorted_write_steps"]
@@ -33,6 +33,7 @@ Strides = tuple[int, ...]
 _MIN_ELEMENT_INDICES = 256  # sorting pays from this number of indices in a line, if each element has an index
 _MIN_SLICE_INDICES = 1024  # the same if an index names a slice
 _SERIAL = 8  # elements of a run that its lane combines alone
+_KEY_BLOCK = 1024  # indices that a program of `keys` copies
 _BLOCK = 512  # sorted indices of a program of `segments`
 _RUN_ROWS, _RUN_COLUMNS = 16, 256  # sorted indices, and elements of their slices, of a program of `runs`
 _JOINED_CHUNKS = 8  # chunks, each the `_RUN_ROWS` indices of one program of `runs`, that `joins` adds at a time
@@ -68,6 +69,8 @@ def sorted_write_steps(
     target_layout: tuple[tuple[int, ...], Strides],
     index_layout: tuple[tuple[int, ...], Strides, Strides],
     buffers: tuple[int, ...],
+    first_scratch: int,
+    miss_buffer: int | None,
 ) -> tuple[list[Step], tuple[int, ...]]:
     """Plan the launches that copy the indices, sort them, and write.
 
@@ -81,7 +84,9 @@ def sorted_write_steps(
         strides: strides of index, source and result along `sizes`, in elements.
         target_layout: sizes and result strides of the indexed dimensions.
         index_layout: sizes of the index's own dimensions, and strides of index and source along them.
-        buffers: positions of index, source and result among the buffers of a launch. Scratch buffers follow them.
+        buffers: positions of index, source and result among the buffers of a launch.
+        first_scratch: position of the first scratch buffer; the others follow it.
+        miss_buffer: position of the miss word, where `keys` stores an index out of range. None: `keys` does not check.
 
     Returns:
         The launches, and the bytes of each scratch buffer.
@@ -90,7 +95,6 @@ def sorted_write_steps(
     index_count, position_count = prod(index_layout[0]), access.num_positions
     lines = prod(sizes) if is_per_element else 1
     scratch: list[int] = []
-    first_scratch = max(buffers) + 1
 
     def allocate(nbytes: int) -> int:
         scratch.append(nbytes)
@@ -101,10 +105,9 @@ def sorted_write_steps(
     unsorted_keys, keys, order = allocate(key_bytes), allocate(key_bytes), allocate(2 * key_bytes)
     outer = (sizes, strides[0]) if is_per_element else ((), ())
     shape, index_strides = (*outer[0], *index_layout[0]), (*outer[1], *index_layout[1])
-    source_layout = meta(index.dtype, shape, index_strides, request.device)
-    key_layout = meta(dtypes.int32, shape, contiguous_strides(shape), request.device)
-    copy = Request(registry["index_copy_int32"], (source_layout,), (dtypes.int32,), request.device, (key_layout,))
-    steps = [replace(s, buffers=(buffers[0], unsorted_keys)) for s in pointwise.plan(copy).steps]
+    miss_word = buffers[0] if miss_buffer is None else miss_buffer
+    key_buffers = (buffers[0], unsorted_keys, miss_word)
+    steps = [_keys_step(request, index, shape, index_strides, position_count, key_buffers, miss_buffer)]
     lines_layout = meta(dtypes.int32, (lines, index_count), None, request.device)
     sorting = sort.plan(Request(registry["sort_along"], (lines_layout,), (1, False), request.device))
     sort_buffers = (unsorted_keys, keys, order, *(allocate(nbytes) for nbytes in sorting.scratch))
@@ -140,3 +143,21 @@ def sorted_write_steps(
     geometry = (index_count, width, width_tiles, position_count, sizes, strides[2], *target_layout)
     steps.append(Step(kernel, (keys, partial, buffers[2]), geometry, (chunks * width_tiles,), None, work))
     return steps, tuple(scratch)
+
+
+def _keys_step(
+    request: Request, index: Meta, shape: tuple[int, ...], strides: Strides, total: int, buffers: tuple[int, ...],
+    miss_buffer: int | None,
+) -> Step:  # fmt: skip
+    """Plan the launch that copies indices of `shape` to contiguous int32 keys; buffers: index, keys, miss word."""
+    merged, (key_strides,) = merge_in_order(shape, [strides])
+    count = prod(shape)
+    defines: Defines = {
+        "INDEX": index_type([count + strided_extent(merged, key_strides)]), "BLOCK": _KEY_BLOCK,
+        "INDEX_DIMS": len(merged), "CHECK": int(miss_buffer is not None), "NEGATIVE": int(has_negatives(request)),
+    }  # fmt: skip
+    slots = (slot(index, "index"), Slot("int32", "index"), Slot("int64", "index"))
+    kernel = instance(request, "keys", "long", slots, defines)
+    number = 0 if miss_buffer is None else check_number(request)
+    geometry: Geometry = (count, total, number, merged, key_strides)
+    return Step(kernel, buffers, geometry, (-(-count // _KEY_BLOCK),), None, count)

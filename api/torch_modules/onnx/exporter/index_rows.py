@@ -20,14 +20,19 @@ def _merged(c: Conversion, operand: str) -> tuple[Value, tuple[Int, ...]]:
     return reshape(c.graph, c.input(operand), shape, merged), merged
 
 
+def _index(c: Conversion) -> Value:
+    """Return the index in int32 or int64: ONNX takes no other integers."""
+    return c.input("index") if c.dtype("index") is dtypes.int32 else c.cast_input("index", dtypes.int64)
+
+
 def _take(c: Conversion) -> RowResult:
     """Slices at positions; the index's dimensions replace the indexed ones."""
     table, _ = _merged(c, "input")
-    return c.graph.op("Gather", table, c.input("index"), axis=c.static("dim"))
+    return c.graph.op("Gather", table, _index(c), axis=c.static("dim"))
 
 
 def _gather(c: Conversion) -> RowResult:
-    return [c.graph.op("GatherElements", c.input("input"), c.input("index"), axis=c.static("dim"))]
+    return [c.graph.op("GatherElements", c.input("input"), _index(c), axis=c.static("dim"))]
 
 
 def _scatter(reduction: str | None) -> Row:

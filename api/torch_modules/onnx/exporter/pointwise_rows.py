@@ -100,6 +100,6 @@ POINTWISE_ROWS: Rows = {
     "hardswish": _unary("HardSwish"), "hardsigmoid": _unary("HardSigmoid", alpha=1 / 6, beta=0.5),
     "softplus": _softplus, "softsign": _unary("Softsign"), "hardtanh": _clip("min_val", "max_val"),
     "clamp_min": _clip("min", None), "clamp_max": _clip(None, "max"), "clamp_both": _clip("min", "max"),
-    "prelu_slope": _prelu, "copy": _copy, "contiguous_copy": _copy, "index_copy_int32": _copy, "fill": _fill,
+    "prelu_slope": _prelu, "copy": _copy, "contiguous_copy": _copy, "fill": _fill,
     "full_like_as": _fill, "zero_like": _zeros, "standardize_fixed": _batch_norm,
 }  # fmt: skip
