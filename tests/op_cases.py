@@ -125,7 +125,7 @@ def _reduced(name: str, dtype: str) -> tuple[str, ...]:
         return ("int64",)
     if name in ("any", "all"):
         return ("bool",)
-    if name in ("index_bounds", "amax", "amin"):
+    if name in ("index_bounds", "amax", "amin", "max_elements", "min_elements"):
         return (dtype, dtype)
     return (dtype, "int64") if name in ("max_dim", "max_plane", "min_dim") else (dtype,)
 

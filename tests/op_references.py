@@ -365,6 +365,8 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "prod": _product,
     "amax": _extreme(np.max),
     "amin": _extreme(np.min),
+    "max_elements": _extreme(np.max),
+    "min_elements": _extreme(np.min),
     "max_dim": lambda x, axis, keepdims=False: (
         np.max(x, axis, keepdims=keepdims), np.argmax(x, axis, keepdims=keepdims),
     ),

@@ -123,14 +123,31 @@ def test_products_with_a_zero_and_nan_or_infinity() -> None:
         assert_equal(gradients(lambda x: x.prod(1), [row, row]), [[expected, expected]])
 
 
-@pytest.mark.parametrize("reduce", [wg.amax, wg.amin, wg.max, wg.min])
-def test_nans_share_the_gradient_of_extremes(reduce: Callable[..., wg.Tensor]) -> None:
-    assert gradients(reduce, [1.0, nan, 2.0]) == [[0, 1, 0]]
-    assert gradients(reduce, [nan, 1.0, nan, 3.0]) == [[0.5, 0, 0.5, 0]]
-    assert gradients(reduce, [2.0, 2.0]) == [[0.5, 0.5]]
-    if reduce in (wg.amax, wg.amin):
-        rows = gradients(lambda x: reduce(x, 1), [[nan, 1.0, nan, nan], [1.0, 1.0, 1.0, nan]])[0]
-        assert_equal(rows, [[1 / 3, 0, 1 / 3, 1 / 3], [0, 0, 0, 1]])
+@pytest.mark.parametrize("device", DEVICES)
+def test_gradients_of_extremes_are_nan_beside_nan(device: str) -> None:
+    rows = [[nan, 1.0, nan, nan], [1.0, 1.0, 0.0, 0.0]]
+    for reduce, expected in (
+        (lambda x: wg.amax(x, 1), [0.5, 0.5, 0, 0]), (lambda x: wg.amin(x, 1), [0, 0, 0.5, 0.5]),
+        (lambda x: sum(wg.aminmax(x, dim=1)), [0.5] * 4),
+    ):  # fmt: skip
+        x = wg.tensor(rows, device=device, requires_grad=True)
+        assert_equal(wg.autograd.grad(reduce(x).sum(), [x])[0].tolist(), [[nan] * 4, expected])
+        row = x[0].detach().requires_grad_()
+        assert_equal(wg.autograd.grad(sum(wg.aminmax(row)), [row])[0].tolist(), [nan] * 4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_nans_share_the_gradient_of_max_and_of_norms(device: str) -> None:
+    for reduce in (wg.max, wg.min):
+        for row, expected in (
+            ([1.0, nan, 2.0], [0, 1, 0]), ([nan, 1.0, nan, 3.0], [0.5, 0, 0.5, 0]), ([2.0, 2.0], [0.5, 0.5]),
+        ):  # fmt: skip
+            x = wg.tensor(row, device=device, requires_grad=True)
+            assert wg.autograd.grad(reduce(x), [x])[0].tolist() == expected
+    for order in (inf, -inf):
+        x = wg.tensor([[1.0, nan], [2.0, -2.0]], device=device, requires_grad=True)
+        norms = wg.linalg.vector_norm(x, order, dim=1)
+        assert wg.autograd.grad(norms.sum(), [x])[0].tolist() == [[0, 0], [0.5, -0.5]]
 
 
 def test_losses_pass_nan_to_their_gradients() -> None:

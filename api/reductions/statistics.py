@@ -267,9 +267,9 @@ def _norm(input: Tensor, p: float | str | None, dim: Dims, keepdim: bool) -> Ten
         return ops.euclidean_norm(input, dim, keepdim)
     magnitude = ops.abs(input)
     if p == math.inf:
-        return ops.amax(magnitude, dim, keepdim)
+        return ops.max_elements(magnitude, dim, keepdim)
     if p == -math.inf:
-        return ops.amin(magnitude, dim, keepdim)
+        return ops.min_elements(magnitude, dim, keepdim)
     if p == 1:
         return ops.sum(magnitude, dim, keepdim)
     if p == 0:
