@@ -118,7 +118,7 @@ def _reduced(name: str, dtype: str) -> tuple[str, ...]:
     """Return the dtypes of an op's results, by PyTorch's rules."""
     integral = numpy_of(dtype).kind in "biu"
     if name in _ACCUMULATE:
-        return ("int64" if integral else dtype,) * (3 if name == "prod" else 1)
+        return ("int64" if integral else dtype,) * (4 if name == "prod" else 1)
     if name in _FLOAT:
         return ("float32" if integral else dtype,)
     if name in _INDEX:

@@ -240,10 +240,11 @@ def _polygamma(x: Array, order: float) -> Array:
 
 
 def _product(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return the product, the product of the nonzero elements, and the number of zeros."""
+    """Return the product, the product of the nonzero elements, and the numbers of zeros and of NaNs and infinities."""
     zero = x == 0
     nonzero_product = np.prod(x, axis, keepdims=keepdims, where=~zero)
-    return np.prod(x, axis, keepdims=keepdims), nonzero_product, zero.sum(axis, keepdims=keepdims)
+    counts = [mask.sum(axis, keepdims=keepdims) for mask in (zero, ~np.isfinite(x))]
+    return np.prod(x, axis, keepdims=keepdims), nonzero_product, *counts
 
 
 def _extreme(reduce: Callable[..., Array]) -> Callable[..., Any]:

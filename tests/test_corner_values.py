@@ -111,16 +111,27 @@ def test_negative_numbers_wrap_in_new_uint8_tensors() -> None:
 # Gradients at NaN, infinity and zero ----------------------------------------------------------------------------------
 
 
-def test_products_with_a_zero_and_nan_or_infinity() -> None:
-    for row, expected in (
-        ([0.0, inf, 2.0], [inf, 0.0, nan]),
-        ([0.0, nan, 2.0], [nan, 0.0, nan]),
-        ([0.0, 3.0, 2.0], [6.0, 0.0, 0.0]),
-        ([0.0, 0.0, inf], [0.0, 0.0, 0.0]),
-        ([nan, 3.0, 2.0], [nan, nan, nan]),
-    ):
-        assert_equal(gradients(wg.prod, row), [expected])
-        assert_equal(gradients(lambda x: x.prod(1), [row, row]), [[expected, expected]])
+@pytest.mark.parametrize("device", DEVICES)
+def test_products_with_a_zero_and_nan_or_infinity(device: str) -> None:
+    """Without a zero, the gradient is the product over the element. Else it is the product of the other elements."""
+    rows = [
+        ([0.0, inf, 2.0], [inf, 0.0, nan]), ([0.0, nan, 2.0], [nan, 0.0, nan]), ([0.0, 3.0, 2.0], [6.0, 0.0, 0.0]),
+        ([nan, 3.0, 2.0], [nan, nan, nan]), ([inf, 3.0, 2.0], [nan, inf, inf]), ([inf, -inf, 2.0], [nan, nan, -inf]),
+        ([inf, -inf, 0.0], [nan, nan, -inf]), ([inf, nan, 0.0], [nan, nan, nan]), ([nan, nan, 0.0], [nan, nan, nan]),
+        ([0.0, 0.0, inf], [nan, nan, 0.0]), ([nan, 0.0, 0.0], [0.0, nan, nan]), ([0.0, 0.0, 3.0], [0.0, 0.0, 0.0]),
+        ([0.0, 0.0, 0.0], [0.0, 0.0, 0.0]), ([-inf, 2.0, -0.0], [-0.0, nan, -inf]),
+    ]  # fmt: skip
+    for row, expected in rows:
+        x = wg.tensor(row, device=device, requires_grad=True)
+        assert_equal(wg.autograd.grad(wg.prod(x), [x])[0].tolist(), expected)
+    for dim in (0, 1):
+        operand = np.array([row for row, _ in rows], np.float32)
+        x = wg.tensor(operand if dim else operand.T, device=device, requires_grad=True)
+        (grad,) = wg.autograd.grad(x.prod(dim).sum(), [x])
+        expected_rows = np.array([expected for _, expected in rows])
+        assert_equal(grad.tolist(), expected_rows if dim else expected_rows.T)
+    x = wg.tensor([inf, 0.0, 0.0, nan], device=device, requires_grad=True)
+    assert_equal(wg.autograd.grad(x.prod(), [x])[0].tolist(), [nan] * 4)
 
 
 @pytest.mark.parametrize("device", DEVICES)
