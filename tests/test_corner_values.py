@@ -267,6 +267,31 @@ def test_cumulative_products_of_no_elements_have_a_gradient() -> None:
         assert wg.autograd.grad(x.cumprod(-1).sum(), [x])[0].shape == shape
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_reductions_along_no_dimension(device: str) -> None:
+    """An empty tuple means all dimensions, but none for `any` and `all`."""
+    x = wg.tensor([[0.0, 1.0, nan], [-2.0, 0.0, 0.0]], device=device)
+    for values in (x, x.T, x[:, ::2], x.bool(), x.nan_to_num().to(wg.int32), x.new_ones(70, 3)[1:], x[0, 1], x[:0]):
+        for reduce in (wg.any, wg.all):
+            for dim in ((), []):
+                for keepdim in (False, True):
+                    result = reduce(values, dim, keepdim)
+                    assert result.dtype is wg.bool
+                    assert result.tolist() == values.ne(0).tolist()
+    masks = wg.tensor([3, 0], dtype=wg.uint8, device=device)
+    assert masks.any(()).dtype is wg.uint8
+    assert masks.all(dim=()).tolist() == [1, 0]
+    x = x.nan_to_num()
+    reductions: tuple[Callable[..., wg.Tensor], ...] = (
+        wg.sum, wg.mean, wg.amax, wg.amin, wg.std, wg.var, wg.logsumexp, wg.nansum, wg.norm,
+    )  # fmt: skip
+    for reduce in reductions:
+        result = reduce(x, dim=(), keepdim=True)
+        assert result.shape == (1, 1)
+        assert result.item() == pytest.approx(reduce(x, dim=(0, 1)).item(), rel=1e-6)
+        assert reduce(x, dim=[]).shape == ()
+
+
 def test_gather_with_an_empty_index_of_any_shape() -> None:
     x = wg.tensor([[1.0, 2.0]])
     for shape in ((0,), (0, 2, 3), (1, 0), (0, 9), (9, 0)):
