@@ -90,12 +90,36 @@ def test_numbers_that_no_tensor_can_hold_raise() -> None:
             call()
 
 
-def test_numbers_beyond_the_dtype_are_in_no_tensor() -> None:
-    x = wg.tensor([7, 253, 44], dtype=wg.uint8)
-    for number in (-3, 300):
-        assert wg.isin(x, number).tolist() == [False, False, False]
-        assert wg.isin(number, x).item() is False
-    assert wg.isin(x, 44).tolist() == [False, False, True]
+def test_numbers_beyond_the_dtype_wrap_in_isin() -> None:
+    x = wg.tensor([7, 253, 44, 0], dtype=wg.uint8)
+    for number, wrapped in ((-3, 253), (300, 44), (65536, 0), (44, 44), (2**40 + 7, 7)):
+        expected = [value == wrapped for value in (7, 253, 44, 0)]
+        assert wg.isin(x, number).tolist() == expected
+        assert wg.isin(x, number, invert=True).tolist() == [not flag for flag in expected]
+        assert wg.isin(number, x).item() is True
+    signed = wg.tensor([-56, 5], dtype=wg.int8)
+    assert wg.isin(signed, 200).tolist() == [True, False]
+    assert wg.isin(signed, -251).tolist() == [False, True]
+    assert wg.isin(wg.tensor([2], dtype=wg.int32), 2**32 + 2).tolist() == [True]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_bools_to_the_power_of_bools(device: str) -> None:
+    flags = wg.tensor([True, False], device=device)
+    for result, expected in (
+        (flags**True, [True, False]), (flags**False, [True, True]), (wg.pow(flags, True), [True, False]),
+        (flags.clone().pow_(False), [True, True]),
+    ):  # fmt: skip
+        assert result.dtype is wg.bool
+        assert result.tolist() == expected
+    assert (flags**2).dtype is wg.int64
+    assert (flags**0.5).dtype is wg.float32
+
+
+def test_linalg_vander_refuses_bool() -> None:
+    with pytest.raises(RuntimeError, match="does not take bool"):
+        wg.linalg.vander(wg.tensor([True, False]))
+    assert wg.vander(wg.tensor([True, False])).tolist() == [[1, 1], [0, 1]]
 
 
 def test_negative_numbers_wrap_in_new_uint8_tensors() -> None:
@@ -179,6 +203,7 @@ def test_gradients_of_xlogy_beside_nan_and_zero() -> None:
 
 def test_gradients_that_agree_with_pytorch_at_signed_zeros_and_infinities() -> None:
     assert gradients(wg.copysign, [0.0, -0.0, 1.0, -2.0], [1.0, -1.0, -0.0, 0.0]) == [[0, 0, -1, -1], [0] * 4]
+    assert_equal(gradients(wg.copysign, [inf, -inf, nan, 1.0], [1.0, 1.0, 1.0, inf])[0], [nan, nan, nan, 1])
     assert gradients(wg.nan_to_num, [1.0, nan, inf, -inf]) == [[1, 0, 0, 0]]
     assert gradients(lambda x: x.cumprod(0), [1.0, 0.0, 3.0, 4.0]) == [[1, 16, 0, 0]]
     assert gradients(lambda x: x.cumprod(0), [0.0, 0.0, 3.0]) == [[1, 0, 0]]
