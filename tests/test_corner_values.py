@@ -406,6 +406,27 @@ def test_masks_of_attention_broadcast_from_fewer_dimensions() -> None:
         assert_equal(F.scaled_dot_product_attention(query, key, value, mask).tolist(), plain.tolist())
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_convolutions_and_batch_norm_of_no_channels(device: str) -> None:
+    """The sum over no channels is 0, so that the bias remains, as in `linear`. PyTorch loses the output channels."""
+    for convolve, layer, shape in ((F.conv1d, wg.nn.Conv1d, (2, 0, 4)), (F.conv2d, wg.nn.Conv2d, (2, 0, 4, 3))):
+        x = wg.ones(shape, device=device, requires_grad=True)
+        weight = wg.ones(3, 0, *(2,) * (len(shape) - 2), device=device)
+        bias = wg.tensor([1.0, 2.0, 3.0], device=device, requires_grad=True)
+        result = convolve(x, weight, bias)
+        assert result.shape == (2, 3, *(n - 1 for n in shape[2:]))
+        assert (result == bias.reshape(3, *(1,) * (len(shape) - 2))).all()
+        assert wg.autograd.grad(result.sum(), [bias, x])[0].tolist() == [result.numel() // 3] * 3
+        module = layer(0, 3, 2, device=device)
+        assert module.bias is not None
+        assert module.bias.tolist() == [0, 0, 0]
+        assert not module(x).any()
+        normed = (
+            wg.nn.BatchNorm1d(0, device=device)(x) if len(shape) == 3 else F.batch_norm(x, None, None, training=True)
+        )
+        assert normed.shape == shape
+
+
 def test_triplet_loss_with_a_distance_of_the_user() -> None:
     anchor, positive, negative = (wg.tensor(x) for x in ([[1.0, 2.0]], [[1.0, 0.0]], [[1.0, 1.0]]))
     loss = F.triplet_margin_with_distance_loss(
