@@ -118,14 +118,14 @@ def _reduced(name: str, dtype: str) -> tuple[str, ...]:
     """Return the dtypes of an op's results, by PyTorch's rules."""
     integral = numpy_of(dtype).kind in "biu"
     if name in _ACCUMULATE:
-        return ("int64" if integral else dtype,) * (3 if name == "prod" else 1)
+        return ("int64" if integral else dtype,) * (4 if name == "prod" else 1)
     if name in _FLOAT:
         return ("float32" if integral else dtype,)
     if name in _INDEX:
         return ("int64",)
     if name in ("any", "all"):
         return ("bool",)
-    if name in ("index_bounds", "amax", "amin"):
+    if name in ("index_bounds", "amax", "amin", "max_elements", "min_elements"):
         return (dtype, dtype)
     return (dtype, "int64") if name in ("max_dim", "max_plane", "min_dim") else (dtype,)
 

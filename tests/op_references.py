@@ -259,10 +259,11 @@ def _polygamma(x: Array, order: float) -> Array:
 
 
 def _product(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return the product, the product of the nonzero elements, and the number of zeros."""
+    """Return the product, the product of the nonzero elements, and the numbers of zeros and of NaNs and infinities."""
     zero = x == 0
     nonzero_product = np.prod(x, axis, keepdims=keepdims, where=~zero)
-    return np.prod(x, axis, keepdims=keepdims), nonzero_product, zero.sum(axis, keepdims=keepdims)
+    counts = [mask.sum(axis, keepdims=keepdims) for mask in (zero, ~np.isfinite(x))]
+    return np.prod(x, axis, keepdims=keepdims), nonzero_product, *counts
 
 
 def _extreme(reduce: Callable[..., Array]) -> Callable[..., Any]:
@@ -384,6 +385,8 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "prod": _product,
     "amax": _extreme(np.max),
     "amin": _extreme(np.min),
+    "max_elements": _extreme(np.max),
+    "min_elements": _extreme(np.min),
     "max_dim": lambda x, axis, keepdims=False: (
         np.max(x, axis, keepdims=keepdims), np.argmax(x, axis, keepdims=keepdims),
     ),

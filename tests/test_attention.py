@@ -173,11 +173,36 @@ def test_more_features_than_kernels_support():
     check(make_tensor(1, 3, 1030), make_tensor(1, 4, 1030), make_tensor(1, 4, 3), atol=1e-5)
 
 
+@pytest.mark.parametrize("rows", [5, 70])
+def test_a_mask_and_is_causal_combine(rows):
+    """PyTorch combines them for 4-d operands; here all do, also with dropout or a mask that needs a gradient."""
+    rng = np.random.default_rng(3)
+    keys = rows + 3
+    flags = wg.tensor(rng.random((rows, keys)) < 0.6)
+    additive = wg.tensor(rng.standard_normal((2, 1, rows, keys)), dtype=wg.float32)
+    for shape in ((), (3,), (2, 2)):
+        operands = [make_tensor(*shape, n, d) for n, d in ((rows, 4), (keys, 4), (keys, 3))]
+        check(*operands, flags, is_causal=True)
+    check(*operands, additive, is_causal=True)
+    causal = wg.tensor(np.tri(rows, keys, dtype=bool))
+    merged = wg.where(causal, additive, -np.inf)
+    leaf = additive.detach().requires_grad_()
+    results = [attention(*operands, leaf, is_causal=True), attention(*operands, wg.where(causal, leaf, -np.inf))]
+    np.testing.assert_allclose(results[0].detach().numpy(), results[1].detach().numpy(), rtol=1e-5, atol=1e-6)
+    grads = [wg.autograd.grad(r.square().sum(), [leaf])[0].numpy() for r in results]
+    np.testing.assert_allclose(*grads, rtol=1e-4, atol=1e-6)
+    dropped = []
+    for mask, is_causal in ((additive, True), (merged, False)):
+        wg.manual_seed(1)
+        dropped.append(attention(*operands, mask, 0.3, is_causal).detach().numpy())
+    np.testing.assert_allclose(*dropped, rtol=1e-5, atol=1e-6)
+    empty = attention(*operands, flags & ~causal, is_causal=True)  # no row attends to anything
+    assert not empty.detach().numpy().any()
+
+
 def test_errors():
     query, key, value = make_tensor(2, 5, 4), make_tensor(2, 6, 4), make_tensor(2, 6, 3)
     mask = wg.ones(5, 6, dtype=wg.bool)
-    with pytest.raises(RuntimeError, match="attn_mask or is_causal, not both"):
-        attention(query, key, value, mask, is_causal=True)
     with pytest.raises(RuntimeError, match="one dtype, not query float32, key float64, value float32"):
         attention(query, key.double(), value)
     with pytest.raises(RuntimeError, match="floating dtypes"):

@@ -90,12 +90,36 @@ def test_numbers_that_no_tensor_can_hold_raise() -> None:
             call()
 
 
-def test_numbers_beyond_the_dtype_are_in_no_tensor() -> None:
-    x = wg.tensor([7, 253, 44], dtype=wg.uint8)
-    for number in (-3, 300):
-        assert wg.isin(x, number).tolist() == [False, False, False]
-        assert wg.isin(number, x).item() is False
-    assert wg.isin(x, 44).tolist() == [False, False, True]
+def test_numbers_beyond_the_dtype_wrap_in_isin() -> None:
+    x = wg.tensor([7, 253, 44, 0], dtype=wg.uint8)
+    for number, wrapped in ((-3, 253), (300, 44), (65536, 0), (44, 44), (2**40 + 7, 7)):
+        expected = [value == wrapped for value in (7, 253, 44, 0)]
+        assert wg.isin(x, number).tolist() == expected
+        assert wg.isin(x, number, invert=True).tolist() == [not flag for flag in expected]
+        assert wg.isin(number, x).item() is True
+    signed = wg.tensor([-56, 5], dtype=wg.int8)
+    assert wg.isin(signed, 200).tolist() == [True, False]
+    assert wg.isin(signed, -251).tolist() == [False, True]
+    assert wg.isin(wg.tensor([2], dtype=wg.int32), 2**32 + 2).tolist() == [True]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_bools_to_the_power_of_bools(device: str) -> None:
+    flags = wg.tensor([True, False], device=device)
+    for result, expected in (
+        (flags**True, [True, False]), (flags**False, [True, True]), (wg.pow(flags, True), [True, False]),
+        (flags.clone().pow_(False), [True, True]),
+    ):  # fmt: skip
+        assert result.dtype is wg.bool
+        assert result.tolist() == expected
+    assert (flags**2).dtype is wg.int64
+    assert (flags**0.5).dtype is wg.float32
+
+
+def test_linalg_vander_refuses_bool() -> None:
+    with pytest.raises(RuntimeError, match="does not take bool"):
+        wg.linalg.vander(wg.tensor([True, False]))
+    assert wg.vander(wg.tensor([True, False])).tolist() == [[1, 1], [0, 1]]
 
 
 def test_negative_numbers_wrap_in_new_uint8_tensors() -> None:
@@ -111,26 +135,54 @@ def test_negative_numbers_wrap_in_new_uint8_tensors() -> None:
 # Gradients at NaN, infinity and zero ----------------------------------------------------------------------------------
 
 
-def test_products_with_a_zero_and_nan_or_infinity() -> None:
-    for row, expected in (
-        ([0.0, inf, 2.0], [inf, 0.0, nan]),
-        ([0.0, nan, 2.0], [nan, 0.0, nan]),
-        ([0.0, 3.0, 2.0], [6.0, 0.0, 0.0]),
-        ([0.0, 0.0, inf], [0.0, 0.0, 0.0]),
-        ([nan, 3.0, 2.0], [nan, nan, nan]),
-    ):
-        assert_equal(gradients(wg.prod, row), [expected])
-        assert_equal(gradients(lambda x: x.prod(1), [row, row]), [[expected, expected]])
+@pytest.mark.parametrize("device", DEVICES)
+def test_products_with_a_zero_and_nan_or_infinity(device: str) -> None:
+    """Without a zero, the gradient is the product over the element. Else it is the product of the other elements."""
+    rows = [
+        ([0.0, inf, 2.0], [inf, 0.0, nan]), ([0.0, nan, 2.0], [nan, 0.0, nan]), ([0.0, 3.0, 2.0], [6.0, 0.0, 0.0]),
+        ([nan, 3.0, 2.0], [nan, nan, nan]), ([inf, 3.0, 2.0], [nan, inf, inf]), ([inf, -inf, 2.0], [nan, nan, -inf]),
+        ([inf, -inf, 0.0], [nan, nan, -inf]), ([inf, nan, 0.0], [nan, nan, nan]), ([nan, nan, 0.0], [nan, nan, nan]),
+        ([0.0, 0.0, inf], [nan, nan, 0.0]), ([nan, 0.0, 0.0], [0.0, nan, nan]), ([0.0, 0.0, 3.0], [0.0, 0.0, 0.0]),
+        ([0.0, 0.0, 0.0], [0.0, 0.0, 0.0]), ([-inf, 2.0, -0.0], [-0.0, nan, -inf]),
+    ]  # fmt: skip
+    for row, expected in rows:
+        x = wg.tensor(row, device=device, requires_grad=True)
+        assert_equal(wg.autograd.grad(wg.prod(x), [x])[0].tolist(), expected)
+    for dim in (0, 1):
+        operand = np.array([row for row, _ in rows], np.float32)
+        x = wg.tensor(operand if dim else operand.T, device=device, requires_grad=True)
+        (grad,) = wg.autograd.grad(x.prod(dim).sum(), [x])
+        expected_rows = np.array([expected for _, expected in rows])
+        assert_equal(grad.tolist(), expected_rows if dim else expected_rows.T)
+    x = wg.tensor([inf, 0.0, 0.0, nan], device=device, requires_grad=True)
+    assert_equal(wg.autograd.grad(x.prod(), [x])[0].tolist(), [nan] * 4)
 
 
-@pytest.mark.parametrize("reduce", [wg.amax, wg.amin, wg.max, wg.min])
-def test_nans_share_the_gradient_of_extremes(reduce: Callable[..., wg.Tensor]) -> None:
-    assert gradients(reduce, [1.0, nan, 2.0]) == [[0, 1, 0]]
-    assert gradients(reduce, [nan, 1.0, nan, 3.0]) == [[0.5, 0, 0.5, 0]]
-    assert gradients(reduce, [2.0, 2.0]) == [[0.5, 0.5]]
-    if reduce in (wg.amax, wg.amin):
-        rows = gradients(lambda x: reduce(x, 1), [[nan, 1.0, nan, nan], [1.0, 1.0, 1.0, nan]])[0]
-        assert_equal(rows, [[1 / 3, 0, 1 / 3, 1 / 3], [0, 0, 0, 1]])
+@pytest.mark.parametrize("device", DEVICES)
+def test_gradients_of_extremes_are_nan_beside_nan(device: str) -> None:
+    rows = [[nan, 1.0, nan, nan], [1.0, 1.0, 0.0, 0.0]]
+    for reduce, expected in (
+        (lambda x: wg.amax(x, 1), [0.5, 0.5, 0, 0]), (lambda x: wg.amin(x, 1), [0, 0, 0.5, 0.5]),
+        (lambda x: sum(wg.aminmax(x, dim=1)), [0.5] * 4),
+    ):  # fmt: skip
+        x = wg.tensor(rows, device=device, requires_grad=True)
+        assert_equal(wg.autograd.grad(reduce(x).sum(), [x])[0].tolist(), [[nan] * 4, expected])
+        row = x[0].detach().requires_grad_()
+        assert_equal(wg.autograd.grad(sum(wg.aminmax(row)), [row])[0].tolist(), [nan] * 4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_nans_share_the_gradient_of_max_and_of_norms(device: str) -> None:
+    for reduce in (wg.max, wg.min):
+        for row, expected in (
+            ([1.0, nan, 2.0], [0, 1, 0]), ([nan, 1.0, nan, 3.0], [0.5, 0, 0.5, 0]), ([2.0, 2.0], [0.5, 0.5]),
+        ):  # fmt: skip
+            x = wg.tensor(row, device=device, requires_grad=True)
+            assert wg.autograd.grad(reduce(x), [x])[0].tolist() == expected
+    for order in (inf, -inf):
+        x = wg.tensor([[1.0, nan], [2.0, -2.0]], device=device, requires_grad=True)
+        norms = wg.linalg.vector_norm(x, order, dim=1)
+        assert wg.autograd.grad(norms.sum(), [x])[0].tolist() == [[0, 0], [0.5, -0.5]]
 
 
 def test_losses_pass_nan_to_their_gradients() -> None:
@@ -151,6 +203,7 @@ def test_gradients_of_xlogy_beside_nan_and_zero() -> None:
 
 def test_gradients_that_agree_with_pytorch_at_signed_zeros_and_infinities() -> None:
     assert gradients(wg.copysign, [0.0, -0.0, 1.0, -2.0], [1.0, -1.0, -0.0, 0.0]) == [[0, 0, -1, -1], [0] * 4]
+    assert_equal(gradients(wg.copysign, [inf, -inf, nan, 1.0], [1.0, 1.0, 1.0, inf])[0], [nan, nan, nan, 1])
     assert gradients(wg.nan_to_num, [1.0, nan, inf, -inf]) == [[1, 0, 0, 0]]
     assert gradients(lambda x: x.cumprod(0), [1.0, 0.0, 3.0, 4.0]) == [[1, 16, 0, 0]]
     assert gradients(lambda x: x.cumprod(0), [0.0, 0.0, 3.0]) == [[1, 0, 0]]
@@ -237,6 +290,31 @@ def test_cumulative_products_of_no_elements_have_a_gradient() -> None:
     for shape in ((0,), (2, 0), (0, 3)):
         x = wg.zeros(shape, requires_grad=True)
         assert wg.autograd.grad(x.cumprod(-1).sum(), [x])[0].shape == shape
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_reductions_along_no_dimension(device: str) -> None:
+    """An empty tuple means all dimensions, but none for `any` and `all`."""
+    x = wg.tensor([[0.0, 1.0, nan], [-2.0, 0.0, 0.0]], device=device)
+    for values in (x, x.T, x[:, ::2], x.bool(), x.nan_to_num().to(wg.int32), x.new_ones(70, 3)[1:], x[0, 1], x[:0]):
+        for reduce in (wg.any, wg.all):
+            for dim in ((), []):
+                for keepdim in (False, True):
+                    result = reduce(values, dim, keepdim)
+                    assert result.dtype is wg.bool
+                    assert result.tolist() == values.ne(0).tolist()
+    masks = wg.tensor([3, 0], dtype=wg.uint8, device=device)
+    assert masks.any(()).dtype is wg.uint8
+    assert masks.all(dim=()).tolist() == [1, 0]
+    x = x.nan_to_num()
+    reductions: tuple[Callable[..., wg.Tensor], ...] = (
+        wg.sum, wg.mean, wg.amax, wg.amin, wg.std, wg.var, wg.logsumexp, wg.nansum, wg.norm,
+    )  # fmt: skip
+    for reduce in reductions:
+        result = reduce(x, dim=(), keepdim=True)
+        assert result.shape == (1, 1)
+        assert result.item() == pytest.approx(reduce(x, dim=(0, 1)).item(), rel=1e-6)
+        assert reduce(x, dim=[]).shape == ()
 
 
 def test_gather_with_an_empty_index_of_any_shape() -> None:
@@ -326,6 +404,27 @@ def test_masks_of_attention_broadcast_from_fewer_dimensions() -> None:
     plain = F.scaled_dot_product_attention(query, key, value)
     for mask in (wg.tensor(True), wg.tensor(0.5)):
         assert_equal(F.scaled_dot_product_attention(query, key, value, mask).tolist(), plain.tolist())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_convolutions_and_batch_norm_of_no_channels(device: str) -> None:
+    """The sum over no channels is 0, so that the bias remains, as in `linear`. PyTorch loses the output channels."""
+    for convolve, layer, shape in ((F.conv1d, wg.nn.Conv1d, (2, 0, 4)), (F.conv2d, wg.nn.Conv2d, (2, 0, 4, 3))):
+        x = wg.ones(shape, device=device, requires_grad=True)
+        weight = wg.ones(3, 0, *(2,) * (len(shape) - 2), device=device)
+        bias = wg.tensor([1.0, 2.0, 3.0], device=device, requires_grad=True)
+        result = convolve(x, weight, bias)
+        assert result.shape == (2, 3, *(n - 1 for n in shape[2:]))
+        assert (result == bias.reshape(3, *(1,) * (len(shape) - 2))).all()
+        assert wg.autograd.grad(result.sum(), [bias, x])[0].tolist() == [result.numel() // 3] * 3
+        module = layer(0, 3, 2, device=device)
+        assert module.bias is not None
+        assert module.bias.tolist() == [0, 0, 0]
+        assert not module(x).any()
+        normed = (
+            wg.nn.BatchNorm1d(0, device=device)(x) if len(shape) == 3 else F.batch_norm(x, None, None, training=True)
+        )
+        assert normed.shape == shape
 
 
 def test_triplet_loss_with_a_distance_of_the_user() -> None:

@@ -202,6 +202,22 @@ def test_gradients_of_gamma_samples_below_the_smallest_number() -> None:
     np.testing.assert_allclose(gradients[1][is_smallest], -1.0, rtol=1e-4)
 
 
+def test_gradients_of_shares_below_the_smallest_number() -> None:
+    """The logarithm of a raised sample of `Beta` or `Dirichlet` has the gradient of a sample there, as of `Gamma`."""
+    tiny = np.finfo(np.float32).tiny
+    wg.manual_seed(0)
+    concentration = wg.full((300, 2), 1e-3, requires_grad=True)
+    for sample in (D.Dirichlet(concentration).rsample(), D.Beta(*concentration.unbind(-1)).rsample()):
+        logs = sample.log() if sample.ndim == 1 else sample.log()[:, 0]
+        is_smallest = logs.exp().detach().numpy() <= 1.001 * tiny
+        assert 100 < is_smallest.sum() < 200
+        (grad,) = wg.autograd.grad(logs.sum(), [concentration])
+        assert grad.isfinite().all()
+        first, second = grad.numpy()[is_smallest].T  # a logarithm of -87 and more below the other, over 1e-3
+        assert (first > 0.99 * 86760).all()
+        assert (second < 0).all()
+
+
 def test_errors_name_the_parameter_the_constraint_and_the_value() -> None:
     message = r"Normal: parameter scale of shape \[3\] must satisfy GreaterThan\(lower_bound=0.0\); "
     with pytest.raises(ValueError, match=message + r"element \[1\] is -2.0 \(2 of 3 invalid\)"):

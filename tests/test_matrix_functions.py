@@ -69,11 +69,13 @@ def test_lstsq_refuses_what_does_not_fit() -> None:
 # Functions of matrices ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scale", [0.0, 1e-9, 0.3, 3.0, 20.0])
+@pytest.mark.parametrize("scale", [0.0, 1e-9, 0.3, 3.0, 20.0, 40.0])
 def test_matrix_exp_agrees_with_scipy(scale: float) -> None:
     for shape in ((1, 1), (5, 5), (2, 3, 4, 4)):
         a = RNG.standard_normal(shape) * scale
         assert_close(wg.linalg.matrix_exp(wg.tensor(a)), sl.expm(a), 1e-11)
+        if scale > 20:
+            continue  # beyond the range of float32
         single = wg.matrix_exp(wg.tensor(a, dtype=wg.float32))
         assert single.dtype is wg.float32
         assert_close(single, sl.expm(a.astype(np.float32).astype(np.float64)), 1e-5 * max(1, scale) * 8)

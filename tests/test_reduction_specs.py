@@ -60,7 +60,8 @@ def test_saved_outputs(ops: dict[str, OpRecord], vendor: str) -> None:
 
     x = np.array([[3, 1, 3], [0, 2, 5], [0, 4, 0]], np.float32)
     expected = {
-        "amax": ([3, 5, 4], [2, 1, 1]), "amin": ([1, 0, 0], [1, 1, 2]), "prod": ([9, 0, 0], [9, 10, 4], [0, 1, 2]),
+        "amax": ([3, 5, 4], [2, 1, 1]), "amin": ([1, 0, 0], [1, 1, 2]),
+        "prod": ([9, 0, 0], [9, 10, 4], [0, 1, 2], [0, 0, 0]),
     }  # fmt: skip
     for name, values in expected.items():
         outputs = run(with_all_outputs(name), tensor(x), dim=1)
@@ -308,7 +309,12 @@ def test_gradients_by_hand() -> None:
     values: dict[str, dict[str, Any]] = {
         "mean": {"n_reduced": 4.0},
         "amax": {"out": x.max(1, keepdims=True), "count": np.array([[2], [1], [1], [1]], np.float32)},
-        "prod": {"out": x.prod(1, keepdims=True), "nonzero": [[50], [24], [7], [54]], "zeros": [[0], [1], [2], [0]]},
+        "prod": {
+            "out": x.prod(1, keepdims=True),
+            "nonzero": [[50], [24], [7], [54]],
+            "zeros": [[0], [1], [2], [0]],
+            "nonfinite": [[0]] * 4,
+        },
         "max_dim": {"index_reduced": np.arange(4), "indices": np.array([[1], [3], [2], [3]])},
         "euclidean_norm": {"out": norm},
     }

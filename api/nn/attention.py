@@ -52,7 +52,7 @@ def scaled_dot_product_attention(
             scores.
         dropout_p: Probability of zeroing an attention weight; the others are divided by 1 - dropout_p. It is always
             applied, because this function has no training mode.
-        is_causal: Let position i attend to positions up to i only.
+        is_causal: Let position i attend to positions up to i only; with `attn_mask`, to those of them that it allows.
         scale: Factor of the scores; None means 1 / sqrt(E).
         enable_gqa: Grouped-query attention: the query's heads (dimension -3) may be a multiple of the key's and
             value's.
@@ -63,7 +63,7 @@ def scaled_dot_product_attention(
     Raises:
         DTypeError: If dtypes differ or are not floating-point.
         ShapeError: If shapes do not fit.
-        DomainError: If both attn_mask and is_causal are passed, or dropout_p is above 1.
+        DomainError: If dropout_p is above 1.
         IndexOutOfRange: If an operand has no heads with `enable_gqa`.
 
     Example:
@@ -74,8 +74,6 @@ def scaled_dot_product_attention(
     only_tensors(_OP_NAME, query, key, value, *(() if attn_mask is None else (attn_mask,)))
     query, key, value, attn_mask = autocast_operands(_attention, query, key, value, attn_mask)
     _check_dtypes(query.meta, key.meta, value.meta, attn_mask)
-    if attn_mask is not None and is_causal:
-        raise DomainError(f"{_OP_NAME}: pass attn_mask or is_causal, not both; include the causal part in the mask")
     if dropout_p > 1:
         raise DomainError(f"{_OP_NAME}: dropout_p is a probability, between 0 and 1, not {dropout_p}")
     outer_shape, batch_shape = _leading_shapes(query.meta.shape, key.meta.shape, value.meta.shape, enable_gqa)

@@ -96,8 +96,10 @@ class _Convolution(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weight and bias from U(-b, b) with b = 1 / sqrt(fan_in)."""
+        """Draw weight and bias from U(-b, b) with b = 1 / sqrt(fan_in); without a fan_in, the bias is 0."""
         if not self.weight.meta.numel:
+            if self.bias is not None:
+                init.zeros_(self.bias)
             return
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:

@@ -91,6 +91,7 @@ def max(
     """Return the largest element, the maxima along a dimension, or the elementwise maximum of two tensors.
 
     The result is NaN where an element is NaN. Among equal elements along a dimension, the index is that of the first.
+    Without a dimension, the elements equal to the result share its gradient, and so do NaNs.
 
     Args:
         input: Tensor of any dtype.
@@ -122,7 +123,7 @@ def max(
     if dim is None:
         single_out = None if out is None else require_single_out(out, "max")
         if other is None:
-            return ops.amax(input, None, keepdim, out=single_out)
+            return ops.max_elements(input, None, keepdim, out=single_out)
         return ops.maximum(input, other, out=single_out)
     if other is not None or isinstance(dim, Tensor):
         raise ArgumentError(_COMBINED.format("max"))
@@ -155,6 +156,7 @@ def min(
     """Return the smallest element, the minima along a dimension, or the elementwise minimum of two tensors.
 
     The result is NaN where an element is NaN. Among equal elements along a dimension, the index is that of the first.
+    Without a dimension, the elements equal to the result share its gradient, and so do NaNs.
 
     Args:
         input: Tensor of any dtype.
@@ -186,7 +188,7 @@ def min(
     if dim is None:
         single_out = None if out is None else require_single_out(out, "min")
         if other is None:
-            return ops.amin(input, None, keepdim, out=single_out)
+            return ops.min_elements(input, None, keepdim, out=single_out)
         return ops.minimum(input, other, out=single_out)
     if other is not None or isinstance(dim, Tensor):
         raise ArgumentError(_COMBINED.format("min"))
@@ -201,7 +203,7 @@ def aminmax(
 ) -> AminmaxResult:  # fmt: skip
     """Return the smallest and the largest element, of all elements or along a dimension.
 
-    Both are NaN if an element is NaN.
+    Both are NaN if an element is NaN, and so are the gradients.
 
     Args:
         input: Tensor of any dtype.

@@ -137,12 +137,12 @@ def _to_tensor(value: Tensor | float, dtype: DType, device: Device) -> Tensor:
     return factories.full((), value, dtype=dtype, device=device)
 
 
-def _is_out_of_range(operand: Tensor | float, dtype: DType) -> bool:
-    """Return True for an integer that the integer dtype `dtype` does not hold."""
+def _wrapped(operand: Tensor | float, dtype: DType) -> Tensor | float:
+    """Return `operand`; an integer that the integer dtype `dtype` does not hold loses its upper bits."""
     if not isinstance(operand, int) or dtype.kind not in "ui":
-        return False
+        return operand
     limits = np.iinfo(dtype.numpy)
-    return not limits.min <= operand <= limits.max
+    return (operand - int(limits.min)) % 2**limits.bits + int(limits.min)
 
 
 def isin(
@@ -150,7 +150,7 @@ def isin(
 ) -> Tensor:
     """Return a bool tensor: whether each of `elements` is in `test_elements`.
 
-    Elements are compared in the promoted dtype; NaN equals nothing.
+    Elements are compared in the promoted dtype, where integers beyond its range wrap around; NaN equals nothing.
 
     Args:
         elements: Tensor or number to look up.
@@ -179,9 +179,7 @@ def isin(
         if isinstance(operand, bool) or (isinstance(operand, Tensor) and operand.meta.dtype is dtypes.bool_):
             raise DTypeError("isin: does not take bool, as PyTorch does not; convert with .to(uint8)")
     dtype = result_type(elements, test_elements)
-    if any(_is_out_of_range(operand, dtype) for operand in (elements, test_elements)):
-        dtype = dtypes.int64  # no element of the narrower dtype equals the number
-    queries, candidates = (_to_tensor(t, dtype, device).detach() for t in (elements, test_elements))
+    queries, candidates = (_to_tensor(_wrapped(t, dtype), dtype, device).detach() for t in (elements, test_elements))
     if not candidates.meta.numel:
         return factories.full(queries.meta.shape, bool(invert), dtype=dtypes.bool_, device=queries.meta.device)
     if candidates.meta.numel == 1:

@@ -192,7 +192,7 @@ def logsumexp(
 
     Args:
         input: Tensor; integers and bool become the default floating dtype.
-        dim: Dimension, or several; None: all.
+        dim: Dimension, or several; None or an empty tuple: all.
         keepdim: Whether reduced dimensions stay, with size 1.
         out: Tensor to write the result to.
         axis: NumPy's name for `dim`.
@@ -212,7 +212,8 @@ def logsumexp(
 
 
 def _logsumexp(input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
-    dims = layout.normalize_dims(dim, input.meta.ndim, "logsumexp")
+    is_empty = isinstance(dim, (tuple, list)) and not dim
+    dims = layout.normalize_dims(None if is_empty else dim, input.meta.ndim, "logsumexp")
     if input.meta.dtype.kind != "f":
         input = input.to(dtypes.default_dtype())
     if len(dims) == 1:
@@ -267,9 +268,9 @@ def _norm(input: Tensor, p: float | str | None, dim: Dims, keepdim: bool) -> Ten
         return ops.euclidean_norm(input, dim, keepdim)
     magnitude = ops.abs(input)
     if p == math.inf:
-        return ops.amax(magnitude, dim, keepdim)
+        return ops.max_elements(magnitude, dim, keepdim)
     if p == -math.inf:
-        return ops.amin(magnitude, dim, keepdim)
+        return ops.min_elements(magnitude, dim, keepdim)
     if p == 1:
         return ops.sum(magnitude, dim, keepdim)
     if p == 0:

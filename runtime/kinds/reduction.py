@@ -83,9 +83,12 @@ def plan(request: Request) -> Planned:
 
 
 def _dims(request: Request, ndim: int) -> tuple[int, ...]:
-    """Return the dimensions to reduce: all of them for None and, as in PyTorch, for an empty tuple."""
+    """Return the dimensions to reduce: all of them for None.
+
+    As in PyTorch, an empty tuple means all of them, too, but none for `any` and `all`.
+    """
     dim = request.optional_static("dim")
-    if isinstance(dim, (tuple, list)) and not dim:
+    if isinstance(dim, (tuple, list)) and not dim and request.record.outputs[0].result != "truth":
         dim = None
     return normalize_dims(dim, ndim, request.where())
 

@@ -179,9 +179,10 @@ class Dirichlet(ExponentialFamily):
         return self.concentration * (total - self.concentration) / (total.square() * (total + 1))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        log_sample = log_standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
-        sample = log_sample.softmax(-1).to(self.concentration.dtype)
-        return sample.clamp(min=finfo(sample.dtype).tiny)
+        tiny = finfo(self.concentration.dtype).tiny
+        concentration = self.concentration.expand(self._extended_shape(sample_shape))
+        log_sample = log_standard_gamma(concentration, math.log(tiny), is_share=True)
+        return limit_samples(log_sample.softmax(-1).to(self.concentration.dtype), tiny)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
@@ -250,12 +251,12 @@ class Beta(ExponentialFamily):
         return self.concentration1 * self.concentration0 / (total.square() * (total + 1))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        shape = self._extended_shape(sample_shape)
-        log_odds = log_standard_gamma(self.concentration1.expand(shape))
-        log_odds = log_odds - log_standard_gamma(self.concentration0.expand(shape))
-        sample = log_odds.sigmoid().to(self.concentration1.dtype)
-        limits = finfo(sample.dtype)
-        return sample.clamp(min=limits.tiny, max=1 - limits.eps / 2)
+        limits = finfo(self.concentration1.dtype)
+        concentrations = stack([self.concentration1, self.concentration0], -1)
+        concentrations = concentrations.expand((*self._extended_shape(sample_shape), 2))
+        log_samples = log_standard_gamma(concentrations, math.log(limits.tiny), is_share=True)
+        sample = (log_samples[..., 0] - log_samples[..., 1]).sigmoid().to(self.concentration1.dtype)
+        return limit_samples(sample, limits.tiny).clamp(max=1 - limits.eps / 2)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:

@@ -34,18 +34,22 @@ class _LogStandardGamma(Function):
     """Draw logarithms of gamma samples with rate 1, with gradients."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, concentration: Tensor, min_log_sample: float) -> Tensor:
-        log_sample = sample_log_gamma(concentration).clamp(min=min_log_sample)
+    def forward(ctx: FunctionCtx, concentration: Tensor, min_log_sample: float, is_share: bool) -> Tensor:
+        log_sample = sample_log_gamma(concentration)
+        if is_share:
+            log_sample = log_sample.maximum(log_sample.logsumexp(-1, True) + min_log_sample)
+        else:
+            log_sample = log_sample.clamp(min=min_log_sample)
         ctx.save_for_backward(concentration, log_sample)
         return log_sample
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor, None, None]:
         concentration, log_sample = ctx.saved_tensors
         assert concentration is not None
         assert log_sample is not None
-        return grad * log_gamma_derivative(concentration, log_sample), None
+        return grad * log_gamma_derivative(concentration, log_sample), None, None
 
 
 class _LimitedSamples(Function):
@@ -66,17 +70,19 @@ def limit_samples(samples: Tensor, low: float) -> Tensor:
     return limited
 
 
-def log_standard_gamma(concentration: Tensor, min_log_sample: float = -math.inf) -> Tensor:
+def log_standard_gamma(concentration: Tensor, min_log_sample: float = -math.inf, *, is_share: bool = False) -> Tensor:
     """Draw logarithms of gamma samples with rate 1 and gradients with respect to the concentration.
 
     Args:
         concentration: Positive floating tensor of any shape.
         min_log_sample: Smaller logarithms are raised to it, and have the gradient of a sample there.
+        is_share: Whether `min_log_sample` is relative to the sum of the samples along the last dimension.
 
     Returns:
         Tensor of the same shape; float32 for 16-bit dtypes, else of the same dtype. Gradients have no gradients.
     """
-    log_sample: Tensor = _LogStandardGamma.apply(concentration.to(sampling_dtype(concentration.dtype)), min_log_sample)
+    concentration = concentration.to(sampling_dtype(concentration.dtype))
+    log_sample: Tensor = _LogStandardGamma.apply(concentration, min_log_sample, is_share)
     return log_sample
 
 

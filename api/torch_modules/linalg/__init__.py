@@ -144,13 +144,14 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Return the powers 0 to N - 1 along a new last dimension: `(..., n)` to `(..., n, N)`, with N = n by default.
 
     Args:
-        x: Tensor of shape `(..., n)`; one without dimensions is a vector of one element. Bools become int64.
+        x: Tensor of shape `(..., n)`; one without dimensions is a vector of one element. Not bool.
         N: Number of powers, at least 2; None: n.
 
     Returns:
         Tensor of shape `(..., n, N)`.
 
     Raises:
+        DTypeError: If `x` is bool.
         ShapeError: If `N` is below 2, or None for an `x` without dimensions.
 
     Example:
@@ -159,11 +160,13 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
                 [1, 3, 9]])
     """
     only_tensors("vander", x)
+    if x.meta.dtype is dtypes.bool_:
+        raise DTypeError("vander: does not take bool, as PyTorch does not; convert with .to(int64)")
     if N is None if not x.meta.ndim else N is not None and N < 2:
         raise ShapeError(f"vander: N must be 2 or more, got {N} for shape {list(x.meta.shape)}")
     if not x.meta.ndim:
         x = x.reshape(1)
-    return powers_of(x if x.meta.dtype.kind != "b" else x.to(dtypes.int64), x.meta.shape[-1] if N is None else N)
+    return powers_of(x, x.meta.shape[-1] if N is None else N)
 
 
 def vector_norm(

@@ -100,7 +100,8 @@ def _logsumexp(c: Conversion) -> RowResult:
 
 REDUCTION_ROWS: Rows = {
     "sum": _operator("ReduceSum"), "mean": _operator("ReduceMean"), "amax": _operator("ReduceMax"),
-    "amin": _operator("ReduceMin"), "prod": _operator("ReduceProd"), "euclidean_norm": _operator("ReduceL2"),
+    "amin": _operator("ReduceMin"), "max_elements": _operator("ReduceMax"), "min_elements": _operator("ReduceMin"),
+    "prod": _operator("ReduceProd"), "euclidean_norm": _operator("ReduceL2"),
     "sum_squares": _operator("ReduceSumSquare"), "max_dim": _extreme("ReduceMax", "ArgMax"),
     "min_dim": _extreme("ReduceMin", "ArgMin"), "max_plane": _extreme("ReduceMax", "ArgMax"), "argmax": _arg("ArgMax"),
     "argmin": _arg("ArgMin"), "sort_along": _sort, "top_along": _top, "cumsum": _cumsum, "logsumexp_row": _logsumexp,
