@@ -204,7 +204,6 @@ NAMES_ONLY = {
     "torch.sparse": "Use dense tensors.",
     "torch.utils._sympy": _TRACING,
     "torch.utils.backend_registration": "Write a backend as one file of weftgrad.runtime.backends.",
-    "torch.utils.benchmark": "Measure with torch.profiler or weftgrad bench.",
     "torch.utils.bundled_inputs": _EXPORT,
     "torch.utils.collect_env": "Run weftgrad doctor.",
     "torch.utils.cpp_backtrace": "Errors are raised in Python.",
