@@ -10,7 +10,7 @@ import pytest
 
 _BELOW = (
     "nn.functional", "nn", "optim", "autograd", "special", "amp", "distributed", "distributions", "func",
-    "serialization", "utils.data", "profiler",
+    "serialization", "utils.benchmark", "utils.data", "profiler",
 )  # fmt: skip
 MODULES = ("weftgrad", *(f"weftgrad.{name}" for name in _BELOW))
 PINNED = Path(__file__).parent / "names"

@@ -411,13 +411,163 @@ def test_program_of_a_policy_gradient() -> None:
         assert loc.grad.isfinite().all() and (action.abs() < 1).all()
         from torch.distributions import MultivariateNormal
         from torch.distributions.multivariate_normal import MultivariateNormal as FromItsModule
-        try:
-            MultivariateNormal(torch.zeros(2), torch.eye(2))
-        except NotImplementedError as error:
-            assert "full covariance" in str(error)
+        assert FromItsModule is MultivariateNormal is dist.multivariate_normal.MultivariateNormal
+        assert MultivariateNormal(torch.zeros(2), torch.eye(2)).sample().shape == (2,)
         from torch.distributions.bernoulli import Bernoulli
         assert Bernoulli is dist.Bernoulli and isinstance(dist.constraints.positive, dist.constraints.Constraint)
     """)
+
+
+COVARIANCE = np.array([[4.0, 1.0, -0.5], [1.0, 2.0, 0.3], [-0.5, 0.3, 1.0]])
+MEAN = np.array([1.0, -2.0, 0.5])
+
+
+@pytest.mark.parametrize("name", ["covariance_matrix", "precision_matrix", "scale_tril"])
+def test_multivariate_normal(name: str) -> None:
+    matrices = {
+        "covariance_matrix": COVARIANCE, "precision_matrix": np.linalg.inv(COVARIANCE),
+        "scale_tril": np.linalg.cholesky(COVARIANCE),
+    }  # fmt: skip
+    d = D.MultivariateNormal(wg.tensor(MEAN), **{name: wg.tensor(matrices[name])})
+    reference = stats.multivariate_normal(MEAN, COVARIANCE)
+    values = np.random.default_rng(0).standard_normal((5, 2, 3)) * 3
+    np.testing.assert_allclose(d.log_prob(wg.tensor(values)).numpy(), reference.logpdf(values), 1e-12)
+    np.testing.assert_allclose(d.entropy().item(), reference.entropy(), 1e-12)
+    np.testing.assert_allclose(d.variance.numpy(), np.diag(COVARIANCE), 1e-12)
+    for attribute, matrix in matrices.items():
+        np.testing.assert_allclose(getattr(d, attribute).numpy(), matrix, 1e-10, 1e-12, err_msg=attribute)
+    wg.manual_seed(0)
+    samples = d.sample((COUNT,)).numpy()
+    np.testing.assert_allclose(samples.mean(0), MEAN, atol=0.06)
+    np.testing.assert_allclose(np.cov(samples.T), COVARIANCE, atol=0.12)
+
+
+def test_low_rank_multivariate_normal() -> None:
+    factor, diagonal = np.array([[1.0, 0.5], [-1.0, 2.0], [0.3, 0.0]]), np.array([0.5, 1.0, 2.0])
+    covariance = factor @ factor.T + np.diag(diagonal)
+    d = D.LowRankMultivariateNormal(wg.tensor(MEAN), wg.tensor(factor), wg.tensor(diagonal))
+    reference = stats.multivariate_normal(MEAN, covariance)
+    values = np.random.default_rng(0).standard_normal((5, 2, 3)) * 3
+    np.testing.assert_allclose(d.log_prob(wg.tensor(values)).numpy(), reference.logpdf(values), 1e-12)
+    np.testing.assert_allclose(d.entropy().item(), reference.entropy(), 1e-12)
+    wg.manual_seed(0)
+    np.testing.assert_allclose(np.cov(d.sample((COUNT,)).numpy().T), covariance, atol=0.15)
+
+
+def test_divergences_of_normal_vectors() -> None:
+    """All four pairs of classes give the divergence of their covariances."""
+    factor, diagonal, loc = wg.tensor([[1.0], [0.5], [-0.3]]).double(), wg.tensor([1.0, 2, 0.5]).double(), np.zeros(3)
+    low_rank = D.LowRankMultivariateNormal(wg.tensor(loc), factor, diagonal)
+    full = D.MultivariateNormal(wg.tensor(MEAN), wg.tensor(COVARIANCE))
+    low_rank_as_full = D.MultivariateNormal(wg.tensor(loc), low_rank.covariance_matrix)
+    full_as_low_rank = D.LowRankMultivariateNormal(
+        wg.tensor(MEAN), wg.tensor(np.linalg.cholesky(COVARIANCE - 0.1 * np.eye(3))), wg.tensor(np.full(3, 0.1))
+    )  # fmt: skip
+    for p, p_cov, q, q_cov, shift in (
+        (full, COVARIANCE, low_rank, low_rank.covariance_matrix.numpy(), loc - MEAN),
+        (low_rank, low_rank.covariance_matrix.numpy(), full, COVARIANCE, MEAN - loc),
+    ):  # fmt: skip
+        inverse = np.linalg.inv(q_cov)
+        log_ratio = np.linalg.slogdet(q_cov)[1] - np.linalg.slogdet(p_cov)[1]
+        expected = 0.5 * (log_ratio + np.trace(inverse @ p_cov) + shift @ inverse @ shift - 3)
+        of_full_class, of_low_rank_class = {full: full, low_rank: low_rank_as_full}, {full: full_as_low_rank}
+        pairs = [
+            (p, q), (of_full_class[p], of_full_class[q]),
+            (of_low_rank_class.get(p, p), of_low_rank_class.get(q, q)),
+        ]  # fmt: skip
+        for first, second in pairs:
+            np.testing.assert_allclose(D.kl_divergence(first, second).item(), expected, 1e-10)
+    with pytest.raises(ValueError, match="one shape"):
+        D.kl_divergence(full, D.MultivariateNormal(wg.zeros(2), wg.eye(2)))
+
+
+def test_wishart() -> None:
+    d = D.Wishart(5.5, wg.tensor(COVARIANCE))
+    reference = stats.wishart(5.5, COVARIANCE)
+    values = np.stack([np.eye(3), COVARIANCE * 3])
+    np.testing.assert_allclose(
+        d.log_prob(wg.tensor(values)).numpy(), [reference.logpdf(v) for v in values], 1e-12
+    )  # fmt: skip
+    np.testing.assert_allclose(d.entropy().item(), reference.entropy(), 1e-12)
+    np.testing.assert_allclose(d.mean.numpy(), reference.mean(), 1e-12)
+    np.testing.assert_allclose(d.variance.numpy(), reference.var(), 1e-12)
+    np.testing.assert_allclose(d.mode.numpy(), reference.mode(), 1e-12)
+    wg.manual_seed(0)
+    samples = d.sample((COUNT,)).numpy()
+    np.testing.assert_allclose(samples.mean(0), reference.mean(), atol=0.3)
+    np.testing.assert_allclose(samples.var(0), reference.var(), rtol=0.1)
+    # The divergence is the mean of the difference of densities.
+    q = D.Wishart(4.0, scale_tril=wg.eye(3).double())
+    drawn = wg.tensor(samples)
+    expected = (d.log_prob(drawn) - q.log_prob(drawn)).mean().item()
+    np.testing.assert_allclose(D.kl_divergence(d, q).item(), expected, rtol=0.02)
+    np.testing.assert_allclose(D.kl_divergence(d, d).item(), 0, atol=1e-12)
+    covariance = wg.tensor(COVARIANCE, requires_grad=True)
+    D.Wishart(5.5, covariance).rsample((2,)).sum().backward()
+    assert covariance.grad is not None
+    assert covariance.grad.isfinite().all()
+    with pytest.warns(UserWarning, match="may be singular"):
+        D.Wishart(2.5, wg.tensor(COVARIANCE))
+
+
+def test_lkj_cholesky() -> None:
+    """The correlation of two numbers is `2 * b - 1` for b from a beta distribution; densities integrate to 1."""
+    wg.manual_seed(0)
+    d = D.LKJCholesky(2, wg.tensor(1.5, dtype=wg.float64))
+    samples = d.sample((COUNT,))
+    assert D.constraints.corr_cholesky.check(samples).all()
+    assert stats.kstest((samples[:, 1, 0].numpy() + 1) / 2, stats.beta(1.5, 1.5).cdf).pvalue > 1e-3
+    correlation = wg.linspace(-1, 1, 4002, dtype=wg.float64)[1:-1]
+    rows = wg.stack([correlation, (1 - correlation.square()).sqrt()], -1)
+    factors = wg.stack([wg.tensor([1.0, 0.0]).double().expand_as(rows), rows], -2)
+    # The Jacobian from factors to correlations is the last diagonal element to the power of D - 2 = 0.
+    np.testing.assert_allclose(np.trapezoid(d.log_prob(factors).exp().numpy(), correlation.numpy()), 1, rtol=1e-3)
+    # Each correlation of three numbers is beta distributed, too.
+    for concentration in (0.7, 3.0):
+        samples = D.LKJCholesky(3, wg.tensor(concentration, dtype=wg.float64)).sample((COUNT,))
+        matrices = (samples @ samples.mT).numpy()
+        marginal = stats.beta(concentration + 0.5, concentration + 0.5)
+        for row, column in ((1, 0), (2, 0), (2, 1)):
+            assert stats.kstest((matrices[:, row, column] + 1) / 2, marginal.cdf).pvalue > 1e-3
+    with pytest.raises(ValueError, match="at least 2"):
+        D.LKJCholesky(1)
+
+
+def test_transform_onto_factors_of_correlations() -> None:
+    transform = D.CorrCholeskyTransform()
+    x = wg.tensor(np.random.default_rng(1).standard_normal((2, 6)), requires_grad=True)
+    y = transform(x)
+    assert y.shape == (2, 4, 4)
+    assert D.constraints.corr_cholesky.check(y).all()
+    np.testing.assert_allclose(transform.inv(y.detach()).numpy(), x.detach().numpy(), 1e-9)
+    rows, columns = np.tril_indices(4, -1)
+    jacobian = wg.autograd.functional.jacobian(lambda v: transform(v)[rows, columns], x[0].detach())
+    expected = np.linalg.slogdet(jacobian.numpy())[1]
+    np.testing.assert_allclose(transform.log_abs_det_jacobian(x, y)[0].item(), expected, 1e-9)
+    for shape in ((4,), (7,), ()):
+        with pytest.raises(ValueError, match="elements"):
+            transform.forward_shape(shape)
+
+
+def test_errors_of_distributions_with_covariance() -> None:
+    eye, zeros = wg.eye(2), wg.zeros(2)
+    for create, message in (
+        (lambda: D.MultivariateNormal(zeros), "exactly one"),
+        (lambda: D.MultivariateNormal(zeros, eye, scale_tril=eye), "exactly one"),
+        (lambda: D.MultivariateNormal(wg.tensor(0.0), eye), "at least one dimension"),
+        (lambda: D.MultivariateNormal(zeros, zeros), "at least two dimensions"),
+        (lambda: D.MultivariateNormal(zeros, -eye), "covariance_matrix"),
+        (lambda: D.MultivariateNormal(zeros, scale_tril=wg.ones(2, 2)), "scale_tril"),
+        (lambda: D.MultivariateNormal(zeros, eye).log_prob(wg.zeros(3)), "last dimensions"),
+        (lambda: D.LowRankMultivariateNormal(zeros, wg.ones(3, 1), wg.ones(2)), "sizes of events"),
+        (lambda: D.LowRankMultivariateNormal(zeros, wg.ones(2, 1), -wg.ones(2)), "cov_diag"),
+        (lambda: D.LowRankMultivariateNormal(zeros, zeros, wg.ones(2)), "too few"),
+        (lambda: D.LowRankMultivariateNormal(wg.zeros(3, 2), wg.ones(2, 2, 1), wg.ones(2)), "broadcast"),
+        (lambda: D.Wishart(0.5, eye), "df is above 1"),
+        (lambda: D.Wishart(3.0, eye).log_prob(-eye), "support"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            create()
 
 
 def test_the_import_of_weftgrad_does_not_import_distributions() -> None:

@@ -425,9 +425,80 @@ def test_pytorchs_options():
         (optim.RAdam, {"eps": -1}, ValueError), (optim.NAdam, {"momentum_decay": -1}, ValueError),
         (optim.Rprop, {"etas": (1.2, 0.5)}, ValueError), (optim.Adadelta, {"rho": 2}, ValueError),
         (optim.ASGD, {"lr": wg.ones(2)}, ValueError), (optim.Adagrad, {"lr_decay": math.nan}, ValueError),
+        (optim.Adafactor, {"d": 0.5}, ValueError), (optim.Adafactor, {"beta2_decay": 0.1}, ValueError),
+        (optim.Adafactor, {"eps": (-1.0, 1e-3)}, ValueError), (optim.Adafactor, {"lr": -1}, ValueError),
     ]:  # fmt: skip
         with pytest.raises(error):
             kind([param], **options)
+
+
+def adafactor_of_matrix(p, g, t, s, lr, beta2_decay, eps, d, weight_decay):
+    """Return a matrix after a step of Adafactor with the gradient `g`; `s` is the state."""
+    rows, columns = (g * g).mean(-1, keepdims=True), (g * g).mean(-2, keepdims=True)
+    s["r"] = s.get("r", 0) + t**beta2_decay * (rows - s.get("r", 0))
+    s["c"] = s.get("c", 0) + t**beta2_decay * (columns - s.get("c", 0))
+    variance = s["r"] @ s["c"] / np.maximum(s["r"].mean(-2, keepdims=True), eps[0])
+    update = g / np.maximum(np.sqrt(variance), eps[0])
+    size = max(eps[1], np.sqrt((p * p).mean())) * min(lr, 1 / np.sqrt(t))
+    return p * (1 - lr * weight_decay) - size * update / max(1, np.sqrt((update**2).mean()) / d)
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (2, 3, 4), (1, 1)])
+@pytest.mark.parametrize("eps", [(1e-3, 0.5), (0.7, 1e-3)])
+def test_adafactor_of_matrices(shape, eps):
+    rng = np.random.default_rng(4)
+    expected, state = rng.standard_normal(shape), {}
+    param = nn.Parameter(wg.tensor(expected))
+    optimizer = optim.Adafactor([param], lr=0.4, beta2_decay=-0.6, eps=eps, d=1.2, weight_decay=0.1)
+    for t in range(1, 5):
+        g = rng.standard_normal(shape)
+        param.grad = wg.tensor(g)
+        optimizer.step()
+        expected = adafactor_of_matrix(expected, g, t, state, 0.4, -0.6, eps, 1.2, 0.1)
+        np.testing.assert_allclose(param.detach().numpy(), expected, rtol=1e-12, atol=1e-12)
+    assert optimizer.state[param].keys() == {"step", "row_var", "col_var"}
+    np.testing.assert_allclose(optimizer.state[param]["row_var"].numpy(), state["r"], rtol=1e-12)
+
+
+def test_adafactor_of_vectors():
+    param = nn.Parameter(wg.tensor([3.0, 4.0], dtype=wg.float64))
+    param.grad = wg.tensor([2.0, -0.5], dtype=wg.float64)
+    optimizer = optim.Adafactor([param], lr=0.1, maximize=True)
+    optimizer.step()  # the update has the gradient's signs: its mean square is the gradient's square
+    size = 0.1 * math.sqrt(12.5)
+    np.testing.assert_allclose(param.detach().numpy(), [3 + size, 4 - size], rtol=1e-12)
+    assert optimizer.state[param].keys() == {"step", "variance"}
+
+
+@pytest.mark.parametrize("shape", [(8, 3), (3, 8), (4, 4)])
+@pytest.mark.parametrize("adjust_lr_fn", [None, "match_rms_adamw"])
+def test_muon_orthogonalizes_the_momentum(shape, adjust_lr_fn):
+    """With coefficients that converge, the update is the orthogonal factor of the polar decomposition."""
+    rng = np.random.default_rng(6)
+    start, grad = rng.standard_normal(shape), rng.standard_normal(shape)
+    param = nn.Parameter(wg.tensor(start))
+    optimizer = optim.Muon([param], lr=0.5, weight_decay=0.2, momentum=0.9, ns_coefficients=(1.875, -1.25, 0.375),
+                           ns_steps=15, adjust_lr_fn=adjust_lr_fn)  # fmt: skip
+    param.grad = wg.tensor(grad)
+    optimizer.step()
+    left, _, right = np.linalg.svd(grad, full_matrices=False)
+    ratio = 0.2 * math.sqrt(max(shape)) if adjust_lr_fn else math.sqrt(max(1, shape[0] / shape[1]))
+    expected = start * (1 - 0.5 * 0.2) - 0.5 * ratio * left @ right
+    np.testing.assert_allclose(param.detach().numpy(), expected, atol=0.02)
+    np.testing.assert_allclose(optimizer.state[param]["momentum_buffer"].numpy(), 0.1 * grad, rtol=1e-12)
+
+
+def test_muon_refuses_what_it_cannot_update():
+    matrix = nn.Parameter(wg.ones(2, 2))
+    matrix.grad = wg.ones(2, 2)
+    with pytest.raises(ValueError, match="matrices"):
+        optim.Muon([nn.Parameter(wg.ones(3))])
+    with pytest.raises(ValueError, match="adjust_lr_fn"):
+        optim.Muon([matrix], adjust_lr_fn="other")
+    with pytest.raises(ValueError, match="below 100"):
+        optim.Muon([matrix], ns_steps=100).step()
+    with pytest.raises(ValueError, match="three numbers"):
+        optim.Muon([matrix], ns_coefficients=(1, 2)).step()
 
 
 def test_errors():

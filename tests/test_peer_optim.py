@@ -28,6 +28,8 @@ OPTIMIZERS = [
     ("Rprop", {}), ("Rprop", {"etas": (0.3, 1.5), "step_sizes": (1e-4, 0.1), "maximize": True}),
     ("Adagrad", {}), ("Adagrad", {"lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.5}),
     ("Adadelta", {}), ("Adadelta", {"rho": 0.7, "weight_decay": 0.1, "maximize": True}),
+    ("Adafactor", {}), ("Adafactor", {"weight_decay": 0.1, "eps": (1e-4, 0.1), "d": 1.5, "maximize": True}),
+    ("Adafactor", {"lr": 0.5, "beta2_decay": -0.4, "foreach": True}),
     ("ASGD", {}), ("ASGD", {"t0": 20, "lambd": 0.01, "weight_decay": 0.1, "lr": 0.1}),
 ]  # fmt: skip
 
@@ -123,8 +125,60 @@ def test_lbfgs(line_search):
     assert len(our_state["old_dirs"]) == len(their_state["old_dirs"])
 
 
-@pytest.mark.parametrize("name", ["ASGD", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "LBFGS", "NAdam",
-                                  "RAdam", "RMSprop", "Rprop"])  # fmt: skip
+MUON_SHAPES = [(6, 4), (4, 9), (5, 5), (1, 3)]
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"nesterov": False, "weight_decay": 0.3}, {"adjust_lr_fn": "match_rms_adamw", "momentum": 0.5, "ns_steps": 3},
+    {"lr": 0.01, "ns_coefficients": (1.5, -0.5, 0.0), "ns_steps": 9, "eps": 1e-3, "adjust_lr_fn": "original"},
+], ids=str)  # fmt: skip
+def test_muon(options):
+    """Parameters follow PyTorch's up to the rounding of bfloat16 in an update, and states load both ways."""
+    rng = np.random.default_rng(5)
+    starts = [rng.standard_normal(s).astype(np.float32) for s in MUON_SHAPES]
+    params, peers = _ours(starts), _theirs(starts)
+    ours = optim.Muon([{"params": params[:3]}, {"params": params[3:], "lr": 0.02}], **options)
+    theirs = torch.optim.Muon([{"params": peers[:3]}, {"params": peers[3:], "lr": 0.02}], **options)
+    assert repr(ours) == repr(theirs)
+    lr = max(group["lr"] for group in ours.param_groups)
+    for step in range(12):
+        if step == 6:  # each continues from the other's state
+            our_state, their_state = copy.deepcopy(ours.state_dict()), copy.deepcopy(theirs.state_dict())
+            assert our_state["param_groups"] == their_state["param_groups"]
+            assert our_state["state"].keys() == their_state["state"].keys()
+            ours.load_state_dict(their_state)
+            theirs.load_state_dict({**our_state, "state": {
+                k: {n: torch.from_numpy(v.numpy()) for n, v in e.items()} for k, e in our_state["state"].items()
+            }})  # fmt: skip
+        before = [(p.detach().numpy().copy(), q.detach().numpy().copy()) for p, q in zip(params, peers, strict=True)]
+        for p, q in zip(params, peers, strict=True):
+            g = rng.standard_normal(p.shape).astype(np.float32)
+            p.grad, q.grad = wg.tensor(g), torch.from_numpy(g)
+        ours.step()
+        theirs.step()
+        for p, q, (p_before, q_before) in zip(params, peers, before, strict=True):
+            np.testing.assert_allclose(p.detach().numpy() - p_before, q.detach().numpy() - q_before, atol=0.02 * lr)
+    for entry, peer in zip(ours.state_dict()["state"].values(), theirs.state_dict()["state"].values(), strict=True):
+        assert entry.keys() == peer.keys() == {"momentum_buffer"}
+        np.testing.assert_allclose(entry["momentum_buffer"].numpy(), peer["momentum_buffer"].numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_adafactor_in_half_types(dtype):
+    """Ten steps stay within a few roundings of PyTorch's, which rounds every intermediate result."""
+    p = nn.Parameter(wg.tensor(_starts()[1]).to(getattr(wg, dtype)))
+    q = torch.nn.Parameter(torch.from_numpy(_starts()[1]).to(getattr(torch, dtype)))
+    ours, theirs = optim.Adafactor([p], lr=0.1), torch.optim.Adafactor([q], lr=0.1)
+    for k in range(10):
+        p.grad, q.grad = wg.tensor(_gradients(k)[1]).to(p.dtype), torch.from_numpy(_gradients(k)[1]).to(q.dtype)
+        ours.step()
+        theirs.step()
+    tolerance = 5 * torch.finfo(q.dtype).eps
+    np.testing.assert_allclose(p.detach().float().numpy(), q.detach().float().numpy(), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["ASGD", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "LBFGS",
+                                  "Muon", "NAdam", "RAdam", "RMSprop", "Rprop"])  # fmt: skip
 def test_signatures(name):
     def signature_of(kind):
         parameters = inspect.signature(kind.__init__).parameters.values()

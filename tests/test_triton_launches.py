@@ -334,6 +334,17 @@ def test_optimizers_without_host_reads() -> None:
                 assert sum(e.endswith("_step_many") for e in entries) == 1, entries
 
 
+def test_optimizers_of_matrices_without_host_reads() -> None:
+    for make in (optim.Adafactor, lambda p: optim.Muon(q for q in p if q.ndim == 2)):
+        net = nn.Linear(5, 3).to(DEVICE)
+        inputs = Inputs()
+        with DRIVER.no_host_reads():
+            optimizer = make(net.parameters())
+            for _ in range(2):
+                net(inputs.x).square().mean().backward()
+                optimizer.step()
+
+
 @pytest.mark.slow
 def test_the_demo_trains_as_on_the_cpu() -> None:
     """Weights, order and dropout are the same random numbers on every device, so losses differ only by rounding."""

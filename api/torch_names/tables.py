@@ -41,10 +41,13 @@ MOVED = {
     "torch.distributions.inverse_gamma": "weftgrad.distributions",
     "torch.distributions.kumaraswamy": "weftgrad.distributions",
     "torch.distributions.laplace": "weftgrad.distributions",
+    "torch.distributions.lkj_cholesky": "weftgrad.distributions",
     "torch.distributions.log_normal": "weftgrad.distributions",
     "torch.distributions.logistic_normal": "weftgrad.distributions",
+    "torch.distributions.lowrank_multivariate_normal": "weftgrad.distributions",
     "torch.distributions.mixture_same_family": "weftgrad.distributions",
     "torch.distributions.multinomial": "weftgrad.distributions",
+    "torch.distributions.multivariate_normal": "weftgrad.distributions",
     "torch.distributions.negative_binomial": "weftgrad.distributions",
     "torch.distributions.one_hot_categorical": "weftgrad.distributions",
     "torch.distributions.pareto": "weftgrad.distributions",
@@ -54,6 +57,7 @@ MOVED = {
     "torch.distributions.studentT": "weftgrad.distributions",
     "torch.distributions.uniform": "weftgrad.distributions",
     "torch.distributions.weibull": "weftgrad.distributions",
+    "torch.distributions.wishart": "weftgrad.distributions",
     "torch.multiprocessing.pool": "weftgrad.multiprocessing",
     "torch.multiprocessing.queue": "weftgrad.multiprocessing",
     "torch.multiprocessing.spawn": "weftgrad.multiprocessing",
@@ -120,7 +124,6 @@ ADDITIONS: dict[str, str] = {
     "torch.fx._compatibility": "fx",
     "torch.jit": "jit",
     "torch.cuda": "cuda",
-    "torch.distributions": "distributions",
     "torch.distributed.checkpoint": "distributed_checkpoint",
     "torch.distributed.fsdp": "distributed_fsdp",
     "torch.distributed.pipelining": "distributed_pipelining",
@@ -138,7 +141,6 @@ ADDITIONS: dict[str, str] = {
 _TRACING = "Calls run compiled kernels as they come, so nothing is traced: call the module or function itself."
 _QUANTIZED = "Use weftgrad.float16 or weftgrad.bfloat16 for smaller weights."
 _DISTRIBUTED = "Use torch.distributed with the backend mpi or nccl, and torch.nn.parallel.DistributedDataParallel."
-_COVARIANCE = "Transform a normal vector by a triangular matrix: there are no distributions with full covariance."
 _EXPORT = "Save the state_dict with torch.save, and load it where PyTorch exports the model."
 
 NAMES_ONLY = {
@@ -167,10 +169,6 @@ NAMES_ONLY = {
     "torch.cuda.sparse": "Use dense tensors.",
     "torch.cuda.tunable": "Tune kernels with weftgrad tune.",
     "torch.distributed": _DISTRIBUTED,
-    "torch.distributions.lkj_cholesky": _COVARIANCE,
-    "torch.distributions.lowrank_multivariate_normal": _COVARIANCE,
-    "torch.distributions.multivariate_normal": _COVARIANCE,
-    "torch.distributions.wishart": _COVARIANCE,
     "torch.export": _EXPORT,
     "torch.fft": "There are no complex dtypes: use numpy.fft on Tensor.numpy(), which records no gradients.",
     "torch.futures": _DISTRIBUTED,
@@ -206,7 +204,6 @@ NAMES_ONLY = {
     "torch.sparse": "Use dense tensors.",
     "torch.utils._sympy": _TRACING,
     "torch.utils.backend_registration": "Write a backend as one file of weftgrad.runtime.backends.",
-    "torch.utils.benchmark": "Measure with torch.profiler or weftgrad bench.",
     "torch.utils.bundled_inputs": _EXPORT,
     "torch.utils.collect_env": "Run weftgrad doctor.",
     "torch.utils.cpp_backtrace": "Errors are raised in Python.",

@@ -1,4 +1,4 @@
-"""Data loading, activation checkpointing, tables and drawings of models, and event files for TensorBoard."""
+"""Data loading, checkpoints of activations, timing, tables and drawings of models, event files for TensorBoard."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -7,9 +7,10 @@ from . import data
 
 __all__ = ["data"]
 
-_MODULES = ("checkpoint", "graphviz", "model_summary", "tensorboard")
+_MODULES = ("benchmark", "checkpoint", "graphviz", "model_summary", "tensorboard")
 
 if TYPE_CHECKING:
+    from . import benchmark as benchmark
     from . import checkpoint as checkpoint
     from . import graphviz as graphviz
     from . import model_summary as model_summary

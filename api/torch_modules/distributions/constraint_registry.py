@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from ..runtime.errors import ArgumentError, NotSupported
 from . import constraints
 from .constraints import Constraint
+from .lkj_cholesky import CorrCholeskyTransform
 from .transform import ComposeTransform, Transform, identity_transform
 from .transforms import (
     AffineTransform,
@@ -21,6 +22,7 @@ from .transforms import (
     ExpTransform,
     IndependentTransform,
     LowerCholeskyTransform,
+    PositiveDefiniteTransform,
     SigmoidTransform,
     SoftmaxTransform,
     StackTransform,
@@ -132,3 +134,7 @@ def _fill(registry: ConstraintRegistry, simplex: type[Transform]) -> None:
 _fill(biject_to, StickBreakingTransform)
 _fill(transform_to, SoftmaxTransform)
 transform_to.register(constraints.lower_cholesky, lambda constraint: LowerCholeskyTransform())
+for _constraint in (constraints.positive_definite, constraints.positive_semidefinite):
+    transform_to.register(_constraint, lambda constraint: PositiveDefiniteTransform())
+for _registry in (biject_to, transform_to):
+    _registry.register(constraints.corr_cholesky, lambda constraint: CorrCholeskyTransform())

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..linear_algebra.factorizations import cholesky_ex
+from ..linear_algebra.spectra import eigvalsh
+from ..pointwise.comparison import isclose
 from ..pointwise.type_info import finfo
 from ..runtime.errors import ArgumentError, NotSupported
 from ..runtime.tensor import Tensor
@@ -19,10 +22,12 @@ __all__ = [
     "Constraint", "boolean", "cat", "corr_cholesky", "dependent", "dependent_property", "greater_than",
     "greater_than_eq", "half_open_interval", "independent", "integer_interval", "interval", "is_dependent",
     "less_than", "lower_cholesky", "lower_triangular", "multinomial", "nonnegative", "nonnegative_integer", "one_hot",
-    "positive", "positive_integer", "real", "real_vector", "simplex", "square", "stack", "symmetric", "unit_interval",
+    "positive", "positive_definite", "positive_integer", "positive_semidefinite", "real", "real_vector", "simplex",
+    "square", "stack", "symmetric", "unit_interval",
 ]  # fmt: skip
 
 _SIMPLEX_TOLERANCE = 1e-6  # PyTorch's
+_SYMMETRY_TOLERANCE = 1e-6  # PyTorch's; and 1e-5 of the elements
 
 
 class Constraint:
@@ -300,7 +305,27 @@ class Symmetric(Square):
         is_square = super().check(value)
         if value.shape[-2] != value.shape[-1]:
             return is_square
-        return is_square & ((value - value.mT).abs() < _SIMPLEX_TOLERANCE).all(-1).all(-1)
+        return is_square & isclose(value, value.mT, atol=_SYMMETRY_TOLERANCE).all(-1).all(-1)
+
+
+class PositiveSemidefinite(Symmetric):
+    """Symmetric matrices without negative eigenvalues."""
+
+    def check(self, value: Tensor) -> Tensor:
+        is_symmetric = super().check(value)
+        if value.shape[-2] != value.shape[-1]:
+            return is_symmetric
+        return is_symmetric & (eigvalsh(value) >= 0).all(-1)
+
+
+class PositiveDefinite(Symmetric):
+    """Symmetric matrices with positive eigenvalues: those that have a Cholesky factor."""
+
+    def check(self, value: Tensor) -> Tensor:
+        is_symmetric = super().check(value)
+        if value.shape[-2] != value.shape[-1]:
+            return is_symmetric
+        return is_symmetric & (cholesky_ex(value.detach()).info == 0)
 
 
 class LowerTriangular(Constraint):
@@ -422,6 +447,8 @@ half_open_interval = HalfOpenInterval
 simplex = Simplex()
 square = Square()
 symmetric = Symmetric()
+positive_semidefinite = PositiveSemidefinite()
+positive_definite = PositiveDefinite()
 lower_triangular = LowerTriangular()
 lower_cholesky = LowerCholesky()
 corr_cholesky = CorrCholesky()

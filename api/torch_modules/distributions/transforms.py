@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 from .._generated import ops
+from ..linear_algebra.factorizations import cholesky
 from ..pointwise.type_info import finfo
 from ..reductions.softmax import softmax
 from ..runtime.errors import ShapeError
@@ -29,9 +30,9 @@ from .transform import ComposeTransform, Transform, identity_transform, sum_last
 
 __all__ = [
     "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CumulativeDistributionTransform",
-    "ExpTransform", "IndependentTransform", "LowerCholeskyTransform", "PowerTransform", "ReshapeTransform",
-    "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform", "StickBreakingTransform",
-    "TanhTransform", "Transform", "identity_transform",
+    "ExpTransform", "IndependentTransform", "LowerCholeskyTransform", "PositiveDefiniteTransform", "PowerTransform",
+    "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform",
+    "StickBreakingTransform", "TanhTransform", "Transform", "identity_transform",
 ]  # fmt: skip
 
 softplus = ops.softplus
@@ -315,6 +316,26 @@ class LowerCholeskyTransform(_StatelessTransform):
 
     def _inverse(self, y: Tensor) -> Tensor:
         return y.tril(-1) + y.diagonal(dim1=-2, dim2=-1).log().diag_embed()
+
+
+class PositiveDefiniteTransform(_StatelessTransform):
+    """Map square matrices to positive definite ones: the products `L @ L.mT` of `LowerCholeskyTransform`'s values L.
+
+    Example:
+        >>> wg.distributions.PositiveDefiniteTransform()(wg.tensor([[0.0, 5.0], [3.0, 0.0]]))
+        tensor([[ 1.,  3.],
+                [ 3., 10.]])
+    """
+
+    domain = constraints.independent(constraints.real, 2)
+    codomain = constraints.positive_definite
+
+    def _call(self, x: Tensor) -> Tensor:
+        factor = LowerCholeskyTransform()(x)
+        return factor @ factor.mT
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return LowerCholeskyTransform().inv(cholesky(y))
 
 
 class StickBreakingTransform(_StatelessTransform):
