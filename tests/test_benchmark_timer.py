@@ -44,13 +44,15 @@ def test_timeit_runs_setup_and_statement() -> None:
 
 
 def test_statements_see_the_package_and_threads() -> None:
-    seen: list[int] = []
+    thread_counts: list[int] = []
     before = wg.get_num_threads()
-    globals_ = {"seen": seen}
-    benchmark.Timer("seen.append(torch.get_num_threads() + 0 * wg.ones(1).numel())", globals=globals_).timeit(1)
-    assert set(seen) == {1}
+    globals_ = {"thread_counts": thread_counts}
+    benchmark.Timer("thread_counts.append(torch.get_num_threads() + 0 * wg.ones(1).numel())", globals=globals_).timeit(
+        1
+    )
+    assert set(thread_counts) == {1}
     assert wg.get_num_threads() == before
-    assert globals_ == {"seen": seen}
+    assert globals_ == {"thread_counts": thread_counts}
 
 
 def test_blocked_autorange() -> None:

@@ -316,6 +316,34 @@ def test_queries_about_missing_devices_and_services() -> None:
         wg.jit.script(3)
 
 
+def test_trace_calls_the_original() -> None:
+    calls = []
+
+    def add(x: Any, others: Any) -> Any:
+        calls.append(x)
+        return {"sum": x + others["y"]}
+
+    traced = wg.jit.trace(add, (wg.ones(2), {"y": wg.ones(2)}))
+    assert (len(calls), traced(wg.ones(3), {"y": wg.ones(1)})["sum"].tolist(), len(calls)) == (1, [2.0] * 3, 2)
+    model = wg.nn.Sequential(wg.nn.Linear(2, 3), wg.nn.Dropout(0.5))
+    traced = wg.jit.trace(model, example_kwarg_inputs={"input": wg.ones(1, 2)})
+    assert isinstance(traced, wg.nn.Module)
+    assert repr(traced).startswith("Sequential(\n  original_name=Sequential")
+    assert list(traced.state_dict()) == list(model.state_dict())
+    assert list(traced.parameters()) == list(model.parameters())
+    assert traced.eval().training is model.training is model[1].training is False
+    x = wg.ones(5, 2)
+    assert wg.equal(traced(x), model(x))
+    assert traced.append == model.append
+    with pytest.raises(AttributeError, match="other"):
+        _ = traced.other
+    with pytest.raises(NotImplementedError, match="state_dict"):
+        traced.save("model.pt")
+    for arguments in ((3, wg.ones(1)), (model,), (model, 5), (model, "x"), (model, [3]), (lambda x: 3, wg.ones(1))):
+        with pytest.raises(RuntimeError, match=r"jit\.trace"):
+            wg.jit.trace(*arguments)
+
+
 def _double(x: Any) -> Any:
     return x * 2
 

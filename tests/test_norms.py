@@ -149,6 +149,21 @@ def test_local_response():
     np.testing.assert_allclose(layer(f32(X)).numpy(), X / (1.5 + 0.1 * total) ** 0.6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 9])
+def test_cross_map_response(size):
+    """Channel 0 stays in the sums of all channels after the first window, as in PyTorch."""
+    images, distance = X[:, :, :, None], (size - 1) // 2
+    expected = np.empty_like(images)
+    for channel in range(images.shape[1]):
+        neighbors = {*range(max(channel - distance, 0), min(channel + distance + 1, images.shape[1])), 0}
+        total = (images[:, sorted(neighbors)] ** 2).sum(1)
+        expected[:, channel] = images[:, channel] / (1.5 + 0.3 / size * total) ** 0.6
+    layer = nn.CrossMapLRN2d(size, alpha=0.3, beta=0.6, k=1.5)
+    np.testing.assert_allclose(layer(f32(images)).numpy(), expected, rtol=1e-5)
+    with pytest.raises(ShapeError, match="images"):
+        layer(f32(X))
+
+
 def test_layers_are_printed_and_converted():
     net = nn.Sequential(nn.Sequential(nn.BatchNorm2d(4, bias=False)), nn.GroupNorm(2, 4), nn.LayerNorm(3, bias=False))
     batch_norm = net[0][0].eval()

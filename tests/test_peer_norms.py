@@ -268,3 +268,12 @@ def test_convert():
         assert net[1][0].weight is norm.weight
         assert net[1][0].bias is None
         assert net[1][0].running_var is norm.running_var
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 20])
+def test_cross_map_response(size):
+    """Compare values only: PyTorch's gradient is not that of its values."""
+    x, y = tensor_pair(RNG.standard_normal((2, 9, 3, 4)))
+    ours, theirs = (m.CrossMapLRN2d(size, alpha=0.4, beta=0.6, k=1.5) for m in (nn, torch.nn))
+    assert repr(ours) == repr(theirs)
+    assert_close(ours(x), theirs(y))

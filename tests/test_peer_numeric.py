@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -178,3 +179,18 @@ def test_embedding_bag(mode: int) -> None:
         np.testing.assert_array_equal(results[1][2], results[0][2])
     if mode == 2:
         np.testing.assert_array_equal(results[1][3], results[0][3])
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace.*:DeprecationWarning")
+def test_map_and_trace() -> None:
+    for dtype in ("float32", "int64"):
+        results = []
+        for m in (torch, wg):
+            x = m.arange(6).reshape(2, 3).to(getattr(m, dtype))
+            other = m.tensor([2, 3, 5]).to(getattr(m, dtype))
+            x.map_(other, lambda a, b: a / b + 0.75)
+            x.map2_(x[:1], other, lambda a, b, c: a * b - c)
+            results.append(m.jit.trace(m.nn.ReLU(), x.float())(x).numpy())
+        np.testing.assert_array_equal(results[1], results[0])
+    own, reference = (list(inspect.signature(m.jit.trace).parameters) for m in (wg, torch))
+    assert own == reference

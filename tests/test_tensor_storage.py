@@ -83,6 +83,32 @@ def test_apply_has_no_derivative() -> None:
     assert wg.ones(0, device="cpu").apply_(abs).shape == (0,)
 
 
+@pytest.mark.parametrize("dtype", [wg.float64, wg.float16, wg.int32])
+def test_map_calls_a_function_of_elements_of_several_tensors(dtype: wg.DType) -> None:
+    x = wg.arange(6, dtype=dtype, device="cpu").reshape(2, 3)
+    row = wg.tensor([1, 2, 3], dtype=dtype, device="cpu")
+    assert x.map_(row, lambda a, b: a * b) is x
+    assert x.tolist() == [[0, 2, 6], [3, 8, 15]]
+    x.map2_(row, row[:1], lambda a, b, c: a - b + c)
+    assert x.tolist() == [[0, 1, 4], [3, 7, 13]]
+    assert x.dtype is dtype
+
+
+def test_map_refuses_other_tensors() -> None:
+    x = wg.ones(3, device="cpu")
+    for other, error in (
+        (wg.ones(2, device="cpu"), RuntimeError), (wg.ones(3, dtype=wg.int32, device="cpu"), TypeError),
+        (wg.ones(3, device="cpu", requires_grad=True), RuntimeError), (wg.ones(3, device="meta"), RuntimeError),
+        (3, TypeError),
+    ):  # fmt: skip
+        with pytest.raises(error):
+            x.map_(other, lambda a, b: a)  # type: ignore[arg-type]
+        with pytest.raises(error):
+            x.map2_(x, other, lambda a, b, c: a)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="no derivative"):
+        wg.ones(3, device="cpu", requires_grad=True).map_(x, lambda a, b: a)
+
+
 def test_a_subclass_over_the_same_memory_has_the_same_history() -> None:
     class Picture(wg.Tensor):
         def __new__(cls, data: object, *, scale: float) -> Picture:  # type: ignore[misc]

@@ -144,7 +144,7 @@ def test_as_torch_says_what_it_needs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["torch.fx.symbolic_trace", "torch.export.export", "torch.fft.fft",
-                                  "torch.jit.trace", "torch.nested.nested_tensor"])  # fmt: skip
+                                  "torch.jit.freeze", "torch.nested.nested_tensor"])  # fmt: skip
 def test_what_is_only_a_name_says_so_when_it_is_used(name: str) -> None:
     module = name.rpartition(".")[0]
     run_program(f"""

@@ -15,7 +15,7 @@ from . import functional as F
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
+__all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
 class _Affine(Module):
@@ -195,6 +195,44 @@ class LocalResponseNorm(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(Module):
+    """Divide by (k + alpha / size * sum of squares of neighboring channels) ** beta, as Torch7 did.
+
+    The sum goes over the channels at a distance of at most (size - 1) // 2. As in PyTorch, the square of channel 0 is
+    in the sum of channel (size - 1) // 2 + 1 and of all later ones. `LocalResponseNorm` has no such exception. The
+    gradient is that of this formula; PyTorch's leaves channel 0 out.
+
+    Args:
+        size: Number of neighboring channels.
+        alpha: Factor of the sum of squares.
+        beta: Exponent.
+        k: Summand.
+
+    Example:
+        >>> wg.nn.CrossMapLRN2d(3)(wg.ones(2, 5, 4, 4)).shape
+        weftgrad.Size([2, 5, 4, 4])
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1):
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim != 4:
+            raise ShapeError(f"CrossMapLRN2d: takes images of shape (N, C, H, W), not {list(input.shape)}")
+        squares = input.square()
+        distance = (self.size - 1) // 2
+        total = F.pad(squares, (0, 0, 0, 0, distance, distance)).unfold(1, 2 * distance + 1, 1).sum(-1)
+        later_channels = input.shape[1] - distance - 1
+        if later_channels > 0:
+            first = squares[:, :1].expand((-1, later_channels, -1, -1))
+            total = total + F.pad(first, (0, 0, 0, 0, distance + 1, 0))
+        return input * (total * (self.alpha / self.size) + self.k) ** -self.beta
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

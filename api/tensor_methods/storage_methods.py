@@ -255,14 +255,54 @@ class StorageMethods(TensorBase):
             >>> wg.tensor([1.0, 2.0], device='cpu').apply_(lambda value: value * 10)
             tensor([10., 20.])
         """
-        if not isinstance(self.meta.device.driver, HostDriver):
-            raise DeviceError(f"apply_: takes tensors on cpu, not on {self.meta.device}; move it with .cpu()")
-        if self.needs_grad:
-            raise GradientError("apply_: a Python function has no derivative; use .detach() first")
-        if not self.meta.numel:
-            return self
-        values = [callable(value) for value in self.flatten().tolist()]
-        return self.copy_(self.new_tensor(values).reshape(self.meta.shape))
+        return _map_elements("apply_", self, [], callable)
+
+    def map_(self, tensor: Tensor, callable: Callable[[float, float], float]) -> Tensor:
+        """Replace each element by a Python function of it and of another tensor's element. Slow; for `cpu`.
+
+        Args:
+            tensor: Tensor of the same dtype, whose shape expands to this one's.
+            callable: Function of two Python numbers.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            ArgumentError: The dtypes differ.
+            DeviceError: A tensor is on another device than `cpu`.
+            GradientError: A tensor requires grad: what the function computes has no derivative.
+            ShapeError: The shape does not expand to this tensor's.
+
+        Example:
+            >>> x = wg.tensor([1.0, 2.0], device='cpu')
+            >>> x.map_(wg.tensor([5.0], device='cpu'), lambda a, b: a * b)
+            tensor([ 5., 10.])
+        """
+        return _map_elements("map_", self, [tensor], callable)
+
+    def map2_(self, x: Tensor, y: Tensor, callable: Callable[[float, float, float], float]) -> Tensor:
+        """Replace each element by a Python function of it and of two other tensors' elements. Slow; for `cpu`.
+
+        Args:
+            x: Tensor of the same dtype, whose shape expands to this one's.
+            y: Like `x`.
+            callable: Function of three Python numbers.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            ArgumentError: The dtypes differ.
+            DeviceError: A tensor is on another device than `cpu`.
+            GradientError: A tensor requires grad: what the function computes has no derivative.
+            ShapeError: A shape does not expand to this tensor's.
+
+        Example:
+            >>> x = wg.tensor([1.0, 2.0], device='cpu')
+            >>> x.map2_(x, wg.ones(1, device='cpu'), lambda a, b, c: a * b + c)
+            tensor([2., 5.])
+        """
+        return _map_elements("map2_", self, [x, y], callable)
 
     def is_inference(self) -> bool:
         """Return False: tensors of `inference_mode` are like those of `no_grad`, and can be used anywhere.
@@ -305,3 +345,31 @@ class StorageMethods(TensorBase):
         instance = _as_type(cls, data.detach(), require_grad)
         assert isinstance(instance, cls)
         return instance
+
+
+def _map_elements(title: str, tensor: Tensor, others: Sequence[Tensor], function: Callable[..., float]) -> Tensor:
+    """Replace the elements of `tensor` by what `function` returns for them and for the elements of `others`.
+
+    Args:
+        title: The method's name, for messages.
+        tensor: The tensor to write.
+        others: Tensors of its dtype, whose shapes expand to its shape.
+        function: Takes a number of each tensor.
+
+    Returns:
+        `tensor`.
+    """
+    for operand in (tensor, *others):
+        if not isinstance(operand, Tensor):
+            raise ArgumentError(f"{title}: takes tensors, not {type(operand).__name__}")
+        if not isinstance(operand.meta.device.driver, HostDriver):
+            raise DeviceError(f"{title}: takes tensors on cpu, not on {operand.meta.device}; move it with .cpu()")
+        if operand.needs_grad:
+            raise GradientError(f"{title}: a Python function has no derivative; use .detach() first")
+        if operand.meta.dtype is not tensor.meta.dtype:
+            raise ArgumentError(f"{title}: the tensor is {tensor.meta.dtype}, and the other {operand.meta.dtype}")
+    operands = [tensor, *[other.expand(tensor.meta.shape) for other in others]]
+    if not tensor.meta.numel:
+        return tensor
+    values = [function(*elements) for elements in zip(*[o.flatten().tolist() for o in operands], strict=True)]
+    return tensor.copy_(tensor.new_tensor(values).reshape(tensor.meta.shape))

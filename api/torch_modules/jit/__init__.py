@@ -1,4 +1,4 @@
-"""`torch.jit`, so that PyTorch code that uses it runs: all decorators return their function unchanged.
+"""`torch.jit`, so that PyTorch code that uses it runs: decorators return their function, `trace` a wrapper of it.
 
 Nothing is scripted or traced, because calls already run compiled kernels.
 """
@@ -9,9 +9,11 @@ from collections.abc import Callable
 from typing import Final, TypeVar, overload
 
 from ..runtime.errors import ArgumentError
+from ._tracing import trace
 
 __all__ = [
-    "Final", "annotate", "export", "ignore", "is_scripting", "is_tracing", "script", "script_if_tracing", "unused",
+    "Final", "annotate", "export", "ignore", "is_scripting", "is_tracing", "script", "script_if_tracing", "trace",
+    "unused",
 ]  # fmt: skip
 
 _Function = TypeVar("_Function", bound=Callable[..., object])

@@ -15,7 +15,7 @@ from ..placeholders import placeholder
 __all__ = [
     "Attribute", "CompilationUnit", "RecursiveScriptModule", "ScriptFunction", "ScriptModule", "TracerWarning",
     "_isinstance", "_overload", "_overload_method", "_script_if_tracing", "freeze", "interface", "isinstance",
-    "load", "optimize_for_inference", "optimized_execution", "save", "script_method", "trace", "trace_module",
+    "load", "optimize_for_inference", "optimized_execution", "save", "script_method", "trace_module",
 ]  # fmt: skip
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
@@ -29,7 +29,7 @@ def _placeholder(name: str) -> type:
 Attribute, CompilationUnit = _placeholder("Attribute"), _placeholder("CompilationUnit")
 ScriptFunction, ScriptModule = _placeholder("ScriptFunction"), _placeholder("ScriptModule")
 RecursiveScriptModule = _placeholder("RecursiveScriptModule")
-freeze, load, save, trace = _placeholder("freeze"), _placeholder("load"), _placeholder("save"), _placeholder("trace")
+freeze, load, save = _placeholder("freeze"), _placeholder("load"), _placeholder("save")
 trace_module, optimize_for_inference = _placeholder("trace_module"), _placeholder("optimize_for_inference")
 optimized_execution = _placeholder("optimized_execution")
 
