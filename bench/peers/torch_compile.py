@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..sites import OurSite, Site
-from . import COMPILED_TORCH
 from .torch import TorchSite
 from .torch import site as eager_site
 
@@ -19,7 +18,7 @@ __all__ = ["CompiledTorchSite", "site"]
 class CompiledTorchSite(TorchSite):
     """torch on the CPU or on one GPU, which compiles models."""
 
-    name = COMPILED_TORCH
+    name = "torch.compile"
 
     def compile_model(self, model: Model) -> Model:
         compiled: Model = self.library.compile(model)
