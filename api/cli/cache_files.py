@@ -26,11 +26,11 @@ __all__ = ["KINDS", "TUNED", "Content", "count_files", "delete_files"]
 TUNED = "tuned schedules"
 KINDS = ("kernels", "indexes", "probes", TUNED, "triton", "unfinished")
 
-_BY_SUFFIX = {"bin": "kernels", "idx": "indexes", "ok": "probes"}
-_ENTRY = re.compile(r"([0-9a-f]{2})[0-9a-f]{62}\.(bin|idx|ok)")
-_PART = re.compile(r"tmp[a-z0-9_]{8}\.part")
-_SCHEDULES = re.compile(r"schedules(\.(json|lock|unreadable)|[a-z0-9_]{8}\.part)")
-_SHARD = re.compile(r"[0-9a-f]{2}")
+_KIND_BY_SUFFIX = {"bin": "kernels", "idx": "indexes", "ok": "probes"}
+_ENTRY_FILE = re.compile(r"([0-9a-f]{2})[0-9a-f]{62}\.(bin|idx|ok)")
+_UNFINISHED_FILE = re.compile(r"tmp[a-z0-9_]{8}\.part")
+_SCHEDULES_FILE = re.compile(r"schedules(\.(json|lock|unreadable)|[a-z0-9_]{8}\.part)")
+_SHARD_FOLDER = re.compile(r"[0-9a-f]{2}")
 _TRITON_FOLDER = re.compile(r"[A-Z2-7]{52}|[0-9a-f]{64}")
 _TRITON_FILE = re.compile(r"[\w.+-]+\.(ttir|ttgir|llir|ptx|cubin|amdgcn|hsaco|source|json|so|pyd|c|lock)")
 
@@ -51,10 +51,12 @@ class Content:
 
     @property
     def files(self) -> int:
+        """The number of files of all kinds."""
         return sum(files for files, _ in self.counts.values())
 
     @property
     def nbytes(self) -> int:
+        """The bytes of files of all kinds."""
         return sum(nbytes for _, nbytes in self.counts.values())
 
 
@@ -76,42 +78,49 @@ def delete_files(folder: Path, kinds: Collection[str]) -> Content:
     return _scan(folder, frozenset(kinds))
 
 
-def _scan(folder: Path, remove: frozenset[str]) -> Content:
-    """Count the files of a folder; or, if `remove` names kinds, delete and count the files of these."""
+def _scan(folder: Path, kinds_to_delete: frozenset[str]) -> Content:
+    """Delete and count the files of these kinds in a folder. If there are no kinds, count all files instead."""
     content = Content()
     try:
-        top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
         return content
     except OSError as error:
         content.failures.append(f"{folder}: {error.strerror}")
         return content
     try:
-        _walk(top, (), remove, content)
+        _walk(folder_fd, (), kinds_to_delete, content)
     finally:
-        os.close(top)
+        os.close(folder_fd)
     return content
 
 
-def _walk(handle: int, parents: tuple[str, ...], remove: frozenset[str], content: Content) -> None:
-    """Count and delete, as `_scan`, in one open folder, whose path within the cache folder is `parents`."""
-    with os.scandir(handle) as entries:
+def _walk(folder_fd: int, parents: tuple[str, ...], kinds_to_delete: frozenset[str], content: Content) -> None:
+    """Count or delete the files of one open folder and its subfolders, as `_scan` does.
+
+    Args:
+        folder_fd: Descriptor of the folder.
+        parents: Path of the folder within the cache folder, as names.
+        kinds_to_delete: Kinds of files to delete; empty: count all files.
+        content: The counts, which this function updates.
+    """
+    with os.scandir(folder_fd) as entries:
         members = sorted(entries, key=lambda entry: entry.name)
     for entry in members:
         path = "/".join((*parents, entry.name))
         try:
             if entry.is_dir(follow_symlinks=False) and _is_own_folder(parents, entry.name):
-                _enter(handle, parents, entry.name, remove, content)
+                _walk_subfolder(folder_fd, parents, entry.name, kinds_to_delete, content)
                 continue
             kind = _kind(parents, entry.name) if entry.is_file(follow_symlinks=False) else ""
             if not kind:
                 content.foreign += 1
                 continue
-            size = os.stat(entry.name, dir_fd=handle, follow_symlinks=False).st_size
-            if remove:
-                if kind not in remove:
+            size = os.stat(entry.name, dir_fd=folder_fd, follow_symlinks=False).st_size
+            if kinds_to_delete:
+                if kind not in kinds_to_delete:
                     continue
-                os.unlink(entry.name, dir_fd=handle)
+                os.unlink(entry.name, dir_fd=folder_fd)
             content.counts[kind][0] += 1
             content.counts[kind][1] += size
         except FileNotFoundError:  # another process deleted it first
@@ -120,31 +129,35 @@ def _walk(handle: int, parents: tuple[str, ...], remove: frozenset[str], content
             content.failures.append(f"{path}: {error.strerror}")
 
 
-def _enter(handle: int, parents: tuple[str, ...], name: str, remove: frozenset[str], content: Content) -> None:
-    files = content.files
-    inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle)
+def _walk_subfolder(
+    folder_fd: int, parents: tuple[str, ...], name: str, kinds_to_delete: frozenset[str], content: Content
+) -> None:
+    """Walk the subfolder `name`, and delete it if files of it were deleted and it is empty now."""
+    files_before = content.files
+    subfolder_fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder_fd)
     try:
-        _walk(inner, (*parents, name), remove, content)
+        _walk(subfolder_fd, (*parents, name), kinds_to_delete, content)
     finally:
-        os.close(inner)
-    if remove and content.files > files:
+        os.close(subfolder_fd)
+    if kinds_to_delete and content.files > files_before:
         with suppress(OSError):  # not empty
-            os.rmdir(name, dir_fd=handle)
+            os.rmdir(name, dir_fd=folder_fd)
 
 
 def _is_own_folder(parents: tuple[str, ...], name: str) -> bool:
+    """Return True if weftgrad or Triton makes folders of this name at this place."""
     if not parents:
-        return name == "triton" or bool(_SHARD.fullmatch(name))
+        return name == "triton" or bool(_SHARD_FOLDER.fullmatch(name))
     return parents == ("triton",) and bool(_TRITON_FOLDER.fullmatch(name))
 
 
 def _kind(parents: tuple[str, ...], name: str) -> str:
     """Return the kind of a file by its name, or "" if weftgrad writes no file of that name."""
     if not parents:
-        return TUNED if _SCHEDULES.fullmatch(name) else ""
+        return TUNED if _SCHEDULES_FILE.fullmatch(name) else ""
     if parents[0] == "triton":
         return "triton" if len(parents) == 2 and _TRITON_FILE.fullmatch(name) else ""
-    entry = _ENTRY.fullmatch(name)
+    entry = _ENTRY_FILE.fullmatch(name)
     if entry:
-        return _BY_SUFFIX[entry[2]] if entry[1] == parents[0] else ""
-    return "unfinished" if _PART.fullmatch(name) else ""
+        return _KIND_BY_SUFFIX[entry[2]] if entry[1] == parents[0] else ""
+    return "unfinished" if _UNFINISHED_FILE.fullmatch(name) else ""

@@ -4,9 +4,11 @@
 every element of the dimensions that advanced items index. The advanced items then become row-major positions in those
 dimensions, as if they were flattened into one. `subscripts` reads or writes at these positions.
 
-One index tensor is passed to the op unchanged. The op's kernel counts negative indices from the end, and checks the
-range on devices with a miss word (`runtime.deferred`). Several index tensors are combined by one launch for each after
-the first. It stores a code (`_decode_miss`) in place of a position if an index is out of range, so one check suffices.
+A single index tensor is passed to the op unchanged. The op's kernel counts negative indices from the end, and also
+checks the range on devices where kernels can report an index out of range (the miss word of `runtime.deferred`).
+
+Several index tensors are combined into one: each after the first takes one launch. If an index is out of range, the
+launch stores a code (`_decode_miss`) in place of a position. So one check of the combined tensor suffices.
 """
 
 from __future__ import annotations
@@ -86,22 +88,22 @@ class _AdvancedIndex:
 
     Attributes:
         dim: The first of these dimensions.
-        count: Their number: that of a mask's dimensions, else 1.
-        size: Product of their sizes.
-        index: Row-major positions in them, in [0, size), or an unchecked tensor whose indices may also be out of range
-            or negative.
-        axis: Dimension of the indexed tensor, for error messages, if `index` is an unchecked tensor, else -1.
+        ndim: The number of these dimensions: that of a mask's dimensions, else 1.
+        size: Product of the sizes of these dimensions.
+        index: Row-major positions in these dimensions, in [0, size). If `axis` is not -1: a tensor whose range has not
+            been checked, so that indices may also be negative or out of range.
+        axis: The dimension of the indexed tensor, for error messages, if `index` has not been checked; else -1.
     """
 
     dim: int
-    count: int
+    ndim: int
     size: int
     index: Array | Tensor
     axis: int = -1
 
 
 def dimension_name(dim: int) -> str:
-    """Return the name of a dimension's index in error messages."""
+    """Return how error messages name the index of a dimension."""
     return f"index of dimension {dim}"
 
 
@@ -113,9 +115,9 @@ def resolve_advanced(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor,
         items: The index, with at least one advanced item.
 
     Returns:
-        The view; its first indexed dimension; the number of indexed dimensions, which are adjacent; an integer tensor
-        of row-major positions in them; and the check of these positions, which calls the op that uses them. If the
-        dimensions are not adjacent in `tensor`, they are the first ones of the view.
+        (view, first, ndim, index, check). The advanced items index the `ndim` adjacent dimensions of `view` from
+        `first` on; if these are not adjacent in `tensor`, they are the first ones of `view`. `index` is an integer
+        tensor of row-major positions in these dimensions, and `check` calls the op that uses the positions.
 
     Raises:
         IndexOutOfRange: There are too many items, a position is out of range, or a mask has another shape.
@@ -124,7 +126,7 @@ def resolve_advanced(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor,
         ShapeError: The step of a slice is below 1.
     """
     view, advanced = _split_items(tensor, items)
-    dims = [d for entry in advanced for d in range(entry.dim, entry.dim + entry.count)]
+    dims = [d for entry in advanced for d in range(entry.dim, entry.dim + entry.ndim)]
     first = dims[0]
     if any(b != a + 1 for a, b in pairwise(dims)):
         other_dims = [d for d in range(view.meta.ndim) if d not in dims]
@@ -135,20 +137,20 @@ def resolve_advanced(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor,
 
 
 def _split_items(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, list[_AdvancedIndex]]:
-    """Return the view by the basic items, and the advanced items by the view's dimensions."""
-    prepared: list[_PreparedItem] = [
+    """Return the view that the basic items select, and for each advanced item the positions in the view."""
+    normalized_items: list[_PreparedItem] = [
         item if item is None or isinstance(item, (slice, EllipsisType)) else _normalize_item(item) for item in items
     ]
-    consumed_dims = sum(_consumed_dims(item) for item in prepared)
+    consumed_dims = sum(_consumed_dims(item) for item in normalized_items)
     tensor_shape = tensor.meta.shape
     if consumed_dims > len(tensor_shape):
         raise IndexOutOfRange(f"too many indices: {consumed_dims} for a tensor of {len(tensor_shape)} dimensions")
-    if sum(item is Ellipsis for item in prepared) > 1:
+    if sum(item is Ellipsis for item in normalized_items) > 1:
         raise IndexOutOfRange("an index has at most one '...'")
     statics: list[Static] = []
     advanced: list[_AdvancedIndex] = []
     axis = view_axis = 0  # the next dimension of the tensor, and of the view
-    for item in prepared:
+    for item in normalized_items:
         if item is None:
             statics.append(None)
             view_axis += 1
@@ -177,7 +179,7 @@ def _split_items(tensor: Tensor, items: tuple[object, ...]) -> tuple[Tensor, lis
             if isinstance(item, Tensor):
                 advanced.append(_AdvancedIndex(view_axis, 1, size, item, axis))
             else:
-                advanced.append(_AdvancedIndex(view_axis, 1, size, _without_negatives(item, size, axis)))
+                advanced.append(_AdvancedIndex(view_axis, 1, size, _wrap_negatives(item, size, axis)))
             axis, view_axis = axis + 1, view_axis + 1
     is_identity = all(s == FULL_SLICE for s in statics)
     return (tensor if is_identity else call(_index_view, (tensor,), tuple(statics))), advanced
@@ -267,17 +269,17 @@ def mask_tensor(mask: _Mask, like: Tensor) -> Tensor:
 
 
 def _true_positions(mask: _Mask) -> Array | Tensor:
-    """Return the row-major positions of a mask's true elements. The host waits for the number of a tensor's."""
+    """Return the row-major positions of a mask's true elements. For a tensor, the host waits for their number."""
     return positions(mask) if isinstance(mask, Tensor) else np.flatnonzero(mask)
 
 
-def _without_negatives(index: Array, size: int, dim: int) -> Array:
-    """Return `index` with `size` added to negative positions.
+def _wrap_negatives(index: Array, size: int, dim: int) -> Array:
+    """Check the range of `index`, and return it with `size` added to negative positions.
 
     Args:
         index: Integer positions.
         size: Size of the indexed dimension.
-        dim: Number of that dimension, for the error message.
+        dim: The indexed dimension, for the error message.
 
     Raises:
         IndexOutOfRange: A position is not in [-size, size).
@@ -291,14 +293,18 @@ def _without_negatives(index: Array, size: int, dim: int) -> Array:
 
 
 def _combine_positions(items: Sequence[_AdvancedIndex], device: Device) -> tuple[Tensor, Check]:
-    """Combine indices of several dimensions, which broadcast, into one integer tensor of row-major positions.
+    """Broadcast the indices of several dimensions, and combine them into one integer tensor of row-major positions.
 
     Args:
         items: The index of each dimension or group of dimensions, outermost first.
         device: Device of the result.
 
     Returns:
-        The positions and their check.
+        The positions, and the check that calls the op which uses them.
+
+    Raises:
+        IndexOutOfRange: An index that is checked at once is out of range.
+        IndexShapeError: The indices do not broadcast.
     """
     first = items[0]
     if len(items) == 1:
@@ -307,26 +313,27 @@ def _combine_positions(items: Sequence[_AdvancedIndex], device: Device) -> tuple
         where = dimension_name(first.axis)
         if first.index.meta.device is device:
             return first.index, prepare_check(first.index, first.size, where, negative=True)
-        has_negatives = check_bounds(first.index, first.size, where, negative=True) < 0
-        return on_device(first.index, device), checked(has_negatives)
+        may_be_negative = check_bounds(first.index, first.size, where, negative=True) < 0
+        return on_device(first.index, device), checked(may_be_negative)
     try:
         shape = layout.broadcast([_shape(item.index) for item in items], "indices")
     except ShapeError as error:
         raise IndexShapeError(str(error)) from None
-    is_deferred = device.type != "cpu" and _are_unchecked_on(items, device)
-    has_negatives = is_deferred or _check_items(items)
+    is_deferred = device.type != "cpu" and _all_unchecked_are_on(items, device)
+    # If not deferred, this checks all ranges now. Negative indices remain, and the launches count them from the end.
+    may_be_negative = is_deferred or _check_tensors(items)
     combined = first.index
     for number, item in enumerate(items[1:], 1):
-        minor = item.index
-        if isinstance(combined, np.ndarray) and isinstance(minor, np.ndarray):
-            combined = combined * item.size + minor
+        inner = item.index
+        if isinstance(combined, np.ndarray) and isinstance(inner, np.ndarray):
+            combined = combined * item.size + inner
             continue
-        operands = (_as_int64(combined, device), _as_int64(minor, device))
-        if not has_negatives:
+        operands = (_as_int64(combined, device), _as_int64(inner, device))
+        if not may_be_negative:
             combined = call(registry["linear_index"], (*operands, item.size))
         elif number == 1 and isinstance(first.index, Tensor):
-            numbers = (first.size, item.size, _VALUE_LIMIT, _CODE_BASE)
-            combined = call(registry["linear_index_pair"], (*operands, *numbers))
+            arguments = (first.size, item.size, _VALUE_LIMIT, _CODE_BASE)
+            combined = call(registry["linear_index_pair"], (*operands, *arguments))
         else:
             combined = call(registry["linear_index_next"], (*operands, item.size, number, _VALUE_LIMIT, _CODE_BASE))
     if isinstance(combined, np.ndarray):
@@ -336,16 +343,20 @@ def _combine_positions(items: Sequence[_AdvancedIndex], device: Device) -> tuple
         return combined, CHECKED
     sizes, axes = tuple(item.size for item in items), tuple(item.axis for item in items)
     where = f"index of {axes} of {sizes}"
-    return combined, prepare_judged_check(combined, prod(sizes), where, _judge_codes(sizes, axes))
+    return combined, prepare_judged_check(combined, prod(sizes), where, _code_judge(sizes, axes))
 
 
-def _are_unchecked_on(items: Sequence[_AdvancedIndex], device: Device) -> bool:
-    """Return True if there are unchecked index tensors and all of them are on `device`."""
+def _all_unchecked_are_on(items: Sequence[_AdvancedIndex], device: Device) -> bool:
+    """Return True if there are index tensors that have not been checked, and all of them are on `device`."""
     return {i.index.meta.device for i in items if i.axis >= 0 and isinstance(i.index, Tensor)} == {device}
 
 
-def _check_items(items: Sequence[_AdvancedIndex]) -> bool:
-    """Check the ranges of unchecked index tensors; return True if one may be negative. Raises `IndexOutOfRange`."""
+def _check_tensors(items: Sequence[_AdvancedIndex]) -> bool:
+    """Check the index tensors that have not been checked, and return True if an index may be negative.
+
+    Raises:
+        IndexOutOfRange: An index is out of range.
+    """
     lowest = 0
     for item in items:
         if item.axis >= 0 and isinstance(item.index, Tensor):
@@ -353,19 +364,20 @@ def _check_items(items: Sequence[_AdvancedIndex]) -> bool:
     return lowest < 0
 
 
-# `linear_index_pair` and `linear_index_next` store a code in place of a position if an index is out of range.
-_VALUE_LIMIT = 1 << 35  # the code has the index clamped to [-limit, limit - 1]
+# `linear_index_pair` and `linear_index_next` store a code in place of a position if an index is out of range. The code
+# consists of the number of the index tensor and of the index, clamped to [-_VALUE_LIMIT, _VALUE_LIMIT - 1].
+_VALUE_LIMIT = 1 << 35
 _CODE_BASE = -(1 << 42) - _VALUE_LIMIT  # codes are in [-2**43, -2**42]: a miss word of 44 bits holds them
 
 
 def _decode_miss(code: int) -> tuple[int, int]:
-    """Return the number of the index tensor and the index out of range that a code stands for."""
+    """Return the number of the index tensor, and its index that is out of range, from a code."""
     offset = _CODE_BASE - code + _VALUE_LIMIT
     return offset // (2 * _VALUE_LIMIT), offset % (2 * _VALUE_LIMIT) - _VALUE_LIMIT
 
 
-def _judge_codes(sizes: Sequence[int], axes: Sequence[int]) -> Callable[[int, int], None]:
-    """Return the function that raises `IndexOutOfRange` if the smallest of the combined positions is a code."""
+def _code_judge(sizes: Sequence[int], axes: Sequence[int]) -> Callable[[int, int], None]:
+    """Return a function that raises `IndexOutOfRange` if the smallest combined position is a code."""
 
     def judge(lowest: int, highest: int) -> None:
         if lowest < 0:

@@ -1,4 +1,12 @@
-"""Bounds checks of index tensors: on `cpu` before the launch or while the kernel runs, deferred on other devices."""
+"""Bounds checks of index tensors.
+
+On `cpu` the host checks an index tensor before the launch, or, if it is long, while the kernel runs. On other devices
+checks are deferred (`runtime.deferred`): a kernel finds the indices that are out of range, and the host looks at its
+result later. Some devices have a *miss word*, memory that the host reads directly. On these, the kernel that uses the
+indices also checks them. On other devices another kernel computes the extremes of the indices.
+
+A *judge* is a function that gets the smallest and the largest index, and raises an exception if one is out of range.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +30,7 @@ __all__ = [
     "defer_class_check", "prepare_check", "prepare_judged_check", "unchecked",
 ]  # fmt: skip
 
-_unchecked: set[Device] = set()
+_unchecked_devices: set[Device] = set()  # devices on which `unchecked` is in effect
 _OVERLAP_MIN_INDICES = 1 << 16  # from this many indices on, the check overlaps with the kernel
 
 
@@ -41,7 +49,7 @@ def check_bounds(index: Tensor, size: int, where: str, *, negative: bool = False
         negative: Whether negative indices are allowed.
 
     Returns:
-        A negative number if an index is or may be negative, else a number that is not.
+        A negative number if an index is or may be negative; otherwise 0 or a positive number.
 
     Raises:
         IndexOutOfRange: An index is out of range.
@@ -52,16 +60,17 @@ def check_bounds(index: Tensor, size: int, where: str, *, negative: bool = False
 
 
 def _check_integers(index: Tensor, size: int, where: str, negative: bool) -> int:
+    """Check index tensors as `check_bounds` does, which also checks that they are tensors."""
     _require_integers(index, where)
     low = -size if negative else 0
     if not index.meta.numel:
         return 0
     device = index.meta.device
     if device.type == "cpu":
-        lowest, highest = (0, -1) if device in _unchecked else _extremes_in_memory(index, size)
+        lowest, highest = (0, -1) if device in _unchecked_devices else _extremes_in_memory(index, size)
         check_range(lowest, highest, size, where, low)
         return lowest
-    _defer(index, _judge_range(size, where, negative))
+    _defer(index, _range_judge(size, where, negative))
     return -1 if negative and index.meta.dtype.kind == "i" else 0
 
 
@@ -80,7 +89,7 @@ def prepare_check(index: Tensor, size: int, where: str, *, negative: bool = Fals
         negative: Whether negative indices count from the end.
 
     Raises:
-        IndexOutOfRange: An index is out of range; at the time that `check_bounds` names.
+        IndexOutOfRange: An index is out of range. `check_bounds` says when this is raised.
         DTypeError: The dtype is not an integer one.
     """
     only_tensors(where, index)
@@ -88,22 +97,23 @@ def prepare_check(index: Tensor, size: int, where: str, *, negative: bool = Fals
     device = layout.device
     if device.type == "cpu":
         is_long = not negative and layout.numel >= _OVERLAP_MIN_INDICES and layout.contiguous
-        if is_long and layout.dtype is dtypes.int64 and device not in _unchecked:
+        if is_long and layout.dtype is dtypes.int64 and device not in _unchecked_devices:
             return _OverlappedCheck(index, size, where)
     elif hasattr(device.driver, "miss_word"):
         _require_integers(index, where)
-        return _KernelCheck(index, size, where, _judge_range(size, where, negative), negative)
+        return _KernelCheck(index, size, where, _range_judge(size, where, negative), negative)
     return CHECKED if _check_integers(index, size, where, negative) >= 0 else _CHECKED_NEGATIVE
 
 
 def prepare_judged_check(index: Tensor, size: int, where: str, judge: Callable[[int, int], None]) -> Check:
-    """Return a `Check` on another device than `cpu` whose errors are raised by `judge`.
+    """Return a `Check` with a judge of its own, for other devices than `cpu`.
 
     Args:
         index: Integer tensor; an index is out of range unless it is in [0, size).
         size: Number of positions.
-        where: Key of the judge: calls with the same `where` and `size` share one.
-        judge: Called with the smallest and the largest index; if a kernel made the check, with the same index twice.
+        where: Key of the judge: calls with the same `where` and `size` must have equivalent judges, and share one.
+        judge: Called with the smallest and the largest index. If the kernel that uses the indices checks them: called
+            with one index out of range, for both arguments.
     """
     if hasattr(index.meta.device.driver, "miss_word"):
         return _KernelCheck(index, size, where, judge, False)
@@ -112,8 +122,8 @@ def prepare_judged_check(index: Tensor, size: int, where: str, judge: Callable[[
     return CHECKED
 
 
-def _judge_range(size: int, where: str, negative: bool) -> Callable[[int, int], None]:
-    """Return the function that raises `IndexOutOfRange` unless the extremes of the indices are in range."""
+def _range_judge(size: int, where: str, negative: bool) -> Callable[[int, int], None]:
+    """Return a judge that raises `IndexOutOfRange` unless the extremes of the indices are in range."""
     low = -size if negative else 0
     return lambda lowest, highest: check_range(lowest, highest, size, where, low)
 
@@ -121,7 +131,8 @@ def _judge_range(size: int, where: str, negative: bool) -> Callable[[int, int], 
 class Check:
     """A bounds check for one call.
 
-    This class does nothing: the check has passed on `cpu`, or is deferred. Subclasses still have to check.
+    An object of this class itself stands for a check that has passed or is deferred, so it checks nothing. Objects of
+    subclasses still have to check.
 
     Args:
         negative: Whether indices may be negative. Negative ones count from the end.
@@ -136,26 +147,34 @@ class Check:
         """Check now, unless the check was made when this object was prepared.
 
         Raises:
-            IndexOutOfRange: An index is out of range; at the time that `check_bounds` names.
+            IndexOutOfRange: An index is out of range. `check_bounds` says when this is raised.
         """
 
     def run(self, record: OpRecord, operands: Sequence[object], statics: tuple[object, ...]) -> Tensor:
         """Call the op `record`, which has the index among its `operands`. Raises `IndexOutOfRange`."""
-        return call(record, operands, self._complete(record, statics) if self.negative else statics)
+        return call(record, operands, self._add_check_arguments(record, statics) if self.negative else statics)
 
     def run_in_place(self, record: OpRecord, operands: Sequence[Tensor], statics: tuple[object, ...]) -> None:
         """Call the op `record` in place of its first operand.
 
         Raises:
-            IndexOutOfRange: An index is out of range. On `cpu` nothing has been written then.
+            IndexOutOfRange: An index is out of range. On `cpu` nothing has been written in this case.
         """
         self()
-        call_into(record, operands, self._complete(record, statics), operands[:1], in_place=True)
+        call_into(record, operands, self._add_check_arguments(record, statics), operands[:1], in_place=True)
 
-    def _complete(
+    def _add_check_arguments(
         self, record: OpRecord, statics: tuple[object, ...], number: int = 0, misses: bool = False
     ) -> tuple[object, ...]:
-        """Return `statics` with the op's arguments `misses`, `check` and `negative`, unless all have their defaults."""
+        """Append the arguments of the op that are about checks to `statics`, unless all have their default values.
+
+        Args:
+            record: The op. Its other static arguments come first.
+            statics: The values of these.
+            number: The value of `check`, the number of the check that the kernel makes; 0: none.
+            misses: The value of `misses`: whether the op also returns 1 for each work-item that read an index out of
+                range, else 0.
+        """
         if not (number or misses or self.negative):
             return statics
         values: dict[str, object] = {"misses": misses, "check": number, "negative": self.negative}
@@ -174,8 +193,8 @@ def checked(negative: bool) -> Check:
 class _KernelCheck(Check):
     """A check by the kernel that uses the indices, on a device with a miss word (`runtime.deferred`).
 
-    The op's kernel makes it if the op has the static argument `check`. For other ops, and for calls without elements,
-    whose own kernel is not launched, another kernel computes the extremes.
+    An op that has the static argument `check` can do this. For other ops, and for calls without elements, whose own
+    kernel is not launched, another kernel computes the extremes of the indices.
     """
 
     __slots__ = ("index", "judge", "size", "where")
@@ -189,14 +208,16 @@ class _KernelCheck(Check):
             _defer(self.index, self.judge)
 
     def run(self, record: OpRecord, operands: Sequence[object], statics: tuple[object, ...]) -> Tensor:
-        return call(record, operands, self._complete(record, statics, self._number(record, operands)))
+        return call(
+            record, operands, self._add_check_arguments(record, statics, self._kernel_check_number(record, operands))
+        )
 
     def run_in_place(self, record: OpRecord, operands: Sequence[Tensor], statics: tuple[object, ...]) -> None:
-        number = self._number(record, operands)
-        call_into(record, operands, self._complete(record, statics, number), operands[:1], in_place=True)
+        number = self._kernel_check_number(record, operands)
+        call_into(record, operands, self._add_check_arguments(record, statics, number), operands[:1], in_place=True)
 
-    def _number(self, record: OpRecord, operands: Sequence[object]) -> int:
-        """Return the number of the check that the op's kernel makes. If it cannot, check now and return 0."""
+    def _kernel_check_number(self, record: OpRecord, operands: Sequence[object]) -> int:
+        """Return the number of the check that the op's kernel makes. If it cannot check, check now and return 0."""
         number = 0
         if "check" in record.statics and all(o.meta.numel for o in operands if isinstance(o, Tensor)):
             number = deferred.number_check(self.index.meta.device, self.where, self.size, self.judge)
@@ -208,7 +229,8 @@ class _KernelCheck(Check):
 class _OverlappedCheck(Check):
     """A check of many indices on `cpu` that overlaps with the kernel that uses them.
 
-    A kernel with the static argument `misses` checks by itself; for others the host checks meanwhile.
+    An op with the static argument `misses` checks the indices itself. For other ops the host checks them while the
+    kernel runs.
     """
 
     __slots__ = ("index", "size", "where")
@@ -226,12 +248,12 @@ class _OverlappedCheck(Check):
 
     def run(self, record: OpRecord, operands: Sequence[object], statics: tuple[object, ...]) -> Tensor:
         if "misses" in record.statics:
-            output, misses = call_multiple(record, operands, self._complete(record, statics, misses=True))
+            output, misses = call_multiple(record, operands, self._add_check_arguments(record, statics, misses=True))
             if _host_values(misses).any():
                 self()
             return output
-        values = _host_values(self.index)  # wait for the index first, so as not to wait for the launch
-        result = call(record, operands, self._complete(record, statics))
+        values = _host_values(self.index)  # waits for the index; after the launch it would wait for the op, too
+        result = call(record, operands, self._add_check_arguments(record, statics))
         self._check_values(values)
         return result
 
@@ -251,13 +273,14 @@ def check_classes(target: Tensor, classes: int, ignore_index: int, where: str) -
         return False
     device = target.meta.device
     if device.type != "cpu":
-        checked_target = target
+        target_to_check = target
         if classes and not 0 <= ignore_index < classes:
-            ignored = call(registry["eq"], (target.detach(), ignore_index))
-            checked_target = call(registry["masked_fill"], (target.detach(), ignored, 0))
-        _defer(checked_target, _judge_classes(classes, ignore_index, where))
+            # 0 is in range, so the judge does not see ignored targets.
+            is_ignored = call(registry["eq"], (target.detach(), ignore_index))
+            target_to_check = call(registry["masked_fill"], (target.detach(), is_ignored, 0))
+        _defer(target_to_check, _class_judge(classes, ignore_index, where))
         return False
-    if device in _unchecked:
+    if device in _unchecked_devices:
         return False
     lowest, highest = _extremes_in_memory(target, classes)
     if lowest >= 0 and highest < classes:
@@ -270,19 +293,26 @@ def check_classes(target: Tensor, classes: int, ignore_index: int, where: str) -
 
 
 def defer_class_check(lowest: Tensor, highest: Tensor, classes: int, ignore_index: int, where: str) -> None:
-    """Check targets, as `check_classes` does, by their extremes that a kernel has computed; ignored ones count as 0.
+    """Check targets, as `check_classes` does, by extremes that a kernel has computed.
+
+    Args:
+        lowest: The smallest target. Ignored targets count as 0.
+        highest: The largest target.
+        classes: Number of classes.
+        ignore_index: The target that is ignored.
+        where: Name of the calling function, for error messages.
 
     Raises:
         IndexOutOfRange: A target of an earlier check is out of range.
     """
     device = lowest.meta.device
     deferred.poll(device)
-    if device not in _unchecked:
-        deferred.defer(lowest, highest, _judge_classes(classes, ignore_index, where))
+    if device not in _unchecked_devices:
+        deferred.defer(lowest, highest, _class_judge(classes, ignore_index, where))
 
 
-def _judge_classes(classes: int, ignore_index: int, where: str) -> Callable[[int, int], None]:
-    """Return the function that raises `IndexOutOfRange` unless the extremes of the targets are classes."""
+def _class_judge(classes: int, ignore_index: int, where: str) -> Callable[[int, int], None]:
+    """Return a judge that raises `IndexOutOfRange` unless the extremes of the targets are classes or ignored."""
 
     def judge(lowest: int, highest: int) -> None:
         wrong = [v for v in (lowest, highest) if not 0 <= v < classes and v != ignore_index]
@@ -308,7 +338,7 @@ def check_interval(values: Tensor, low: float, high: float, where: str, name: st
         DomainError: A value is outside, or is NaN.
     """
     layout = values.meta
-    if layout.device.type != "cpu" or layout.device in _unchecked or not layout.numel:
+    if layout.device.type != "cpu" or layout.device in _unchecked_devices or not layout.numel:
         return
     is_readable = layout.contiguous and layout.dtype is not dtypes.bfloat16
     array = _host_values(values) if is_readable else host_data.host_array(values.detach())
@@ -320,6 +350,7 @@ def check_interval(values: Tensor, low: float, high: float, where: str, name: st
 
 
 def _wrong_class(target: int, classes: int, ignore_index: int, where: str) -> IndexOutOfRange:
+    """Return the exception for a target that is out of range."""
     class_range = f"numbered 0 to {classes - 1}" if classes else "so that no target is right"
     return IndexOutOfRange(
         f"{where}: target {target} is out of bounds: the input has {classes} classes, {class_range}; correct the "
@@ -328,16 +359,16 @@ def _wrong_class(target: int, classes: int, ignore_index: int, where: str) -> In
 
 
 def _defer(index: Tensor, judge: Callable[[int, int], None]) -> None:
-    """Compute the smallest and largest index on the device, and call `judge` with them when they are known."""
+    """Compute the smallest and largest index on the device, and call `judge` with them when the host knows them."""
     device = index.meta.device
     deferred.poll(device)
-    low, high = call_multiple(registry["index_bounds"], (index.detach(),))
-    if device not in _unchecked:
-        deferred.defer(low, high, judge)
+    lowest, highest = call_multiple(registry["index_bounds"], (index.detach(),))
+    if device not in _unchecked_devices:
+        deferred.defer(lowest, highest, judge)
 
 
 def _extremes_in_memory(index: Tensor, size: int) -> tuple[int, int]:
-    """Return the smallest and largest index; 0 for the smallest if all are known to be in range."""
+    """Return the smallest and largest index. If all are in [0, size), the smallest is returned as 0 to save time."""
     layout = index.meta
     if layout.contiguous:
         values = _host_values(index)
@@ -351,7 +382,7 @@ def _extremes_in_memory(index: Tensor, size: int) -> tuple[int, int]:
 
 
 def _host_values(index: Tensor) -> Array:
-    """Return the values of a contiguous `cpu` tensor. Waits for this tensor only."""
+    """Return the values of a contiguous `cpu` tensor, without a copy. Waits for this tensor only."""
     driver: Any = index.meta.device.driver  # `wait_for` is a method of drivers with host memory only
     driver.wait_for(index.storage)
     start = index.start - index.storage.start
@@ -360,7 +391,15 @@ def _host_values(index: Tensor) -> Array:
 
 
 def check_range(lowest: int, highest: int, size: int, where: str, low: int) -> None:
-    """Raise `IndexOutOfRange` unless `low <= lowest` and `highest < size`; `where` names the op."""
+    """Raise `IndexOutOfRange` unless all indices are in [low, size).
+
+    Args:
+        lowest: The smallest index.
+        highest: The largest index.
+        size: Size of the indexed dimension.
+        where: Name of the calling function or of the index, for the message.
+        low: The smallest index that is allowed, 0 or -size.
+    """
     if lowest < low or highest >= size:
         wrong = lowest if lowest < low else highest
         reason = " (negative indices are not counted from the end here)" if low == 0 and -size <= wrong < 0 else ""
@@ -369,9 +408,9 @@ def check_range(lowest: int, highest: int, size: int, where: str, low: int) -> N
 
 @contextlib.contextmanager
 def unchecked(device: Device) -> Iterator[None]:
-    """Skip index checks on `device` in a `with` block: where launches are only recorded, index values do not exist."""
-    _unchecked.add(device)
+    """Skip index checks on `device` in a `with` block. Launches that are only recorded have no index values."""
+    _unchecked_devices.add(device)
     try:
         yield
     finally:
-        _unchecked.discard(device)
+        _unchecked_devices.discard(device)

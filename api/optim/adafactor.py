@@ -1,4 +1,4 @@
-"""Adafactor, an optimizer whose state for a matrix is one row and one column."""
+"""Adafactor, an optimizer that stores only one row and one column of running means for each matrix."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class Adafactor(Optimizer):
         u        = g / max(sqrt(var), eps[0])
         param   -= alpha / max(1, rms(u) / d) * u
 
-    `rms` is the root of the mean square. It is computed on the device, so that the host does not wait, as it does in
+    `rms` is the root of the mean square. It is computed on the device, and the host does not wait for it, unlike in
     PyTorch.
 
     Args:
         params: Parameters or parameter groups.
-        lr: Largest relative step size, and the factor of the weight decay.
-        beta2_decay: Exponent of the weight of new values in the running means; 0 or below.
-        eps: Smallest divisor (None takes the parameter's dtype's `eps`), and the smallest RMS of a parameter.
-        d: Updates with a larger RMS are scaled down to this one; 1 or above.
+        lr: Largest relative step size. The weight decay is multiplied by it, too.
+        beta2_decay: The exponent in w, the weight of new values in the running means; 0 or below.
+        eps: Lower bound of divisors (None: the `finfo` eps of the parameter's dtype), and lower bound of `rms(param)`.
+        d: Largest RMS of u; an update with a larger one is scaled down. 1 or above.
         weight_decay: Decoupled weight decay.
         foreach: Accepted for compatibility with PyTorch.
         maximize: Ascend instead of descend.
@@ -90,23 +90,23 @@ class Adafactor(Optimizer):
 
 
 def _update(param: Tensor, grad: Tensor, state: ParamState, group: ParamGroup) -> None:
-    """Update one parameter and its state in place, in the step that `state` counts."""
-    lr, decay, step = to_float(group["lr"]), to_float(group["weight_decay"]), state["step"]
+    """Update one parameter and its running means in place, in step `state["step"]`."""
+    lr, weight_decay, step = to_float(group["lr"]), to_float(group["weight_decay"]), state["step"]
     min_divisor, min_param_rms = group["eps"]
     if min_divisor is None:
         min_divisor = finfo(param.dtype).eps
     relative_step = min(lr, 1 / math.sqrt(step))
     step_size = _root_mean_square(param).clamp(min=min_param_rms) * relative_step
-    if decay:
-        param.mul_(1 - lr * decay)
-    weight = step ** group["beta2_decay"]
+    if weight_decay:
+        param.mul_(1 - lr * weight_decay)
+    new_weight = step ** group["beta2_decay"]
     if param.ndim > 1:
         row_var, col_var = state["row_var"], state["col_var"]
-        row_var.lerp_(_mean_square(grad, -1), weight)
-        col_var.lerp_(_mean_square(grad, -2), weight)
+        row_var.lerp_(_mean_square(grad, -1), new_weight)
+        col_var.lerp_(_mean_square(grad, -2), new_weight)
         variance = row_var * col_var / row_var.mean(dim=-2, keepdim=True).clamp(min=min_divisor)
     else:
-        variance = state["variance"].lerp_(grad * grad, weight)
+        variance = state["variance"].lerp_(grad * grad, new_weight)
     update = variance.clamp(min=min_divisor * min_divisor).rsqrt() * grad
     scale = step_size / (_root_mean_square(update) / group["d"]).clamp(min=1.0)
     param.addcmul_(update, scale, value=-gradient_sign(group))
@@ -119,5 +119,5 @@ def _root_mean_square(tensor: Tensor) -> Tensor:
 
 
 def _mean_square(tensor: Tensor, dim: int) -> Tensor:
-    """Return the mean square along a dimension that is kept, without an intermediate result of the tensor's size."""
+    """Return the mean square along a dimension, which keeps size 1. No intermediate result has the tensor's size."""
     return tensor.norm(dim=dim, keepdim=True).square_() / tensor.shape[dim]

@@ -15,7 +15,9 @@ from .optimizer import Optimizer
 
 __all__ = ["Muon"]
 
-_COEFFICIENTS = (3.4445, -4.775, 2.0315)  # Jordan et al. 2024: the steepest slope at zero that keeps iterations bounded
+# Jordan et al. 2024: the polynomial with the steepest slope at zero that keeps the iterations bounded. Small singular
+# values grow fast by it, but they come only near 1.
+_COEFFICIENTS = (3.4445, -4.775, 2.0315)
 
 
 class Muon(Optimizer):
@@ -38,10 +40,10 @@ class Muon(Optimizer):
         params: Matrices of shape (A, B), or parameter groups of them.
         lr: Learning rate.
         weight_decay: Decoupled weight decay.
-        momentum: Weight of the old value in the momentum buffer, and of the buffer in a Nesterov update.
+        momentum: Weight of the buffer's old value when it is updated, and of the buffer in a Nesterov update.
         nesterov: Whether to use Nesterov momentum.
         ns_coefficients: The coefficients (a, b, c).
-        eps: Smallest divisor of U.
+        eps: Lower bound of the norm that divides U.
         ns_steps: Number of Newton-Schulz iterations, below 100.
         adjust_lr_fn: "original" or None: `ratio` is `sqrt(max(1, A / B))`. "match_rms_adamw": `ratio` is
             `0.2 * sqrt(max(A, B))`, so that updates are as large as AdamW's (Liu et al. 2025, arXiv 2502.16982).
@@ -90,10 +92,11 @@ class Muon(Optimizer):
         super()._step_group(position, group, params, updates)
 
     def count_step(self, group: ParamGroup, params: list[Tensor], states: list[ParamState]) -> list[float]:
+        # The key is the ratio of the learning rate: parameters with the same ratio are updated by one launch.
         return [_learning_rate_ratio(group["adjust_lr_fn"], *param.shape) for param in params]
 
     def kernel_arguments(self, group: ParamGroup, key: float) -> KernelArguments:
-        # sgd_step multiplies the weight decay by its learning rate, which contains the ratio.
+        # `key` is the ratio. sgd_step multiplies the weight decay by its learning rate, so the ratio is divided out.
         return "sgd_step", (), (to_float(group["lr"]) * key, to_float(group["weight_decay"]) / key, 1.0)
 
 
@@ -105,12 +108,13 @@ def _learning_rate_ratio(adjust_lr_fn: str | None, rows: int, columns: int) -> f
 
 
 def _orthogonalize(update: Tensor, group: ParamGroup) -> Tensor:
-    """Return a bfloat16 matrix with the singular vectors of `update`, whose singular values are near 1."""
+    """Return a bfloat16 matrix with the singular vectors of `update` and singular values near 1."""
     if group["ns_steps"] >= 100:
         raise ArgumentError(f"Muon: ns_steps is below 100, not {group['ns_steps']}")
     if len(group["ns_coefficients"]) != 3:
         raise ArgumentError(f"Muon: ns_coefficients are three numbers, not {group['ns_coefficients']}")
     a, b, c = group["ns_coefficients"]
+    # The Gram matrix of a wide matrix is the smaller one, so a tall matrix is transposed.
     is_tall = update.shape[0] > update.shape[1]
     matrix = update.to(dtypes.bfloat16)
     matrix = matrix.T if is_tall else matrix

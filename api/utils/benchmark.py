@@ -3,7 +3,8 @@
     timer = wg.utils.benchmark.Timer("x @ x", globals={"x": wg.rand(64, 64)})
     print(timer.blocked_autorange())
 
-The clock is read when all devices in use have finished their work. There is no count of instructions by Callgrind.
+Before a timer reads the clock, it waits until all devices in use have finished their work. Counting instructions by
+Callgrind is not supported.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def timer() -> float:
     """Wait for all devices in use, then return the time of the clock in seconds.
 
     Returns:
-        Python float. Only differences have a meaning.
+        Python float. Only the difference of two times has a meaning.
 
     Example:
         >>> start = wg.utils.benchmark.timer()
@@ -43,7 +44,8 @@ def timer() -> float:
 
 
 @contextmanager
-def _threads(number: int) -> Iterator[None]:
+def _use_threads(number: int) -> Iterator[None]:
+    """Use `number` threads for kernels on `cpu` in a `with` block."""
     previous = get_num_threads()
     set_num_threads(number)
     try:
@@ -57,14 +59,14 @@ class Timer:
 
     Args:
         stmt: The statement; it may have several lines.
-        setup: Code that runs before the first statement of a measured time.
-        global_setup: Must be empty: there are no statements in C++.
-        timer: Returns the time in seconds. The default waits for all devices in use.
+        setup: Code that runs before each measured time, and is not measured.
+        global_setup: Must be empty, because it is for statements in C++, which are not supported.
+        timer: Function that returns the time in seconds. The default waits for all devices in use.
         globals: Global variables of the statement. `torch`, `weftgrad` and `wg` are this package unless they are given.
-        label: Names the computation, in prints and as the title of a table of `Compare`.
-        sub_label: Tells statements with one label apart: the name of a row.
-        description: Tells measurements of one row apart: the name of a column.
-        env: Tells environments apart.
+        label: Name of the computation, in prints and as the title of a table of `Compare`.
+        sub_label: Name of a row of the table, to distinguish statements with the same label.
+        description: Name of a column of the table, to distinguish measurements in the same row.
+        env: Name of the environment, to distinguish measurements in several environments.
         num_threads: Threads that compute a kernel on `cpu`, as in `set_num_threads`.
         language: Must be "python" or "py".
 
@@ -89,21 +91,21 @@ class Timer:
             raise NotSupported(f"benchmark.Timer: measures statements in Python, not in {language}")
         if global_setup:
             raise ArgumentError("benchmark.Timer: global_setup is for C++: use setup")
-        stmt, setup = _strip(stmt), _strip(setup)
+        stmt, setup = _dedent(stmt), _dedent(setup)
         package = sys.modules[__name__.partition(".")[0]]
         namespace = {"torch": package, "weftgrad": package, "wg": package, **(globals or {})}
         self._timer = timeit.Timer(stmt, setup, timer, namespace)
         self._task_spec = TaskSpec(stmt, setup, global_setup, label, sub_label, description, env, num_threads)
 
     def _timeit(self, number: int) -> float:
-        """Return the seconds that `number` runs take, at least 1 ns, so that it can be a divisor."""
+        """Return the seconds that `number` runs take. They are at least 1 ns, so that they can be a divisor."""
         return max(self._timer.timeit(number), 1e-9)
 
     def timeit(self, number: int = 1_000_000) -> Measurement:
-        """Run the statement `number` times, after a hundredth as many runs that are not measured.
+        """Run the statement `number` times, after `number // 100` runs (at least 2) that are not measured.
 
         Args:
-            number: How often.
+            number: Number of measured runs.
 
         Returns:
             A measurement with one time.
@@ -112,7 +114,7 @@ class Timer:
             >>> wg.utils.benchmark.Timer("1 + 1").timeit(100).number_per_run
             100
         """
-        with _threads(self._task_spec.num_threads):
+        with _use_threads(self._task_spec.num_threads):
             self._timeit(max(number // 100, 2))
             return Measurement(number, [self._timeit(number)], self._task_spec)
 
@@ -127,7 +129,9 @@ class Timer:
     def blocked_autorange(
         self, callback: Callable[[int, float], object] | None = None, min_run_time: float = 0.2
     ) -> Measurement:
-        """Measure blocks of runs, so long that reading the clock does not count, until enough time is measured.
+        """Measure blocks of runs until they have taken `min_run_time` together.
+
+        A block has so many runs that the time to read the clock is negligible.
 
         Args:
             callback: Called with the number of runs and the seconds of each block.
@@ -153,7 +157,7 @@ class Timer:
         Args:
             threshold: Stop when the interquartile range, relative to the median, is below this number.
             min_run_time: Seconds that all blocks take together, at least.
-            max_run_time: Stop after as many seconds in any case.
+            max_run_time: Stop after this many seconds, even if the times still vary.
             callback: Called with the number of runs and the seconds of each block.
 
         Returns:
@@ -171,13 +175,17 @@ class Timer:
         return self._measure_blocks(self._block_size(0.05), is_steady, min_run_time, max_run_time, callback)
 
     def _block_size(self, min_run_time: float) -> int:
-        """Return a number of runs beside which reading the clock takes a ten-thousandth of the time at most."""
-        with _threads(self._task_spec.num_threads):
-            overhead = float(np.median([self._timeit(0) for _ in range(5)]))
+        """Return a number of runs for a block: a power of ten.
+
+        Reading the clock takes at most a ten-thousandth of the block's time, and a block takes at least a thousandth of
+        `min_run_time`. A block that takes longer than `min_run_time` suffices in any case.
+        """
+        with _use_threads(self._task_spec.num_threads):
+            clock_seconds = float(np.median([self._timeit(0) for _ in range(5)]))
             number = 1
             while number * 10 <= _MAX_RUNS:
                 seconds = self._timeit(number)
-                is_long_enough = overhead <= 1e-4 * seconds and seconds >= min_run_time / 1000
+                is_long_enough = clock_seconds <= 1e-4 * seconds and seconds >= min_run_time / 1000
                 if is_long_enough or seconds > min_run_time:
                     break
                 number *= 10
@@ -187,20 +195,24 @@ class Timer:
         self, number: int, is_sufficient: Callable[[Measurement], bool], min_run_time: float,
         max_run_time: float | None, callback: Callable[[int, float], object] | None,
     ) -> Measurement:  # fmt: skip
+        """Measure blocks of `number` runs until `min_run_time` has passed and `is_sufficient` is true.
+
+        Stop earlier when the blocks have taken more than `max_run_time` together.
+        """
         measurement = Measurement(number, [], self._task_spec)
-        total = 0.0
-        with _threads(self._task_spec.num_threads):
-            while not measurement.raw_times or total < min_run_time or not is_sufficient(measurement):
+        total_seconds = 0.0
+        with _use_threads(self._task_spec.num_threads):
+            while not measurement.raw_times or total_seconds < min_run_time or not is_sufficient(measurement):
                 seconds = self._timeit(number)
                 measurement.raw_times.append(seconds)
-                total += seconds
+                total_seconds += seconds
                 if callback is not None:
                     callback(number, seconds)
-                if max_run_time and total > max_run_time:
+                if max_run_time and total_seconds > max_run_time:
                     break
         return measurement
 
 
-def _strip(code: str) -> str:
-    """Return code without common indentation, a first empty line, and space at the end."""
+def _dedent(code: str) -> str:
+    """Remove the common indentation of code, an empty first line, and white space at the end."""
     return textwrap.dedent(code).removeprefix("\n").rstrip()

@@ -1,17 +1,21 @@
-"""The times of a launch, and how they add up. All are estimates, and all constants are in `Calibration`.
+"""Estimate the time that a launch needs of each resource of a GPU, and combine these times.
 
-Six resources of a GPU are used at the same time, and each has its time:
+A launch uses six resources at the same time, and needs each of them for some time:
 
-    issue     the instructions of all warps of the busiest core, at the rate of its schedulers
-    tensor    the multiplications of all blocks, padding included, at the rate of the tensor cores
-    memory    the bytes of device memory
-    cache     the bytes that programs ask for, at the rate of the last cache
-    exchange  loads and stores of shared memory and the first cache, with bank conflicts, and shuffles
-    latency   one warp alone on the core, whose instructions wait for one another, times the rounds of resident programs
+    issue     to issue the instructions of all warps of the busiest core, at the rate of its schedulers
+    tensor    to multiply all blocks of matrices, padding included, at the rate of the tensor cores
+    memory    to transfer its bytes of device memory
+    cache     to transfer the bytes that programs request, at the rate of the last cache
+    exchange  for loads and stores of shared memory and the first cache, bank conflicts included, and for shuffles
+    latency   for one warp alone on the core, whose instructions wait for one another, in each round of programs
 
-If they overlapped fully, a launch would take the largest. Warps rarely use two resources evenly, though: they load,
-then compute. So a launch takes the root of the sum of powers, `(a^p + b^p + ...)^(1/p)`, and the time from the end of
-the launch before. Of tensor and latency only the larger counts, because a warp's latency includes its products.
+If the resources overlapped fully, the launch would take the largest of these times. But warps rarely use two resources
+evenly: they load, then compute. So the times are combined as `(a^p + b^p + ...)^(1/p)`, and the fixed time of a launch
+is added (`Calibration.launch_seconds`). Of tensor and latency only the larger is combined, because a warp's latency
+includes its products.
+
+"A program" is a block of threads. A core holds some programs at a time, its resident programs, and starts another one
+when one ends. If programs differ in work, `programs` of the busiest core is its work divided by that of an average one.
 """
 
 from __future__ import annotations
@@ -30,22 +34,28 @@ from .warp_time import GROUP_PRODUCTS, product_cycles
 __all__ = ["CALIBRATION", "Calibration", "exchange_seconds", "issue_seconds", "latency_seconds", "overlapped_seconds",
            "sent_shares", "tensor_seconds"]  # fmt: skip
 
-_SPECIAL = ("MUFU", "v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_", "v_sin_", "v_cos_")
-_SCALAR_OF_AMD = ("s_", "v_nop")  # the scalar unit issues beside the vector units
+# Prefixes of opcodes, NVIDIA's in upper case and AMD's in lower case.
+_SPECIAL_FUNCTION_OPCODES = ("MUFU", "v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_", "v_sin_", "v_cos_")
+_AMD_SCALAR_OPCODES = ("s_", "v_nop")  # AMD's scalar unit issues these beside the vector instructions
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What no data sheet says. All machines share these figures, which an H200's times of 154 calls gave (docs/gpu.md).
+    """Constants that no data sheet has. They were fitted to 154 calls measured on an H200, and serve for all machines.
+
+    docs/gpu.md describes the measurements.
 
     Attributes:
-        launch_seconds: From the end of a kernel to the begin of the next one of the same stream, with the first
-            programs' start and the last ones' stores.
-        memory_share: Of the published bandwidth of device memory, reached by streaming kernels of 200 MB and more.
-        issue_share: Of the schedulers' slots, used by kernels that nothing else bounds: `randn`, `pow`, `softplus`.
-        tensor_share: Of the tensor cores' published peak: 8192^3 in bfloat16 reaches it. Their clock falls under load.
-        start_cycles: From the end of a program to the first instruction of the next one in its place.
-        overlap: The exponent p with which times that overlap add up; without bound they overlap fully, at 1 not at all.
+        launch_seconds: Time from the end of a kernel to the start of the next one in the same stream. It includes the
+            start of the first programs and the stores of the last ones.
+        memory_share: Share of the published bandwidth of device memory that streaming kernels of 200 MB and more reach.
+        issue_share: Share of the schedulers' slots that kernels use which nothing else bounds: `randn`, `pow`,
+            `softplus`.
+        tensor_share: Share of the tensor cores' published peak that 8192^3 in bfloat16 reaches. The clock falls under
+            load.
+        start_cycles: Cycles from the end of a program to the first instruction of the one that replaces it on a core.
+        overlap: The exponent p that combines the times of resources. At 1 these do not overlap; as p grows they
+            approach full overlap.
     """
 
     launch_seconds: float = 2.0e-6
@@ -60,7 +70,7 @@ CALIBRATION = Calibration()
 
 
 def overlapped_seconds(times: Mapping[str, float]) -> float:
-    """Return the time of resources that are used at the same time, each for one of these times by its name."""
+    """Combine the times of resources, by name, to the time of a launch without `launch_seconds`."""
     exponent = CALIBRATION.overlap
     powers = [seconds**exponent for name, seconds in times.items() if name not in ("tensor", "latency")]
     powers.append(max(times.get("tensor", 0.0), times.get("latency", 0.0)) ** exponent)
@@ -68,23 +78,23 @@ def overlapped_seconds(times: Mapping[str, float]) -> float:
 
 
 def issue_seconds(code: MachineCode, counts: Counts, warps: int, programs: float, machine: Machine) -> float:
-    """Return the time in which a core's schedulers issue the instructions of its programs.
+    """Return the time in which the busiest core's schedulers issue the instructions of its programs.
 
     Args:
         code: The kernel's machine code.
         counts: How often its instructions are executed.
-        warps: Of a program.
-        programs: Of the busiest core, counted in average ones.
+        warps: Number of warps in a program.
+        programs: Work of the busiest core, in average programs.
         machine: The GPU.
     """
     cycles = 0.0
-    special = 0.0
+    special_count = 0.0
     for instruction, count in zip(code.instructions, counts.by_instruction, strict=True):
-        if machine.warp == 64 and instruction.opcode.startswith(_SCALAR_OF_AMD):
+        if machine.warp == 64 and instruction.opcode.startswith(_AMD_SCALAR_OPCODES):
             continue
         cycles += count
-        special += count * instruction.opcode.startswith(_SPECIAL)
-    slots = max(cycles, special * machine.special_cycles)  # special functions have a unit of their own
+        special_count += count * instruction.opcode.startswith(_SPECIAL_FUNCTION_OPCODES)
+    slots = max(cycles, special_count * machine.special_cycles)  # special functions have a unit of their own
     schedulers = min(machine.issue, warps * max(1, int(programs)))
     return slots * warps * programs / schedulers / machine.clock / CALIBRATION.issue_share
 
@@ -96,7 +106,7 @@ def tensor_seconds(execution: Execution, code: MachineCode, counts: Counts, prog
         execution: What the launch executes.
         code: The kernel's machine code.
         counts: How often its instructions are executed.
-        programs: Of the busiest core, counted in average ones.
+        programs: Work of the busiest core, in average programs.
         machine: The GPU.
     """
     opcode = next((i.opcode for i in code.instructions if tensor_shape(i.opcode) is not None), "")
@@ -119,15 +129,15 @@ def tensor_seconds(execution: Execution, code: MachineCode, counts: Counts, prog
 
 
 def _operand_factor(code: MachineCode, counts: Counts, machine: Machine) -> float:
-    """Return how many times longer products of warp groups take because their operands come from shared memory."""
-    multiplying, with_operands = 0.0, 0.0
+    """Return by what factor reading operands from shared memory slows down the products of warp groups."""
+    multiply_cycles, cycles_with_operands = 0.0, 0.0
     for instruction, count in zip(code.instructions, counts.by_instruction, strict=True):
         if instruction.opcode.startswith(GROUP_PRODUCTS):
             rows, columns, depth = tensor_shape(instruction.opcode) or (0, 0, 0)
             peak = machine.tf32_flops if "TF32" in instruction.opcode else machine.half_flops
-            multiplying += count * rows * columns * depth * 2 * machine.cores * machine.clock / peak
-            with_operands += count * product_cycles(instruction, machine)
-    return with_operands / multiplying if multiplying else 1.0
+            multiply_cycles += count * rows * columns * depth * 2 * machine.cores * machine.clock / peak
+            cycles_with_operands += count * product_cycles(instruction, machine)
+    return cycles_with_operands / multiply_cycles if multiply_cycles else 1.0
 
 
 def exchange_seconds(
@@ -136,10 +146,10 @@ def exchange_seconds(
     """Return the time of the busiest core's path to shared memory and the first cache, which shuffles use as well.
 
     Args:
-        accesses: Of each instruction.
+        accesses: The cost of each instruction.
         counts: How often the instructions are executed.
-        warps: Of a program.
-        programs: Of the busiest core, counted in average ones.
+        warps: Number of warps in a program.
+        programs: Work of the busiest core, in average programs.
         machine: The GPU.
     """
     cycles = sum(access.passes * count for access, count in zip(accesses, counts.by_instruction, strict=True))
@@ -147,11 +157,14 @@ def exchange_seconds(
 
 
 def sent_shares(code: MachineCode, accesses: Sequence[WarpAccess], counts: Counts) -> tuple[float, float]:
-    """Return the bytes that loads, and stores, exchange with the last cache, divided by the bytes that lanes ask for.
+    """Return the bytes exchanged with the last cache, divided by the bytes that lanes load or store.
 
-    Lanes that load the same word ask for it 32 times and get it once, so the share of loads is at most 1: what a sector
-    has besides, the first cache keeps for later loads. Stores of lanes that are apart send whole sectors, up to 8 times
-    as much. Loads of blocks (TMA) are exact.
+    The share of loads is at most 1: if all lanes load the same word, it is transferred once, and the rest of its sector
+    stays in the first cache for later loads. Stores send whole sectors: if each lane stores 4 bytes into a sector of
+    its own, 8 times as many bytes are sent. Loads of blocks (TMA) transfer exactly the bytes of the block.
+
+    Returns:
+        The shares of loads and of stores.
     """
     shares = []
     for names in (("LDG", "LDGSTS"), ("STG",)):
@@ -166,16 +179,18 @@ def sent_shares(code: MachineCode, accesses: Sequence[WarpAccess], counts: Count
 
 
 def latency_seconds(cycles: float, grid_programs: int, programs: float, resident: int, machine: Machine) -> float:
-    """Return the time of the rounds of resident programs of the busiest core, each as long as one warp alone takes.
+    """Return the time that the busiest core takes if no warp delays another.
+
+    The core executes its programs in rounds of `resident` programs. A round takes as long as one warp alone.
 
     Args:
-        cycles: Of a warp alone, as of `warp_cycles`.
-        grid_programs: Of the launch.
-        programs: Of the busiest core, counted in average ones.
-        resident: Programs that a core holds at a time.
+        cycles: Cycles of a warp alone, from `warp_cycles`.
+        grid_programs: Number of programs of the launch.
+        programs: Work of the busiest core, in average programs.
+        resident: Number of programs that a core holds at a time.
         machine: The GPU.
     """
-    per_core = ceil(grid_programs / machine.cores)
-    rounds = ceil(per_core / resident)
-    imbalance = programs / per_core
+    programs_per_core = ceil(grid_programs / machine.cores)
+    rounds = ceil(programs_per_core / resident)
+    imbalance = programs / programs_per_core
     return rounds * imbalance * (cycles + CALIBRATION.start_cycles) / machine.clock

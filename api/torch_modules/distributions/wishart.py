@@ -1,4 +1,4 @@
-"""The Wishart distribution of positive definite matrices, and its divergence."""
+"""The Wishart distribution of positive definite matrices, and the divergence of two such distributions."""
 
 from __future__ import annotations
 
@@ -32,16 +32,17 @@ _LOG_2 = math.log(2)
 
 
 class Wishart(ExponentialFamily):
-    """The distribution of `X.mT @ X`, where X has `df` rows that are normal vectors with a covariance matrix.
+    """The distribution of `X.mT @ X`, where X has `df` rows, independent normal vectors with mean 0 and one covariance.
 
-    Exactly one of the three matrices is given. `df` need not be an integer. Samples are products of triangular matrices
-    (Bartlett's decomposition).
+    Pass exactly one of the three matrices. `df` need not be an integer. Samples are computed from a random triangular
+    factor (Bartlett's decomposition).
 
     Args:
         df: Degrees of freedom, above N - 1: a number, or a tensor of shape `(*batch,)`.
         covariance_matrix: Positive definite matrices of shape `(*batch, N, N)`.
-        precision_matrix: Inverses of covariance matrices, of shape `(*batch, N, N)`.
-        scale_tril: Lower triangular matrices L with a positive diagonal, whose covariance is `L @ L.mT`.
+        precision_matrix: Inverses of the covariance matrices, of shape `(*batch, N, N)`.
+        scale_tril: Lower triangular matrices L of shape `(*batch, N, N)` with a positive diagonal. The covariance is
+            `L @ L.mT`.
         validate_args: See `Distribution`.
 
     Raises:
@@ -107,8 +108,8 @@ class Wishart(ExponentialFamily):
 
     @property
     def mode(self) -> Tensor:
-        factor = self.df - self._event_shape[-1] - 1
-        return factor.masked_fill(factor <= 0, math.nan)[..., None, None] * self.covariance_matrix
+        multiple = self.df - self._event_shape[-1] - 1  # of the covariance
+        return multiple.masked_fill(multiple <= 0, math.nan)[..., None, None] * self.covariance_matrix
 
     @property
     def variance(self) -> Tensor:
@@ -117,12 +118,16 @@ class Wishart(ExponentialFamily):
         return self.df[..., None, None] * (covariance.square() + diagonal[..., :, None] * diagonal[..., None, :])
 
     def _draw(self, sample_shape: Sequence[int]) -> Tensor:
-        """Draw samples, of which some may be singular by rounding."""
+        """Draw samples. Some may be singular by rounding.
+
+        Bartlett's factor is lower triangular: normal below the diagonal, and on it the root of a chi-squared variable
+        with `df - i` degrees of freedom in row i.
+        """
         shape = self._extended_shape(sample_shape)
         chi_squares = Chi2(self.df.unsqueeze(-1) - arange(shape[-1], dtype=self.df.dtype, device=self.df.device))
         diagonal = chi_squares.rsample(sample_shape).sqrt().clamp(min=finfo(self.df.dtype).eps)
-        noise = randn(shape, dtype=self.df.dtype, device=self.df.device).tril(-1) + diagonal.diag_embed()
-        factor = self._unbroadcasted_scale_tril @ noise
+        bartlett = randn(shape, dtype=self.df.dtype, device=self.df.device).tril(-1) + diagonal.diag_embed()
+        factor = self._unbroadcasted_scale_tril @ bartlett
         return factor @ factor.mT
 
     def rsample(self, sample_shape: Sequence[int] = (), max_try_correction: int | None = None) -> Tensor:
@@ -132,10 +137,10 @@ class Wishart(ExponentialFamily):
 
         Args:
             sample_shape: Shape of the samples of each distribution.
-            max_try_correction: How often to draw singular samples again; None: 10 times.
+            max_try_correction: How many times to draw singular samples again; None: 10.
 
         Returns:
-            Tensor of shape `(*sample_shape, *batch_shape, N, N)`. A warning says if some are still singular.
+            Tensor of shape `(*sample_shape, *batch_shape, N, N)`. If samples are still singular, there is a warning.
 
         Example:
             >>> wg.distributions.Wishart(5.0, wg.eye(3)).rsample((2,)).shape
@@ -162,19 +167,19 @@ class Wishart(ExponentialFamily):
 
     def entropy(self) -> Tensor:
         size = self._event_shape[-1]
-        scale = (size + 1) * (size * _LOG_2 / 2 + half_log_det(self._unbroadcasted_scale_tril))
-        shape = multigammaln(self.df / 2, size) - (self.df - size - 1) / 2 * _multivariate_digamma(self.df / 2, size)
-        return scale + shape + self.df * size / 2
+        covariance_terms = (size + 1) * (size * _LOG_2 / 2 + half_log_det(self._unbroadcasted_scale_tril))
+        df_terms = multigammaln(self.df / 2, size) - (self.df - size - 1) / 2 * _multivariate_digamma(self.df / 2, size)
+        return covariance_terms + df_terms + self.df * size / 2
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:
         return -self.precision_matrix / 2, (self.df - self._event_shape[-1] - 1) / 2
 
     def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
-        x, y = natural_params
+        negative_half_precision, exponent = natural_params
         size = self._event_shape[-1]
-        half_df = y + (size + 1) / 2
-        return half_df * (_LOG_2 * size - slogdet(-2 * x).logabsdet) + multigammaln(half_df, size)
+        half_df = exponent + (size + 1) / 2
+        return half_df * (_LOG_2 * size - slogdet(-2 * negative_half_precision).logabsdet) + multigammaln(half_df, size)
 
 
 def _multivariate_digamma(x: Tensor, size: int) -> Tensor:
@@ -188,6 +193,6 @@ def _wishart(p: Wishart, q: Wishart) -> Tensor:
         raise ArgumentError(f"kl_divergence: matrices have one size, not {p.event_shape[-1]} and {q.event_shape[-1]}")
     size, p_factor, q_factor = p.event_shape[-1], p._unbroadcasted_scale_tril, q._unbroadcasted_scale_tril
     trace = solve_triangular(q_factor, p_factor, upper=False).square().sum((-2, -1))
-    scale = q.df * (half_log_det(q_factor) - half_log_det(p_factor)) + p.df / 2 * (trace - size)
-    shape = multigammaln(q.df / 2, size) - multigammaln(p.df / 2, size)
-    return scale + shape + (p.df - q.df) / 2 * _multivariate_digamma(p.df / 2, size)
+    covariance_terms = q.df * (half_log_det(q_factor) - half_log_det(p_factor)) + p.df / 2 * (trace - size)
+    df_terms = multigammaln(q.df / 2, size) - multigammaln(p.df / 2, size)
+    return covariance_terms + df_terms + (p.df - q.df) / 2 * _multivariate_digamma(p.df / 2, size)

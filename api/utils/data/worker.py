@@ -1,7 +1,8 @@
 """The main function of a loader's worker process, which makes the batches that the loader requests.
 
-Nothing here launches a kernel or opens a driver. If the data set does, it gets one thread. The forkserver imports this
-module ahead (see `multiprocessing`), so that a new worker starts quickly. `workers` is the loader's side.
+This module launches no kernel and opens no driver. If the data set does, kernels run on one thread. The forkserver
+imports this module before it starts workers (see `multiprocessing`), so that they start quickly. `workers` is the
+loader's side.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import numpy as np
-import numpy.random  # imported lazily by NumPy, which would happen in each worker
+import numpy.random  # NumPy imports it lazily. Imported here, the forkserver does it once for all workers
 
 from ...random import manual_seed
-from ...runtime.backends import cpu  # noqa: F401  # imported here for the same reason; it does not import OpenCL
+from ...runtime.backends import cpu  # noqa: F401  # for the same reason; it does not import OpenCL
 from ...runtime.device import set_default_device
 from ...runtime.errors import NotPicklable
 from . import collate
@@ -40,7 +41,7 @@ GRACE_SECONDS = 2.0
 """Seconds that a worker has to finish its batch after a request to end, or after the death of its parent."""
 
 _Channel: TypeAlias = Channel[Answer, Request]
-_INLINE = 2048  # larger pickles of a batch go into the slot too
+_MAX_INLINE_BYTES = 2048  # the largest pickle of a batch that is in the message; a larger one is in the slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Failure:
 
     def reraise(self) -> NoReturn:
         """Raise the exception as its own class if that accepts a message, else as `RuntimeError`."""
-        message: str = _Verbatim(self.message) if issubclass(self.kind, KeyError) else self.message
+        message: str = _VerbatimMessage(self.message) if issubclass(self.kind, KeyError) else self.message
         try:
             error = self.kind(message)
         except Exception:  # the class takes other arguments than a message
@@ -103,7 +104,7 @@ class Failure:
         self.kind = RuntimeError
 
 
-class _Verbatim(str):
+class _VerbatimMessage(str):
     """A message whose repr is itself: `KeyError` shows the repr, which would put the traceback on one line."""
 
     def __repr__(self) -> str:
@@ -111,13 +112,20 @@ class _Verbatim(str):
 
 
 class _Inbox:
-    """Messages of the loader, read by a thread, so that its end is noticed even while the data set is busy."""
+    """The loader's messages. A thread reads them, and notices the end of the loader even while the data set is busy.
+
+    When the loader has ended, the worker has `GRACE_SECONDS` to finish its batch. Then the thread ends the process.
+
+    Attributes:
+        messages: The messages in order; the last one is ("stop",).
+        epoch: Number of the latest epoch.
+    """
 
     def __init__(self, channel: _Channel):
         self.messages: SimpleQueue[Request] = SimpleQueue()
         self.epoch = 0
         self._channel = channel
-        self._idle = threading.Event()
+        self._is_exit_allowed = threading.Event()
         threading.Thread(target=self._read, name="weftgrad-inbox", daemon=True).start()
 
     def _read(self) -> None:
@@ -132,12 +140,12 @@ class _Inbox:
         except (EOFError, OSError):
             pass
         self.messages.put(("stop",))
-        if not self._idle.wait(GRACE_SECONDS):  # the data set hangs
+        if not self._is_exit_allowed.wait(GRACE_SECONDS):  # the data set hangs
             os._exit(1)
 
-    def done(self) -> None:
-        """Report that the last batch is done, and the process can end by itself."""
-        self._idle.set()
+    def allow_exit(self) -> None:
+        """Report that the last batch is done, so that the thread need not end the process."""
+        self._is_exit_allowed.set()
 
 
 def _loader_process() -> list[int]:
@@ -169,7 +177,7 @@ def run(
         number: The worker's number.
         count: The number of workers.
         seed: The base seed.
-        deferred: The `Parcel` pickle, if it could be pickled only while the process was started; else None.
+        deferred: The pickled workload, if it could be pickled only while the process was started; else None.
         inherited: The workload, if the process was forked; else None.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends the workers
@@ -191,7 +199,7 @@ def run(
         except Exception as error:
             _send_failure(channel, error, number)
         if inbox is not None:
-            inbox.done()
+            inbox.allow_exit()
     except (EOFError, OSError):
         pass  # the loader has ended
 
@@ -206,7 +214,21 @@ def _set_up_worker(
     deferred: _PickledParcel | None,
     inherited: Workload | None,
 ) -> tuple[Recipe, int]:
-    """Set up the process as a worker. Return the recipe, and the maximum number of free slots."""
+    """Set up the process as a worker: threads, default device, random numbers, the data set and `worker_init_fn`.
+
+    Args:
+        setup: The loader's first message.
+        fds: The file descriptors that came with it.
+        channel: The channel, from which further descriptors may have to be received.
+        number: The worker's number.
+        count: The number of workers.
+        seed: The base seed.
+        deferred: As for `run`.
+        inherited: As for `run`.
+
+    Returns:
+        The recipe, and the maximum number of free slots.
+    """
     global _info
     for name in ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT"):
         os.environ.setdefault(name, "1")
@@ -233,6 +255,7 @@ def _set_up_worker(
 def _open_parcel(
     data: bytes, memory: tuple[int, int] | None, places: Places, segments: list[tuple[int, int]]
 ) -> Workload:
+    """Unpickle the workload, as `Parcel.open` does. Raises `NotPicklable` if the worker cannot import a part of it."""
     try:
         return Parcel.open(data, memory, places, segments)
     except (AttributeError, ImportError) as error:
@@ -244,6 +267,15 @@ def _open_parcel(
 
 
 def _make_batches(channel: _Channel, inbox: _Inbox, recipe: Recipe, arena: Arena, number: int) -> None:
+    """Answer the loader's tasks by batches until it sends "stop".
+
+    Args:
+        channel: The channel to the loader.
+        inbox: The loader's messages.
+        recipe: How to make batches.
+        arena: The worker's slots.
+        number: The worker's number.
+    """
     fetcher: Fetcher | None = None
     is_exhausted = False
     while True:
@@ -256,7 +288,7 @@ def _make_batches(channel: _Channel, inbox: _Inbox, recipe: Recipe, arena: Arena
         assert message[0] == "task"
         _, epoch, task, index, free_slots = message
         arena.release(free_slots)
-        if epoch != inbox.epoch:
+        if epoch != inbox.epoch:  # the loader ignores answers of earlier epochs
             continue
         if is_exhausted:
             channel.send(("end", epoch, task))
@@ -275,7 +307,7 @@ def _make_batches(channel: _Channel, inbox: _Inbox, recipe: Recipe, arena: Arena
                 continue
             data, buffers = pack(batch)
             del batch
-            if len(data) > _INLINE:
+            if len(data) > _MAX_INLINE_BYTES:
                 buffers.append(np.frombuffer(data, np.uint8))
                 data = b""
             slot, new_segment, places = arena.place(buffers)
@@ -295,7 +327,14 @@ def _make_batches(channel: _Channel, inbox: _Inbox, recipe: Recipe, arena: Arena
 
 
 def _send_failure(channel: _Channel, error: Exception, number: int, task: tuple[int, int] | None = None) -> None:
-    """Send an exception, as the answer to a task (its epoch and number) or as the end of the worker."""
+    """Send an exception, as the answer to a task or as the worker's last message.
+
+    Args:
+        channel: The channel to the loader.
+        error: The exception.
+        number: The worker's number.
+        task: Epoch and number of the task; None if the worker failed outside of a task.
+    """
     failure = Failure(error, f"DataLoader worker process {number}")
     answer: Answer = ("worker_failed", failure) if task is None else ("task_failed", *task, failure)
     try:

@@ -1,11 +1,15 @@
 """The loader's side of its worker processes: start them, send tasks, receive batches, and end them.
 
-Each worker has its own channel. Processes share no lock, queue or thread, so nothing blocks if a worker dies: the
-loader waits on all channels and all processes at once, and notices immediately. `worker` runs in the processes.
+The module `worker` is the code of the processes. Each worker has its own channel. Processes share no lock or queue, so
+nothing blocks if a worker dies: the loader waits for all channels and all processes at once, and notices immediately.
 
 A forked worker inherits the data set, so that scripts without `if __name__ == "__main__":`, notebooks and lambdas work
-as in PyTorch. An OpenCL or CUDA driver does not survive a fork. Once one is open, workers start by `forkserver`: they
-import the main module, and get the data set pickled.
+as in PyTorch. An OpenCL or CUDA driver does not survive a fork. Once one is open, workers are started by `forkserver`:
+they import the main module, and receive the data set pickled.
+
+A batch arrives in a slot, a segment of shared memory that the worker writes and the loader maps. The tensors of the
+batch hold a lease on the slot. When they are deleted, the lease ends, and the next task tells the worker that the slot
+is free (`packing`).
 """
 
 from __future__ import annotations
@@ -38,8 +42,8 @@ from .packing import Lease, LeaseReference, Parcel, unpack
 
 __all__ = ["Workers", "start_context"]
 
-_FDS = 32  # descriptors in one packet
-_HINTS: dict[int, str] = {
+_MAX_PACKET_FDS = 32  # the largest number of file descriptors in one packet
+_SIGNAL_HINTS: dict[int, str] = {  # by the signal that killed a worker: text for the error message
     signal.SIGKILL: " Is the system short of memory? Use fewer workers, smaller batches or a lower prefetch_factor.",
     signal.SIGBUS: " The system had no memory for a mapped page, or a file that the worker had mapped became shorter.",
     signal.SIGSEGV: " A library that the data set uses crashed.",
@@ -90,7 +94,10 @@ class _IgnoreInterrupt:
 
 
 class _DeferredParcel:
-    """A workload with locks or queues of multiprocessing, which can be pickled only while a process is started."""
+    """A workload with locks or queues of multiprocessing, which can be pickled only while a process is started.
+
+    It is an argument of the process. When `multiprocessing` pickles the arguments, this object pickles the workload.
+    """
 
     def __init__(self, workload: Workload):
         self._workload = workload
@@ -102,6 +109,8 @@ class _DeferredParcel:
 
 
 class _PickledParcel:
+    """What a worker receives for a `_DeferredParcel`: the pickle of the workload."""
+
     def __init__(self, data: bytes):
         self.data = data
 
@@ -117,12 +126,20 @@ class _Worker:
         parcel: Parcel | None,
         max_free_slots: int,
     ):
-        """Start the worker. parcel: the pickled workload; None if it is inherited or pickled with the process."""
+        """Start the worker.
+
+        Args:
+            context: The multiprocessing context.
+            arguments: The worker's number, the number of workers and the base seed.
+            workload: The data set, functions and options.
+            parcel: The pickled workload; None if the process inherits it or pickles it when it is started.
+            max_free_slots: The maximum number of free slots that the worker keeps.
+        """
         self.channel: Channel[Request, Answer]
         self.channel, worker_end = pair()
         self._leases: set[LeaseReference] = set()
         self._ended_leases: deque[LeaseReference] = deque()
-        self.slots: dict[int, Array] = {}
+        self.slots: dict[int, Array] = {}  # the memory of each slot, by its number
         is_forked = context.get_start_method() == "fork"
         deferred = _DeferredParcel(workload) if parcel is None and not is_forked else None
         self.number = arguments[0]
@@ -134,7 +151,7 @@ class _Worker:
             daemon=True,
         )
         with worker_end, warnings.catch_warnings():
-            # The drivers that run threads have been asked; Python warns of every thread.
+            # Python warns if the process has any threads. `start_context` forks only if all open drivers survive it.
             warnings.filterwarnings("ignore", "This process .*multi-threaded", DeprecationWarning)
             self.process.start()
         assert self.process.pid is not None  # because it was started
@@ -145,26 +162,28 @@ class _Worker:
         else:
             shared_parcel = parcel if deferred is None else deferred.parcel
             assert shared_parcel is not None
-            self._hand_over(shared_parcel, max_free_slots)
+            self._send_parcel(shared_parcel, max_free_slots)
 
-    def _hand_over(self, parcel: Parcel, max_free_slots: int) -> None:
-        segments = [segment for _, segment in sorted(parcel.segments.values(), key=lambda piece: piece[0])]
-        fds = ([parcel.memory.fd] if parcel.memory is not None else []) + [piece.fd for piece in segments]
+    def _send_parcel(self, parcel: Parcel, max_free_slots: int) -> None:
+        """Send the pickled workload, and the descriptors of its segments of shared memory in their numbers' order."""
+        segments = [segment for _, segment in sorted(parcel.segments.values(), key=lambda item: item[0])]
+        fds = ([parcel.memory.fd] if parcel.memory is not None else []) + [segment.fd for segment in segments]
         memory_nbytes = parcel.memory.nbytes if parcel.memory is not None else None
-        segment_sizes = [piece.nbytes for piece in segments]
+        segment_sizes = [segment.nbytes for segment in segments]
         self._send_setup(
             ("setup", parcel.data, memory_nbytes, parcel.places, segment_sizes, max_free_slots),
             fds,
         )
 
     def _send_setup(self, message: SetupMessage, fds: list[int]) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died; `answers` raises the error
-            self.channel.send(message, fds[:_FDS])
-            for start in range(_FDS, len(fds), _FDS):
-                self.channel.send(("descriptors",), fds[start : start + _FDS])
+        """Send the first message, and file descriptors, which do not fit into one packet if they are many."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the worker died; `answers` raises the error
+            self.channel.send(message, fds[:_MAX_PACKET_FDS])
+            for start in range(_MAX_PACKET_FDS, len(fds), _MAX_PACKET_FDS):
+                self.channel.send(("descriptors",), fds[start : start + _MAX_PACKET_FDS])
 
     def unpack_batch(self, message: BatchAnswer, fds: list[int]) -> Batch:
-        """Return the batch of a message, over its slot's memory."""
+        """Return the batch of a message. Its tensors use the memory of the slot, and hold a lease on it."""
         _, _, _, data, slot, size, places, dropped = message
         for old_slot in dropped:
             self.slots.pop(old_slot, None)
@@ -180,20 +199,20 @@ class _Worker:
         self._leases.add(reference)
         memory = lease.array()
         buffers = [memory[offset : offset + nbytes] for offset, nbytes in places]
-        pickle = data or buffers.pop().data  # a large pickle is the last buffer
+        pickle = data or buffers.pop().data  # a large pickle is in the slot, as the last buffer
         return unpack(pickle, buffers)
 
     def take_free_slots(self) -> list[int]:
-        """Remove and return the slots whose batches were deleted."""
-        slots = []
+        """Return the slots that have become free since the last call, because their batches were deleted."""
+        free_slots = []
         while self._ended_leases:
             reference = self._ended_leases.popleft()
             self._leases.discard(reference)
-            slots.append(reference.slot)
-        return slots
+            free_slots.append(reference.slot)
+        return free_slots
 
     def exit_error(self, situation: str) -> WorkerError:
-        """Return the error for a worker that has ended."""
+        """Return the error for a worker whose process has ended. situation: when it ended, for the message."""
         self.process.join(5)
         code = self.process.exitcode
         worker_name = f"DataLoader worker {self.number} (pid {self.pid})"
@@ -203,7 +222,7 @@ class _Worker:
             except ValueError:
                 name = "signal"
             return WorkerError(
-                f"{worker_name} was killed by {name} (signal {-code}) {situation}.{_HINTS.get(-code, '')}"
+                f"{worker_name} was killed by {name} (signal {-code}) {situation}.{_SIGNAL_HINTS.get(-code, '')}"
             )
         return WorkerError(
             f"{worker_name} ended with exit code {code} {situation}; see what it printed. Does the data set "
@@ -211,8 +230,14 @@ class _Worker:
         )
 
 
-def _end(workers: list[_Worker], pid: int, grace: float) -> None:
-    """End workers: ask them, wait `grace` seconds, then terminate and kill."""
+def _end_workers(workers: list[_Worker], pid: int, grace: float) -> None:
+    """End workers: close their channels, wait `grace` seconds, then terminate and kill those that are alive.
+
+    Args:
+        workers: The workers.
+        pid: Process that started them.
+        grace: Seconds.
+    """
     if os.getpid() != pid:  # a forked copy of the loader must not end them
         return
     for child in workers:
@@ -221,9 +246,9 @@ def _end(workers: list[_Worker], pid: int, grace: float) -> None:
     for child in workers:
         child.process.join(max(0.0, deadline - monotonic()))
     alive = [child.process for child in workers if child.process.is_alive()]
-    for step in ("terminate", "kill"):
+    for method in ("terminate", "kill"):
         for survivor in alive:
-            getattr(survivor, step)()
+            getattr(survivor, method)()
         deadline = monotonic() + 1.0
         for survivor in alive:
             survivor.join(max(0.0, deadline - monotonic()))
@@ -231,15 +256,15 @@ def _end(workers: list[_Worker], pid: int, grace: float) -> None:
 
 
 class Workers:
-    """The worker processes of a loader. They make batches as numbered tasks, and answer every task once.
+    """The worker processes of a loader. Each batch is a numbered task, and a worker answers each task once.
 
     Args:
         workload: (dataset, collate_fn, worker_init_fn, options of `Recipe`).
         count: The number of workers.
-        prefetch_factor: Pending tasks per worker.
+        prefetch_factor: The number of pending tasks per worker.
         seed: The base seed.
-        timeout: Seconds to wait for an answer; 0: no limit.
-        context: A multiprocessing context; None: the default.
+        timeout: Seconds to wait for an answer; 0 is no limit.
+        context: A multiprocessing context; None is the default one of `start_context`.
     """
 
     def __init__(
@@ -261,10 +286,10 @@ class Workers:
         is_forked = process_context.get_start_method() == "fork"
         if is_forked:
             for driver in open_drivers():
-                driver.synchronize()  # tensors of the data set may be pending
-        parcel = None if is_forked else _parcel(workload)
+                driver.synchronize()  # so that the values of the data set's tensors are complete before the fork
+        parcel = None if is_forked else _pickle_workload(workload)
         self._workers: list[_Worker] = []
-        self._finish = weakref.finalize(self, _end, self._workers, os.getpid(), worker.GRACE_SECONDS)
+        self._finalizer = weakref.finalize(self, _end_workers, self._workers, os.getpid(), worker.GRACE_SECONDS)
         try:
             for number in range(count):
                 arguments = (number, count, seed)
@@ -272,7 +297,7 @@ class Workers:
         except BaseException as error:
             self.close()
             if isinstance(error, (TypeError, AttributeError, ValueError)) and parcel is None and not is_forked:
-                raise _unpicklable(workload, error) from error
+                raise _not_picklable(workload, error) from error
             raise
         self._poll = select.poll()
         self._by_fd: dict[int, _Worker] = {}
@@ -286,9 +311,16 @@ class Workers:
         return [child.pid for child in self._workers]
 
     def send_task(self, number: int, epoch: int, task: int, index: SampleIndex) -> None:
-        """Send a task to worker `number`."""
+        """Request a batch from worker `number`.
+
+        Args:
+            number: The worker's number.
+            epoch: The pass over the data set.
+            task: Number of the batch in the epoch.
+            index: What the sampler yielded for the batch.
+        """
         child = self._workers[number]
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died; `answers` raises the error
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the worker died; `answers` raises the error
             child.channel.send(("task", epoch, task, index, child.take_free_slots()))
 
     def begin_epoch(self, epoch: int) -> None:
@@ -305,7 +337,7 @@ class Workers:
 
         Args:
             wait: Wait for at least one answer.
-            describe_wait: Describes the pending batch, for the timeout message.
+            describe_wait: Returns a description of the pending batch, for the timeout message.
 
         Raises:
             WorkerError: A worker has ended.
@@ -341,11 +373,11 @@ class Workers:
                 raise error
 
     def _answer(self, child: _Worker) -> _WorkerAnswer:
-        """Return a worker's next answer.
+        """Return the next answer of a worker whose channel or process is ready.
 
         Raises:
-            EOFError, BlockingIOError: Its process has ended.
-            Exception: The worker failed outside of a task, for example in its setup. All workers are ended before.
+            EOFError, BlockingIOError: The process has ended.
+            Exception: The worker failed outside of a task, for example in its setup. All workers have been ended.
         """
         message, fds = child.channel.receive(wait=False)
         if message[0] == "worker_failed":
@@ -359,13 +391,13 @@ class Workers:
 
     def close(self, grace: float | None = None) -> None:
         """End all workers, and allow them `grace` seconds (default: `worker.GRACE_SECONDS`)."""
-        if self._finish.alive:
-            self._finish.detach()
-            _end(self._workers, os.getpid(), worker.GRACE_SECONDS if grace is None else grace)
+        if self._finalizer.alive:
+            self._finalizer.detach()
+            _end_workers(self._workers, os.getpid(), worker.GRACE_SECONDS if grace is None else grace)
 
 
-def _parcel(workload: Workload) -> Parcel | None:
-    """Return the parcel for every worker; None if it can only be pickled while a process is started."""
+def _pickle_workload(workload: Workload) -> Parcel | None:
+    """Return the pickled workload for all workers; None if it can be pickled only while a process is started."""
     try:
         return Parcel(workload)
     except RuntimeError as error:
@@ -373,10 +405,11 @@ def _parcel(workload: Workload) -> Parcel | None:
             return None
         raise
     except Exception as error:
-        raise _unpicklable(workload, error) from error
+        raise _not_picklable(workload, error) from error
 
 
-def _unpicklable(workload: Workload, error: Exception) -> NotPicklable:
+def _not_picklable(workload: Workload, error: Exception) -> NotPicklable:
+    """Return the exception for a workload that cannot be pickled; it names the part that is to blame."""
     parts = dict(zip(("dataset", "collate_fn", "worker_init_fn"), workload, strict=False))
     culprit = "what the loader uses"
     for name, part in parts.items():
