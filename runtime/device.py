@@ -31,6 +31,7 @@ __all__ = [
     "default_device",
     "device",
     "drivers_survive_fork",
+    "forbid_fork",
     "known_devices",
     "meta",
     "open_drivers",
@@ -45,6 +46,7 @@ _types = {  # type of devices -> they have numbers
     "cpu": False, "opencl": True, "cuda": True, "interpreter": False, "meta": False,
 }  # fmt: skip
 _default: Device | None = None
+_survives_fork = True  # no driver library has been loaded that does not survive a fork
 _outer_defaults: list[Device | None] = []  # of the `with device:` blocks that are open
 _open_driver: Callable[[Device], Driver]
 _find_best_device: Callable[[], Device]
@@ -223,9 +225,18 @@ def open_drivers() -> list[Driver]:
     return [opened._driver for opened in known_devices() if opened._driver is not None]
 
 
+def forbid_fork() -> None:
+    """Note that a driver library was loaded that does not survive a fork. Called by the backends that load one."""
+    global _survives_fork
+    _survives_fork = False
+
+
 def drivers_survive_fork() -> bool:
-    """Return whether a forked child may inherit all opened devices: those of OpenCL and CUDA hang or fail there."""
-    return all(getattr(driver, "survives_fork", False) for driver in open_drivers())
+    """Return whether a forked child may go on: the libraries of OpenCL and CUDA hang or fail there, once loaded.
+
+    Loading is enough. PoCL, for example, installs signal handlers then, which a forked child has as well.
+    """
+    return _survives_fork
 
 
 def default_device() -> Device:

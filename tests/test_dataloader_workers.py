@@ -240,7 +240,7 @@ def test_forked_workers_in_a_new_process():
 def test_processes_are_not_forked_once_a_driver_is_open(monkeypatch):
     monkeypatch.setattr(workers, "drivers_survive_fork", lambda: False)
     assert workers.start_context(None).get_start_method() == "forkserver"
-    with pytest.raises(ValueError, match=r"OpenCL or CUDA device has been opened.*forkserver"):
+    with pytest.raises(ValueError, match=r"library of OpenCL or CUDA has been loaded.*forkserver"):
         DataLoader(Images(4), num_workers=1, multiprocessing_context="fork")
 
 

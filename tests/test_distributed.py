@@ -184,7 +184,7 @@ class CountingRequest:
         return self.tests <= 0
 
 
-def started_work(tests: float, seconds: float) -> Work:
+def started_work(tests: float, seconds: float = 1e6) -> Work:
     """Return a work that seems to have started 1000 s ago, of a process without other ranks.
 
     It is complete after so many tests of its request; `seconds` is the timeout of its group.

@@ -16,6 +16,8 @@ from weftgrad.cli.samples import capture_steps
 from weftgrad.runtime.context import forget_plans
 from weftgrad.runtime.kinds import triton
 
+pytest.importorskip("triton")
+
 DEVICE = planning_device("sm_90")
 FIRST_64_BIT_EXTENT = 1 << 16
 

@@ -70,6 +70,8 @@ def _check_integers(index: Tensor, size: int, where: str, negative: bool) -> int
         lowest, highest = (0, -1) if device in _unchecked_devices else _extremes_in_memory(index, size)
         check_range(lowest, highest, size, where, low)
         return lowest
+    if not size:  # the planner refuses such a call as well, and a deferred error would come on top of its own
+        raise IndexOutOfRange(f"{where}: every index is out of range for a dimension of size 0")
     _defer(index, _range_judge(size, where, negative))
     return -1 if negative and index.meta.dtype.kind == "i" else 0
 

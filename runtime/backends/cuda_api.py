@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, overload
 
+from ..device import forbid_fork
 from ..errors import CaptureError, DeviceError, DriverNotFound, ForkError, LaunchError
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ def _load() -> DriverLibrary:
             f"CUDA needs cuda-bindings, which does not import ({error}): pip install 'weftgrad[cuda]'"
         ) from error
     initialise(driver)
+    forbid_fork()
     return driver
 
 

@@ -165,11 +165,6 @@ class HostDriver:
         """The number of launches so far."""
         return self.counter.value
 
-    @property
-    def survives_fork(self) -> bool:
-        """Whether a forked child may inherit the opened device."""
-        return True
-
     def synchronize(self) -> None:
         """Wait for all queued work."""
         raise NotImplementedError

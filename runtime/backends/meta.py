@@ -51,7 +51,6 @@ class MetaDriver:
 
     target = "opencl"  # that of `cpu`: planners look up an op's kernel, although none is compiled
     name = "no memory"
-    survives_fork = True
 
     def __init__(self, device: Device):
         self.device = device

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..context import state
+from ..device import forbid_fork
 from ..errors import DriverNotFound, ForkError
 from . import pocl, processor
 from .overrides import override
@@ -27,6 +28,7 @@ try:
 except ImportError as error:  # pragma: no cover - exercised in a subprocess without it
     raise DriverNotFound(f"OpenCL needs pyopencl, which does not import ({error}): pip install pyopencl") from error
 cl: PyOpenCL = pyopencl
+forbid_fork()
 
 __all__ = ["DeviceInfo", "capabilities_of", "check_fork", "cl", "devices", "has_own_memory", "identity_of"]
 

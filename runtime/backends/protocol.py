@@ -187,8 +187,7 @@ class Driver(Protocol):
     A driver may have more members, which callers look up by `getattr`: `identity`, the key of stored timings (default:
     `name`); `is_cached(instance)`; `read_later` and `write_later`, copies for which the host does not wait;
     `miss_word`, a `MissWord`; `wait_for(storage)`, if launches may be queued while the host reads memory itself;
-    `captures`, the number of graphs that are being captured; `survives_fork`, whether a forked child may inherit the
-    opened device (default: False).
+    `captures`, the number of graphs that are being captured.
 
     Attributes:
         target: The language of the kernels: the name of a `targets.Target`.

@@ -45,8 +45,8 @@ class _InfiniteSampler(Sampler[None]):
 class DataLoader(Generic[T_co]):
     """Iterate over `dataset` in batches, in order or shuffled, in this process or with worker processes.
 
-    Worker processes start by `fork` on Linux, as in PyTorch, and inherit the data set. Once an OpenCL or CUDA device
-    has been opened, whose drivers do not survive a fork, they start by `forkserver`: they import the main module, which
+    Worker processes start by `fork` on Linux, as in PyTorch, and inherit the data set. Once the library of OpenCL or
+    CUDA has been loaded, which does not survive a fork, they start by `forkserver`: they import the main module, which
     must do its work under `if __name__ == "__main__":`, and each gets the data set once, when iteration begins. Of
     that, tensors of 64 KiB and more are shared, so do not write to them; all else is pickled. Batches return in shared
     memory, without a copy, as `cpu` tensors. Worker i seeds the random generators of weftgrad, Python and NumPy with

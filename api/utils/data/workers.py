@@ -4,8 +4,8 @@ The module `worker` is the code of the processes. Each worker has its own channe
 nothing blocks if a worker dies: the loader waits for all channels and all processes at once, and notices immediately.
 
 A forked worker inherits the data set, so that scripts without `if __name__ == "__main__":`, notebooks and lambdas work
-as in PyTorch. An OpenCL or CUDA driver does not survive a fork. Once one is open, workers are started by `forkserver`:
-they import the main module, and receive the data set pickled.
+as in PyTorch. The libraries of OpenCL and CUDA do not survive a fork. Once one is loaded, workers are started by
+`forkserver`: they import the main module, and receive the data set pickled.
 
 A batch arrives in a slot, a segment of shared memory that the worker writes and the loader maps. The tensors of the
 batch hold a lease on the slot. When they are deleted, the lease ends, and the next task tells the worker that the slot
@@ -58,19 +58,19 @@ def start_context(user_context: BaseContext | None) -> BaseContext:
     """Return the multiprocessing context for workers.
 
     Args:
-        user_context: What the user chose. None: `fork` on Linux as long as all open drivers survive it, else
-            `forkserver`.
+        user_context: What the user chose. None: `fork` on Linux as long as no library has been loaded that does not
+            survive it, else `forkserver`.
 
     Raises:
-        ArgumentError: `user_context` forks, and a driver is open that does not survive it.
+        ArgumentError: `user_context` forks, and the library of OpenCL or CUDA has been loaded.
     """
     survives_fork = drivers_survive_fork()
     if user_context is None:
         return multiprocessing.get_context("fork" if survives_fork and sys.platform == "linux" else "forkserver")
     if user_context.get_start_method() == "fork" and not survives_fork:
         raise ArgumentError(
-            "DataLoader: workers cannot be started by 'fork' any more: an OpenCL or CUDA device has been opened, whose "
-            "driver does not survive a fork; use multiprocessing_context='forkserver' or 'spawn'"
+            "DataLoader: workers cannot be started by 'fork' any more: the library of OpenCL or CUDA has been loaded, "
+            "which does not survive a fork; use multiprocessing_context='forkserver' or 'spawn'"
         )
     return user_context
 

@@ -127,11 +127,6 @@ class CpuDriver(HostDriver):
     def opened(self) -> bool:
         return self.executor is not None
 
-    @property
-    def survives_fork(self) -> bool:
-        """Whether a forked child may inherit the opened device: not if an OpenCL driver runs its kernels."""
-        return self.executor is None or isinstance(self.executor, ClangExecutor)
-
     def require(self) -> Executor:
         """Return the executor. The first call finds a compiler or an OpenCL CPU driver.
 
