@@ -19,7 +19,7 @@ from weftgrad.distributed.headers import HEADER_BYTES
 
 CHECKS: dict[str, Callable[[int, int], None]] = {}
 # Below and above the largest tensor that travels behind the header, and the smallest one that is reduced in chunks.
-SIZES = (0, 1, 5, 1000, 10922, 10923, 32768, 32769, (1 << 19) - 1, 1 << 19, 1_300_001)
+SIZES = (0, 1, 5, 1000, 10922, 10923, 32768, 32769, (1 << 20) - 1, 1 << 20, 1_300_001)
 
 
 def check(function: Callable[[int, int], None]) -> Callable[[int, int], None]:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["direct_all_reduce_steps", "is_large"]
 
-_MIN_BYTES = 2 << 20
-_CHUNK_BYTES = 1 << 20
+_MIN_BYTES = 4 << 20
+_CHUNK_BYTES = 2 << 20
 _PARTS_TAG, _RESULTS_TAG = 1, 2  # `exchanges` has tag 0
 
 
