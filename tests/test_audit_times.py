@@ -74,8 +74,8 @@ def test_addresses_of_device_memory_use_the_arguments() -> None:
     load, store = code("LDG.E R7, desc[UR4][R2.64]\nSTG.E desc[UR4][R2.64], R7")
     address = code("S2R R0, SR_TID.X\nLDC R1, c[0x0][0x220]\nIMAD R1, R0, R1, RZ\nIMAD.SHL.U32 R2, R1, 0x4, RZ")
     loaded, stored = warp_accesses([*address, load, store], words)[-2:]
-    assert (loaded.passes, loaded.asked, loaded.sent) == (9, 128, 32 * 32)
-    assert (stored.passes, stored.asked, stored.sent) == (16, 128, 32 * 32)  # two sectors a cycle
+    assert (loaded.passes, loaded.lane_bytes, loaded.sector_bytes) == (9, 128, 32 * 32)
+    assert (stored.passes, stored.lane_bytes, stored.sector_bytes) == (16, 128, 32 * 32)  # two sectors a cycle
     assert parameter_words(header, [None, 5, 9], "gfx942") == {}
     assert parameter_words(header.replace("!tt.ptr", "!tt.tensordesc"), [None, 5, 9], "sm_90") == {}
 
@@ -89,9 +89,9 @@ def test_loads_of_one_word_ask_once_and_scattered_stores_send_sectors() -> None:
     accesses = [bank_conflicts.WarpAccess(1, 128, 32), bank_conflicts.WarpAccess(4, 512, 512),
                 bank_conflicts.WarpAccess(16, 128, 1024)]  # fmt: skip
     kernel = MachineCode(tuple(instructions), (), 0)
-    assert launch_time.sent_shares(kernel, accesses, counts(1, 1, 1)) == pytest.approx(((32 + 512) / 640, 8))
+    assert launch_time.exchange_shares(kernel, accesses, counts(1, 1, 1)) == pytest.approx(((32 + 512) / 640, 8))
     blocks = MachineCode((*instructions, Instruction("UTMALDG.2D", 0)), (), 0)
-    assert launch_time.sent_shares(blocks, [*accesses, accesses[0]], counts(1, 1, 1, 1)) == (1, 1)
+    assert launch_time.exchange_shares(blocks, [*accesses, accesses[0]], counts(1, 1, 1, 1)) == (1, 1)
 
 
 def test_a_warp_waits_for_its_operands() -> None:

@@ -65,13 +65,13 @@ class WarpAccess(NamedTuple):
 
     Attributes:
         passes: Cycles of the core's path to shared memory and the first cache, which moves 128 bytes a cycle.
-        asked: Bytes that all lanes together load from or store to device memory.
-        sent: Bytes of the 32-byte sectors that contain them. The last cache transfers whole sectors.
+        lane_bytes: Bytes that all lanes together load from or store to device memory.
+        sector_bytes: Bytes of the 32-byte sectors that contain them. The last cache transfers whole sectors.
     """
 
     passes: float
-    asked: int = 0
-    sent: int = 0
+    lane_bytes: int = 0
+    sector_bytes: int = 0
 
 
 def parameter_words(text: str, arguments: Sequence[int | None], target: str) -> dict[int, int]:
@@ -123,7 +123,7 @@ def _warp_access(instruction: Instruction, registers: dict[str, Lanes | None]) -
     opcode, operands = instruction.opcode, [o.strip() for o in instruction.operands.split(",")]
     name = opcode.split(".")[0]
     nbytes = _access_bytes(opcode)
-    passes, asked, sent = 0.0, 0, 0
+    passes, lane_bytes, sector_bytes = 0.0, 0, 0
     if name in ("LDS", "STS", "ATOMS", "LDGSTS"):
         addresses = _address(operands, 0 if name in ("STS", "LDGSTS") else 1, registers)
         passes = max(1, nbytes // _WORD_BYTES) if addresses is None else conflict_passes(addresses, nbytes)
@@ -135,7 +135,7 @@ def _warp_access(instruction: Instruction, registers: dict[str, Lanes | None]) -
         sectors = {a // _SECTOR_BYTES for a in addresses}
         # The first cache delivers loads by lines. Stores pass through it, and take the time of their sectors.
         passes = max(passes, len(lines), len(sectors) / _SECTORS_PER_CYCLE * (name == "STG"))
-        asked, sent = _LANES * nbytes, len(sectors) * _SECTOR_BYTES
+        lane_bytes, sector_bytes = _LANES * nbytes, len(sectors) * _SECTOR_BYTES
     elif name in ("LDSM", "STSM", "LD", "ST", "LDL", "STL", "RED", "ATOMG"):
         passes = max(1, nbytes // _WORD_BYTES)
     elif name == "SHFL":
@@ -143,7 +143,7 @@ def _warp_access(instruction: Instruction, registers: dict[str, Lanes | None]) -
     elif opcode.startswith(("ds_", "global_", "buffer_", "flat_")):
         passes = 2 * max(1, nbytes // _WORD_BYTES)  # a wave has 64 lanes
     _execute(instruction, opcode, operands, registers)
-    return WarpAccess(passes, asked, sent)
+    return WarpAccess(passes, lane_bytes, sector_bytes)
 
 
 def _access_bytes(opcode: str) -> int:

@@ -24,10 +24,10 @@ from .execution import count_instructions
 from .launch_time import (
     CALIBRATION,
     exchange_seconds,
+    exchange_shares,
     issue_seconds,
     latency_seconds,
     overlapped_seconds,
-    sent_shares,
     tensor_seconds,
 )
 from .machine_code import Instruction, MachineCode, load_bytes, read, tensor_shape
@@ -271,7 +271,7 @@ def _figures_and_accesses(
     programs, warps = prod(step.global_size), compiled.binary.threads // machine.warp
     resident = _resident_programs(compiled, warps, machine)
     busiest_programs = _busiest_core_programs(programs, execution.imbalance, machine)
-    sent_per_asked = sent_shares(code, warp_costs, counts)
+    sent_per_asked = exchange_shares(code, warp_costs, counts)
     moved, requested = _traffic(
         launch, execution.accesses, min(programs, resident * machine.cores), sent_per_asked, cache
     )
@@ -412,7 +412,7 @@ def _traffic(
         accesses: Loads and stores of the kernel.
         live_programs: Number of programs that run at the same time.
         sent_per_asked: Bytes exchanged with the last cache divided by bytes loaded, and the same for stores
-            (`sent_shares`).
+            (`exchange_shares`).
         cache: The last cache.
     """
     moved, requested = 0.0, 0.0

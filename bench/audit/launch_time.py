@@ -31,8 +31,16 @@ from .machines import Machine
 from .program_code import Execution
 from .warp_time import GROUP_PRODUCTS, product_cycles
 
-__all__ = ["CALIBRATION", "Calibration", "exchange_seconds", "issue_seconds", "latency_seconds", "overlapped_seconds",
-           "sent_shares", "tensor_seconds"]  # fmt: skip
+__all__ = [
+    "CALIBRATION",
+    "Calibration",
+    "exchange_seconds",
+    "exchange_shares",
+    "issue_seconds",
+    "latency_seconds",
+    "overlapped_seconds",
+    "tensor_seconds",
+]  # fmt: skip
 
 # Prefixes of opcodes, NVIDIA's in upper case and AMD's in lower case.
 _SPECIAL_FUNCTION_OPCODES = ("MUFU", "v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_", "v_sin_", "v_cos_")
@@ -156,7 +164,7 @@ def exchange_seconds(
     return cycles * warps * programs / machine.clock
 
 
-def sent_shares(code: MachineCode, accesses: Sequence[WarpAccess], counts: Counts) -> tuple[float, float]:
+def exchange_shares(code: MachineCode, accesses: Sequence[WarpAccess], counts: Counts) -> tuple[float, float]:
     """Return the bytes exchanged with the last cache, divided by the bytes that lanes load or store.
 
     The share of loads is at most 1: if all lanes load the same word, it is transferred once, and the rest of its sector
@@ -168,12 +176,13 @@ def sent_shares(code: MachineCode, accesses: Sequence[WarpAccess], counts: Count
     """
     shares = []
     for names in (("LDG", "LDGSTS"), ("STG",)):
-        asked, sent = 0.0, 0.0
+        lane_bytes, exchanged_bytes = 0.0, 0.0
         for instruction, access, count in zip(code.instructions, accesses, counts.by_instruction, strict=True):
             if instruction.opcode.split(".")[0] in names:
-                asked += access.asked * count
-                sent += (max if "STG" in names else min)(access.sent, access.asked) * count
-        shares.append(sent / asked if asked else 1.0)
+                lane_bytes += access.lane_bytes * count
+                exchange = max if "STG" in names else min
+                exchanged_bytes += exchange(access.sector_bytes, access.lane_bytes) * count
+        shares.append(exchanged_bytes / lane_bytes if lane_bytes else 1.0)
     has_blocks = any(instruction.opcode.startswith("UTMA") for instruction in code.instructions)
     return (1.0, 1.0) if has_blocks else (shares[0], shares[1])
 
