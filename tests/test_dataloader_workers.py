@@ -219,19 +219,8 @@ def test_forked_workers_in_a_new_process():
     if drivers_survive_fork():
         pytest.skip("the other tests fork in this process")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        __file__,
-        "-k",
-        "fork and not server and not process",
-    ]
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "fork and not server and not process"]
+    command = [sys.executable, "-m", "pytest", *options, __file__]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert result.returncode == 0, result.stdout
     assert "skipped" not in result.stdout.splitlines()[-1]

@@ -22,7 +22,7 @@ _DRIVERS = ("gelsy", "gels", "gelsd", "gelss")
 
 
 class LstsqResult(NamedTuple):
-    """The solution that `lstsq` returns, and what it found about the matrices."""
+    """The solution that `lstsq` returns, with its residuals, and ranks and singular values of the matrices."""
 
     solution: Tensor
     residuals: Tensor
@@ -31,7 +31,7 @@ class LstsqResult(NamedTuple):
 
 
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LstsqResult:
-    """Return the X that minimizes the norm of A X - B; of several ones, that of the smallest norm.
+    """Return the X that minimizes the norm of A X - B; if several do, the one of the smallest norm.
 
     Derivatives hold where the rank does not change. The call waits for the device, except with the driver "gels".
 
